@@ -1,0 +1,3 @@
+"""NATS JetStream and Apache Spark from Python."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Core NATS over asyncio."""

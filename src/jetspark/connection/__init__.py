@@ -1,0 +1,1 @@
+"""One logical link to a NATS deployment."""

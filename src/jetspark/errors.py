@@ -1,0 +1,389 @@
+"""Every exception that jetspark raises.
+
+::
+
+    JetsparkError
+     ├─ ConfigError(ValueError)            an option or argument that cannot work
+     │   ├─ BadSubjectError                ErrBadSubject
+     │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
+     │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
+     ├─ ConnectionFailure                  the link to the server
+     │   ├─ ConnectionClosedError          ErrConnectionClosed
+     │   ├─ NoServersError                 ErrNoServers
+     │   ├─ ServerRefusedError             ErrConnectionRefused
+     │   ├─ ConnectTimeoutError            ErrConnectionTimeout
+     │   ├─ BrokenSocketError              ErrBrokenSocket
+     │   ├─ StaleConnectionError           ErrStaleConnection
+     │   ├─ TLSError                       ErrTLS
+     │   ├─ SecureConnectionWantedError    ErrSecureConnWanted
+     │   └─ AuthError
+     │       ├─ AuthorizationError         ErrAuthorization
+     │       ├─ AuthExpiredError           ErrAuthExpired
+     │       ├─ AuthRevokedError           ErrAuthRevoked
+     │       └─ AccountAuthExpiredError    ErrAccountAuthExpired
+     ├─ ServerError                        ErrServer: any other -ERR
+     │   ├─ PermissionsError               ErrPermissions: does not end the connection
+     │   └─ InvalidSubjectError            -ERR 'Invalid Subject': does not end the connection
+     ├─ ProtocolError                      ErrProtocol: bytes that are not the NATS protocol
+     ├─ BadHeaderError                     ErrBadHeaderMsg
+     ├─ HeadersNotSupportedError           ErrHeadersNotSupported
+     ├─ MaxPayloadError                    ErrMaxPayload
+     ├─ OutboundBufferError                the pending buffer is full
+     ├─ BadSubscriptionError               ErrBadSubscription
+     ├─ SlowConsumerError                  messages dropped on one subscription
+     ├─ RequestTimeoutError(TimeoutError)  ErrTimeout
+     ├─ NoRespondersError                  ErrNoResponders
+     ├─ EmbeddedServerError                a nats-server that we started did not come up
+     └─ JetStreamError                     everything JetStream answers or implies
+         ├─ APIError                       code, err_code, description (JSResponse)
+         │   ├─ JetStreamNotEnabledError
+         │   ├─ JetStreamNotEnabledForAccountError
+         │   ├─ StreamNotFoundError
+         │   ├─ ConsumerNotFoundError
+         │   ├─ MessageNotFoundError
+         │   ├─ WrongLastSequenceError
+         │   └─ NameInUseError
+         ├─ NoStreamResponseError          publish: no stream listens on the subject
+         ├─ NotJetStreamMessageError       metadata or ack of a plain message
+         ├─ PullError                      a pull ended by the server: status, description
+         │   ├─ ConsumerDeletedError
+         │   └─ ConsumerIsPushError
+         ├─ MissedHeartbeatError           a pull went silent
+         ├─ MessageAlreadyAckedError
+         └─ RangeError                     reading a range of sequences (bulk, Spark)
+             ├─ DataLossError              sequences of the range are gone
+             ├─ StreamRecreatedError       same name, another creation time
+             └─ IncompleteRangeError       the range could not be proven complete
+
+Errors carry what a program needs as attributes; nobody has to parse a message.
+The names on the right are those of the reference (docs/parity.md).
+"""
+
+from __future__ import annotations
+
+
+class JetsparkError(Exception):
+    """The root: catches everything that jetspark raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Constructors take attributes, not the message, so the default would not unpickle;
+        # Spark workers and process pools hand errors over by pickle.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    cls: type[JetsparkError], args: tuple[object, ...], state: dict[str, object]
+) -> JetsparkError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# -- arguments and options -------------------------------------------------------------------
+
+
+class ConfigError(JetsparkError, ValueError):
+    """An option or argument that cannot work; the message says what to write instead."""
+
+
+class BadSubjectError(ConfigError):
+    """A subject that NATS would refuse, caught before it is sent."""
+
+    def __init__(self, subject: str, reason: str) -> None:
+        super().__init__(f"Bad subject {subject!r}: {reason}.")
+        self.subject = subject
+        self.reason = reason
+
+
+class BadNameError(ConfigError):
+    """A stream, consumer or bucket name that breaks the rules of ADR-6."""
+
+    def __init__(self, kind: str, name: str, reason: str) -> None:
+        super().__init__(f"Bad {kind} name {name!r}: {reason}.")
+        self.kind = kind
+        self.name = name
+        self.reason = reason
+
+
+class UnsupportedByServerError(ConfigError):
+    """The connected server is too old for a feature; nothing was sent."""
+
+    def __init__(self, feature: str, needs: str, server: str) -> None:
+        super().__init__(f"{feature} needs nats-server >= {needs}; this server is {server}.")
+        self.feature = feature
+        self.needs = needs
+        self.server = server
+
+
+# -- the link to the server ------------------------------------------------------------------
+
+
+class ConnectionFailure(JetsparkError):
+    """The link to the server could not be made or was lost. `server` is its URL, no secrets."""
+
+    def __init__(self, message: str, *, server: str | None = None) -> None:
+        super().__init__(message)
+        self.server = server
+
+
+class ConnectionClosedError(ConnectionFailure):
+    """The connection is closed, or was closed while the call was waiting."""
+
+    def __init__(
+        self, message: str = "The connection is closed.", *, server: str | None = None
+    ) -> None:
+        super().__init__(message, server=server)
+
+
+class NoServersError(ConnectionFailure):
+    """No server of several could be reached; `__cause__` is the last one's error."""
+
+
+class ServerRefusedError(ConnectionFailure):
+    """TCP refused: wrong port, name not found, or no server running."""
+
+
+class ConnectTimeoutError(ConnectionFailure):
+    """The connection was not established within `connect_timeout` seconds."""
+
+
+class BrokenSocketError(ConnectionFailure):
+    """The TCP connection failed."""
+
+
+class StaleConnectionError(ConnectionFailure):
+    """One side did not answer PINGs in time."""
+
+
+class TLSError(ConnectionFailure):
+    """The TLS handshake failed."""
+
+
+class SecureConnectionWantedError(ConnectionFailure):
+    """The client asks for TLS and the server does not offer it."""
+
+
+class AuthError(ConnectionFailure):
+    """The server does not let this user in."""
+
+
+class AuthorizationError(AuthError):
+    """Wrong or missing credentials."""
+
+
+class AuthExpiredError(AuthError):
+    """The user's authentication has expired."""
+
+
+class AuthRevokedError(AuthError):
+    """The user's authentication has been revoked."""
+
+
+class AccountAuthExpiredError(AuthError):
+    """The account's authentication has expired."""
+
+
+# -- what the server or the bytes say --------------------------------------------------------
+
+
+class ServerError(JetsparkError):
+    """A -ERR of the server, `text` as it came."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"The server reports: {text}.")
+        self.text = text
+
+
+class PermissionsError(ServerError):
+    """Publishing to or subscribing to a subject is not allowed. The connection lives on.
+
+    `operation` is "publish" or "subscription"; `subject` and `queue` as the server names them.
+    """
+
+    def __init__(self, text: str, operation: str, subject: str, queue: str | None = None) -> None:
+        super().__init__(text)
+        self.operation = operation
+        self.subject = subject
+        self.queue = queue
+
+
+class InvalidSubjectError(ServerError):
+    """The server refused a subject. The connection lives on."""
+
+
+class ProtocolError(JetsparkError):
+    """Bytes that are not the NATS client protocol."""
+
+
+class BadHeaderError(JetsparkError):
+    """Message headers that cannot be parsed, or cannot be sent."""
+
+
+class HeadersNotSupportedError(JetsparkError):
+    """The connected server does not support message headers."""
+
+
+class MaxPayloadError(JetsparkError):
+    """The message is larger than the server accepts. Sizes in bytes, headers included."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"The message has {size} bytes; the server accepts at most {limit}.")
+        self.size = size
+        self.limit = limit
+
+
+class OutboundBufferError(JetsparkError):
+    """The buffer of unsent bytes is full; this message was not taken."""
+
+
+class BadSubscriptionError(JetsparkError):
+    """The subscription is already closed."""
+
+
+class SlowConsumerError(JetsparkError):
+    """A subscription's pending limit was reached and messages were dropped, `dropped` in all."""
+
+    def __init__(self, subject: str, dropped: int) -> None:
+        super().__init__(
+            f"Slow consumer on {subject!r}: {dropped} messages dropped so far; "
+            "read faster or raise the subscription's pending limits."
+        )
+        self.subject = subject
+        self.dropped = dropped
+
+
+class RequestTimeoutError(JetsparkError, TimeoutError):
+    """No reply within the timeout."""
+
+
+class NoRespondersError(JetsparkError):
+    """Nobody listens on the request's subject (status 503)."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"No responders on {subject!r}.")
+        self.subject = subject
+
+
+class EmbeddedServerError(JetsparkError):
+    """The nats-server that we were asked to start could not be found or did not come up."""
+
+
+# -- JetStream -------------------------------------------------------------------------------
+
+
+class JetStreamError(JetsparkError):
+    """The root of JetStream's errors."""
+
+
+class APIError(JetStreamError):
+    """An error answered by the JetStream API: `code` (HTTP-like), `err_code`, `description`."""
+
+    def __init__(
+        self, code: int, err_code: int, description: str, message: str | None = None
+    ) -> None:
+        super().__init__(message or f"{description} (code {code}, err_code {err_code})")
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+
+class JetStreamNotEnabledError(APIError):
+    """JetStream is not enabled on the server."""
+
+
+class JetStreamNotEnabledForAccountError(APIError):
+    """JetStream is not enabled for this account."""
+
+
+class StreamNotFoundError(APIError):
+    """No such stream."""
+
+
+class ConsumerNotFoundError(APIError):
+    """No such consumer."""
+
+
+class MessageNotFoundError(APIError):
+    """No such message in the stream."""
+
+
+class WrongLastSequenceError(APIError):
+    """An expected last sequence did not match: somebody else was faster."""
+
+
+class NameInUseError(APIError):
+    """A stream or consumer of that name exists with another configuration."""
+
+
+class NoStreamResponseError(JetStreamError):
+    """No stream listens on the subject of a JetStream publish."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            f"No stream listens on {subject!r}: create one whose subjects include it."
+        )
+        self.subject = subject
+
+
+class NotJetStreamMessageError(JetStreamError):
+    """The message did not come from a JetStream consumer."""
+
+
+class PullError(JetStreamError):
+    """The server ended a pull: `status` and `description` of its status line."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(f"The pull was ended by the server: {status} {description}".rstrip() + ".")
+        self.status = status
+        self.description = description
+
+
+class ConsumerDeletedError(PullError):
+    """The consumer was deleted while a pull was waiting."""
+
+
+class ConsumerIsPushError(PullError):
+    """A pull on a push consumer."""
+
+
+class MissedHeartbeatError(JetStreamError):
+    """No message and no heartbeat for twice the heartbeat interval."""
+
+
+class MessageAlreadyAckedError(JetStreamError):
+    """The message was acknowledged before."""
+
+
+class RangeError(JetStreamError):
+    """Reading a range of a stream's sequences failed. `stream` is its name."""
+
+    def __init__(self, stream: str, message: str) -> None:
+        super().__init__(message)
+        self.stream = stream
+
+
+class DataLossError(RangeError):
+    """Sequences `first` to `last` (both included) of the asked range are no longer stored."""
+
+    def __init__(self, stream: str, first: int, last: int, message: str) -> None:
+        super().__init__(stream, message)
+        self.first = first
+        self.last = last
+
+
+class StreamRecreatedError(RangeError):
+    """The stream was deleted and made again, or restored: sequences mean other messages now."""
+
+    def __init__(self, stream: str, expected: str, found: str) -> None:
+        super().__init__(
+            stream,
+            f"Stream {stream!r} was created at {expected} when this read began and at {found} now: "
+            "it was recreated or restored, so its sequence numbers mean other messages.",
+        )
+        self.expected = expected
+        self.found = found
+
+
+class IncompleteRangeError(RangeError):
+    """The range could not be proven complete within the timeout."""

@@ -1,0 +1,1 @@
+"""JetStream over asyncio: streams, consumers, publishing."""

@@ -1,0 +1,1 @@
+"""Finds, starts, watches and stops a real nats-server."""

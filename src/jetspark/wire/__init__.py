@@ -1,0 +1,1 @@
+"""The NATS client protocol as bytes: parse and build, no I/O."""

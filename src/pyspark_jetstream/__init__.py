@@ -1,0 +1,1 @@
+"""Found by Spark: any top-level module named pyspark_* may offer one DefaultSource."""
