@@ -320,9 +320,7 @@ class NoStreamResponseError(JetStreamError):
     """No stream listens on the subject of a JetStream publish."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(
-            f"No stream listens on {subject!r}: create one whose subjects include it."
-        )
+        super().__init__(f"No stream listens on {subject!r}: create one whose subjects include it.")
         self.subject = subject
 
 

@@ -1,0 +1,93 @@
+"""The handshake as a generator: it asks for bytes, TLS or sending; whoever drives it has the I/O.
+
+INFO comes first; TLS follows when either side requires it; then CONNECT and PING go out together
+and the PONG proves that the server accepted us. asyncio (`session`) and the blocking reader
+(`bulk.link`) drive the same generator, so both refuse the same servers with the same errors.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jetspark.connection.auth import credentials_of, error_of
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import ProtocolError, SecureConnectionWantedError
+from jetspark.wire import frames
+from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
+from jetspark.wire.events import Err, Event, Info, Pong
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Send back the next event that the server's bytes give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write these bytes."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Send({len(self.data)} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class StartTLS:
+    """Upgrade the link to TLS and verify the certificate against `hostname`."""
+
+    hostname: str
+
+
+Step: TypeAlias = Receive | Send | StartTLS
+
+
+def handshake(
+    options: ConnectOptions, server: ServerURL, client_version: str
+) -> Generator[Step, Event | None, ServerInfo]:
+    """Yields what to do; returns the server's INFO when it has accepted us.
+
+    Raises SecureConnectionWantedError, AuthError's kin, ServerError, ProtocolError.
+    """
+    first = yield Receive()
+    if isinstance(first, Err):
+        raise error_of(first.text, str(server))
+    if not isinstance(first, Info):
+        raise ProtocolError("The server did not begin with INFO; is this a NATS client port?")
+    info = parse_info(first.document)
+
+    wanted = options.wants_tls(server)
+    if wanted and not (info.tls_required or info.tls_available):
+        raise SecureConnectionWantedError(
+            f"{server} does not offer TLS, and the options require it.", server=str(server)
+        )
+    secure = wanted or info.tls_required
+    if secure:
+        yield StartTLS(options.tls_hostname or server.tls_name or server.host)
+
+    document = ConnectDocument(
+        verbose=options.verbose,
+        pedantic=options.pedantic,
+        echo=options.echo,
+        headers=info.headers,
+        no_responders=info.headers,
+        tls_required=secure,
+        lang="python",
+        version=client_version,
+        protocol=1,
+        name=options.name or f"jetspark-{platform.node()}",
+        **credentials_of(options, server),
+    )
+    yield Send(frames.connect(encode_document(document)) + frames.PING)
+    while True:
+        event = yield Receive()
+        if isinstance(event, Pong):
+            return info
+        if isinstance(event, Err):
+            raise error_of(event.text, str(server))
+        if isinstance(event, Info):
+            info = parse_info(event.document)

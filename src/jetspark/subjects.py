@@ -1,0 +1,77 @@
+"""Rules for subjects, queue names and the names of streams and consumers (ADR-6), all pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from jetspark.errors import BadNameError, BadSubjectError
+
+# What would break the line protocol if it got through; checked even when check_subjects is off.
+_BREAKS_PROTOCOL = re.compile(r"[\s\x00]")
+_NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
+
+
+def check_publish_subject(subject: str, *, strict: bool = True) -> None:
+    """Raise BadSubjectError unless a message may be published to `subject`.
+
+    `strict=False` keeps only what the line protocol itself needs: not empty, no white space.
+    """
+    _check(subject, wildcards=False, strict=strict)
+
+
+def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
+    """Raise BadSubjectError unless `subject` may be subscribed to (wildcards allowed)."""
+    _check(subject, wildcards=True, strict=strict)
+
+
+def _check(subject: str, *, wildcards: bool, strict: bool) -> None:
+    if not subject:
+        raise BadSubjectError(subject, "it is empty")
+    if _BREAKS_PROTOCOL.search(subject):
+        raise BadSubjectError(subject, "white space is not allowed")
+    if not strict:
+        return
+    tokens = subject.split(".")
+    if "" in tokens:
+        raise BadSubjectError(subject, "an empty token (a dot at an end, or two dots in a row)")
+    if wildcards:
+        if ">" in tokens[:-1]:
+            raise BadSubjectError(subject, "'>' may only be the last token")
+    elif "*" in tokens or ">" in tokens:
+        raise BadSubjectError(subject, "a wildcard cannot be published to")
+
+
+def check_queue(queue: str) -> None:
+    """Raise BadSubjectError for a queue group name with white space."""
+    if _BREAKS_PROTOCOL.search(queue):
+        raise BadSubjectError(queue, "a queue group name may not hold white space")
+
+
+def check_name(kind: str, name: str) -> str:
+    """The name itself, or BadNameError by the rules of ADR-6. `kind` is for the message."""
+    if not name:
+        raise BadNameError(kind, name, "it is empty")
+    if _NAME_FORBIDDEN.search(name):
+        raise BadNameError(kind, name, "white space and the characters . * > / \\ are not allowed")
+    return name
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """Whether a subject without wildcards falls under a pattern with `*` and `>`."""
+    wanted = pattern.split(".")
+    tokens = subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(tokens) > index
+        if index >= len(tokens) or token not in ("*", tokens[index]):
+            return False
+    return len(wanted) == len(tokens)
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a person most likely meant, or None."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[close[0]] if close else None

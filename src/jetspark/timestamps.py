@@ -1,0 +1,72 @@
+"""Times as NATS writes them, with no nanosecond lost.
+
+On the wire a time is RFC 3339 text with up to nine fractional digits, and a duration is an
+integer of nanoseconds. Inside jetspark both are `int` nanoseconds (since the epoch, UTC); people
+see aware `datetime` and `timedelta`, which hold microseconds. Reference row C12.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+NANOSECONDS = 1_000_000_000
+"""Nanoseconds in one second."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?"
+    r"(?:([Zz])|([+-])(\d\d):?(\d\d))"
+)
+
+
+def parse_isotime(text: str) -> int:
+    """Nanoseconds since the epoch of an RFC 3339 time; digits past the ninth are cut.
+
+    Raises ValueError for text that is not a time with a zone.
+    """
+    match = _ISO.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an RFC 3339 time with a zone: {text!r}")
+    year, month, day, hour, minute, second, fraction, _, sign, off_h, off_m = match.groups()
+    whole = datetime(
+        int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
+    )
+    seconds = (whole - _EPOCH) // timedelta(seconds=1)
+    if sign is not None:
+        offset = int(off_h) * 3600 + int(off_m) * 60
+        seconds += offset if sign == "-" else -offset
+    return seconds * NANOSECONDS + int((fraction or "0").ljust(9, "0"))
+
+
+def format_isotime(ns: int) -> str:
+    """RFC 3339 text in UTC with nine fractional digits (none when the second is whole)."""
+    seconds, fraction = divmod(ns, NANOSECONDS)
+    head = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    # strftime does not pad years before 1000 on every platform; the server's zero time is year 1.
+    head = head.rjust(19, "0")
+    return f"{head}.{fraction:09d}Z" if fraction else f"{head}Z"
+
+
+def ns_to_datetime(ns: int) -> datetime:
+    """An aware UTC datetime; nanoseconds are cut to microseconds."""
+    return _EPOCH + timedelta(microseconds=ns // 1000)
+
+
+def datetime_to_ns(value: datetime) -> int:
+    """Nanoseconds since the epoch. Raises ValueError for a datetime without a zone."""
+    if value.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone; use an aware datetime")
+    return (value - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def duration_to_ns(value: timedelta | float) -> int:
+    """Nanoseconds of a `timedelta` or of a number of seconds."""
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1) * 1000
+    return round(value * NANOSECONDS)
+
+
+def ns_to_timedelta(ns: int) -> timedelta:
+    """A timedelta; nanoseconds are cut to microseconds."""
+    return timedelta(microseconds=ns // 1000)

@@ -1,0 +1,92 @@
+"""INFO and CONNECT as typed documents. Unknown INFO fields are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jetspark.errors import ProtocolError
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says of itself in INFO. `raw` has every field, known or not."""
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    go: str = ""
+    host: str = ""
+    port: int = 0
+    headers: bool = False
+    max_payload: int = 1048576
+    """Largest message, bytes, headers included."""
+    proto: int = 0
+    client_id: int = 0
+    client_ip: str = ""
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_available: bool = False
+    tls_verify: bool = False
+    jetstream: bool = False
+    domain: str = ""
+    cluster: str = ""
+    connect_urls: list[str] = []
+    ws_connect_urls: list[str] = []
+    ldm: bool = False
+    """Lame-duck mode: the server is about to close its clients' connections."""
+    nonce: str = ""
+    git_commit: str = ""
+    cluster_dynamic: bool = False
+    xkey: str = ""
+    raw: dict[str, Any] = {}
+
+    def at_least(self, major: int, minor: int, patch: int = 0) -> bool:
+        """Whether the server's version is this or newer; a version that cannot be read is not."""
+        numbers = []
+        for part in self.version.partition("-")[0].lstrip("v").split("."):
+            if not part.isdigit():
+                return False
+            numbers.append(int(part))
+        return tuple(numbers) >= (major, minor, patch)
+
+
+def parse_info(document: bytes) -> ServerInfo:
+    """Raises ProtocolError for text that is no INFO document."""
+    try:
+        raw = msgspec.json.decode(document, type=dict[str, Any])
+        info = msgspec.convert(
+            {**{k: v for k, v in raw.items() if v is not None}, "raw": raw},
+            ServerInfo,
+            strict=False,
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"unreadable INFO: {error}") from None
+    return info
+
+
+class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The CONNECT document. Secrets: never logged, never in a repr."""
+
+    verbose: bool
+    pedantic: bool
+    echo: bool
+    headers: bool
+    no_responders: bool
+    tls_required: bool
+    lang: str
+    version: str
+    protocol: int
+    name: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    auth_token: str = ""
+    nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+
+    def __repr__(self) -> str:
+        return f"ConnectDocument(name={self.name!r}, …)"
+
+
+encode_document = msgspec.json.encode

@@ -1,0 +1,41 @@
+"""Builders of what a client sends. Arguments are already checked; sizes count bytes."""
+
+from __future__ import annotations
+
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
+
+
+def connect(document: bytes) -> bytes:
+    """CONNECT with its JSON text."""
+    return b"CONNECT %b\r\n" % document
+
+
+def pub(subject: str, payload: bytes, reply: str | None = None) -> bytes:
+    """PUB, without headers."""
+    if reply is None:
+        return b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
+
+
+def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None) -> bytes:
+    """HPUB with an encoded header block."""
+    target = subject if reply is None else f"{subject} {reply}"
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (
+        target.encode(),
+        len(headers),
+        len(headers) + len(payload),
+        headers,
+        payload,
+    )
+
+
+def sub(subject: str, sid: int, queue: str | None = None) -> bytes:
+    """SUB, with a queue group if given."""
+    target = f"{subject} {queue}" if queue else subject
+    return b"SUB %b %d\r\n" % (target.encode(), sid)
+
+
+def unsub(sid: int, max_msgs: int = 0) -> bytes:
+    """UNSUB now, or after `max_msgs` messages in all."""
+    return b"UNSUB %d %d\r\n" % (sid, max_msgs) if max_msgs else b"UNSUB %d\r\n" % sid

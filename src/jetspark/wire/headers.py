@@ -1,0 +1,149 @@
+"""Message headers (ADR-4): names keep their case and order, a name may have several values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from jetspark.errors import BadHeaderError
+from jetspark.wire.status import Status, parse_status
+
+VERSION = b"NATS/1.0"
+
+HeadersLike: TypeAlias = "Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]"
+"""What publishing calls accept: Headers, a mapping to one or several values, or pairs."""
+
+_BAD_NAME = re.compile(r"[\r\n:\x00]|^\s|\s$|^$")
+_BAD_VALUE = re.compile(r"[\r\n\x00]")
+
+
+class Headers:
+    """An ordered multi-value map of text to text; names are case-sensitive.
+
+    `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces them all.
+    Raises BadHeaderError for a name or value that the protocol cannot carry (CR, LF, NUL; a name
+    that is empty, holds a colon or begins or ends with white space).
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: HeadersLike = ()) -> None:
+        self._items: dict[str, list[str]] = {}
+        pairs: Iterable[tuple[str, str | Iterable[str]]]
+        if isinstance(items, Headers):
+            pairs = list(items.items())
+        elif isinstance(items, Mapping):
+            pairs = items.items()
+        else:
+            pairs = items
+        for name, value in pairs:
+            for one in (value,) if isinstance(value, str) else value:
+                self.add(name, one)
+
+    def add(self, name: str, value: str) -> None:
+        """Append a value, keeping those that the name has."""
+        if _BAD_NAME.search(name):
+            raise BadHeaderError(f"header name {name!r} cannot be sent")
+        if _BAD_VALUE.search(value):
+            raise BadHeaderError(f"the value of header {name!r} holds CR, LF or NUL")
+        # Surrounding blanks do not survive the wire: readers strip them.
+        self._items.setdefault(name, []).append(value.strip(" \t"))
+
+    def set(self, name: str, *values: str) -> None:
+        """Replace all values of a name."""
+        self._items.pop(name, None)
+        for value in values:
+            self.add(name, value)
+
+    def delete(self, name: str) -> None:
+        """Remove a name; nothing happens if it is absent."""
+        self._items.pop(name, None)
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The first value of a name, or the default."""
+        values = self._items.get(name)
+        return values[0] if values else default
+
+    lookup = get
+
+    def last(self, name: str) -> str | None:
+        """The last value of a name: the server appends its own after those of the publisher."""
+        values = self._items.get(name)
+        return values[-1] if values else None
+
+    def values(self, name: str) -> list[str]:
+        """All values of a name, in order."""
+        return list(self._items.get(name, ()))
+
+    def keys(self, pattern: str = "*") -> list[str]:
+        """Names in order, those that match a glob pattern."""
+        return [name for name in self._items if fnmatchcase(name, pattern)]
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """(name, value) pairs, one for each value."""
+        for name, values in self._items.items():
+            for value in values:
+                yield name, value
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """A copy as a plain dict of lists."""
+        return {name: list(values) for name, values in self._items.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._items[name][0]
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del self._items[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self._items == other._items
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Headers({self._items!r})"
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The header block: version line, one line a value, blank line; UTF-8."""
+    lines = [VERSION]
+    lines.extend(f"{name}: {value}".encode() for name, value in headers.items())
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
+    """Headers and status line of a block as it came.
+
+    Raises BadHeaderError when it is malformed or not UTF-8: the caller reports it and still
+    delivers the body.
+    """
+    if not block.startswith(VERSION) or not block.endswith(b"\r\n\r\n"):
+        raise BadHeaderError(f"malformed header block {block[:60]!r}")
+    try:
+        first, *lines = block[len(VERSION) : -4].decode().split("\r\n")
+    except UnicodeDecodeError as error:
+        raise BadHeaderError(f"header block is not UTF-8: {error}") from None
+    if first and not first.startswith(" "):
+        raise BadHeaderError(f"malformed header block {block[:60]!r}")
+    headers = Headers()
+    items = headers._items
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name:
+            raise BadHeaderError(f"malformed header line {line[:60]!r}")
+        items.setdefault(name, []).append(value.strip(" \t"))
+    return headers, parse_status(first)
