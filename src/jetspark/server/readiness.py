@@ -1,0 +1,112 @@
+"""When is a starting nats-server ready, and if it never is: why, in one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from jetspark.errors import EmbeddedServerError
+from jetspark.server.ports import best_url, read_ports_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jetspark.server.process import ChildProcess
+
+_LOOK_EVERY = 0.003  # seconds between two looks at the ports file; the exit of the child wakes us
+_INFO_TIMEOUT = 0.5  # seconds
+_MAX_INFO = 1 << 20  # bytes
+
+ADDRESS_IN_USE = "address already in use"
+_LISTEN_ERROR = re.compile(r"listen tcp (?P<address>\S+): bind: (?P<why>[^\"\n]+)")
+_LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[(?P<level>\w+)\] ")
+
+
+def wait_until_ready(
+    child: ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
+) -> str:
+    """Returns the client URL once the server accepts clients (and JetStream is up if wanted).
+
+    The server writes its ports file after it has opened its listeners; its INFO line then shows
+    that it answers, and whether JetStream is on.
+
+    Raises:
+        EmbeddedServerError: the server ended, or is not ready after `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if child.wait(_LOOK_EVERY) is not None:
+            raise EmbeddedServerError(f"nats-server did not start: {failure_reason(log)}.")
+        urls = read_ports_file(ports_folder)
+        if urls and _answers(best_url(urls), log, jetstream=jetstream):
+            return best_url(urls)
+    raise EmbeddedServerError(
+        f"nats-server was not ready after {timeout:g} s; its last words: {failure_reason(log)}."
+    )
+
+
+def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
+    parts = urlsplit(url)
+    assert parts.hostname is not None  # noqa: S101 - the server writes host and port
+    assert parts.port is not None  # noqa: S101
+    try:
+        info = read_info(parts.hostname, parts.port)
+    except TimeoutError:
+        # A server with `handshake_first` is silent until it has seen a TLS hello.
+        return parts.scheme == "tls" and "Server is ready" in read_log(log)
+    except (OSError, ValueError):
+        return False
+    return not jetstream or info.get("jetstream") is True
+
+
+def read_info(host: str, port: int) -> dict[str, object]:
+    """The INFO document that a server sends to a new client.
+
+    Raises:
+        OSError: no connection, or none of it within half a second (TimeoutError).
+        ValueError: what answers is not a NATS server.
+    """
+    received = b""
+    with socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link:
+        while b"\r\n" not in received and len(received) < _MAX_INFO:
+            if not (chunk := link.recv(65536)):
+                break
+            received += chunk
+    verb, _, document = received.partition(b"\r\n")[0].partition(b" ")
+    if verb != b"INFO":
+        raise ValueError("not a NATS server")
+    info = json.loads(document)
+    return info if isinstance(info, dict) else {}
+
+
+def read_log(log: Path) -> str:
+    """The text of the log file; empty when there is none."""
+    try:
+        return log.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def failure_reason(log: Path) -> str:
+    """What the server says about its end, without time stamps and without a full stop."""
+    lines = [line for line in read_log(log).splitlines() if line.strip()]
+    line = next((found for found in map(_complaint, lines) if found), None)
+    if line is None:
+        line = _LOG_PREFIX.sub("", lines[-1]) if lines else "it said nothing"
+    if listen := _LISTEN_ERROR.search(line):
+        line = f"{listen['address']}: {listen['why']}"
+    return " ".join(line.split()).rstrip(".")
+
+
+def _complaint(line: str) -> str | None:
+    # Fatal errors come as log lines, mistakes in the configuration or in the arguments as text.
+    if prefix := _LOG_PREFIX.match(line):
+        return line[prefix.end() :] if prefix["level"] == "FTL" else None
+    for start in ("nats-server: ", "flag provided", "invalid value"):
+        if line.startswith(start):
+            return line.removeprefix("nats-server: ")
+    return None
