@@ -1,0 +1,104 @@
+"""Fixtures that every test may use. A test that starts a server or Spark is marked by itself:
+
+``pytest -m "not server and not spark"`` is the quick part.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+from tests.support.cluster import Cluster
+
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.certificates import Certificates
+
+_SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & _SERVER_FIXTURES:
+            item.add_marker("server")
+        if "spark" in fixtures:
+            item.add_marker("spark")
+
+
+class MakeServer(Protocol):
+    def __call__(self, conf: str | None = None, /, **options: Any) -> NatsServer: ...
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[NatsServer]:
+    """One server with JetStream for the whole run. Take names from `unique`, do not stop it."""
+    with NatsServer(name="shared") as server:
+        yield server
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """`unique("ORDERS")` is a name that nobody else uses: ORDERS_ and eight hex digits."""
+
+    def make(prefix: str) -> str:
+        return f"{prefix}_{secrets.token_hex(4)}"
+
+    return make
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator[MakeServer]:
+    """Starts servers and closes them after the test: `make_server()`, `make_server(name="a")`.
+
+    Options are those of `NatsServer`. The optional first argument is the text of a configuration
+    file; such a server, too, listens on a free loopback port and has JetStream in a temporary
+    folder, unless an option says otherwise.
+    """
+    with ExitStack() as exit_stack:
+
+        def make(conf: str | None = None, /, **options: Any) -> NatsServer:
+            if conf is not None:
+                file = tmp_path / f"server-{secrets.token_hex(4)}.conf"
+                file.write_text(conf, "utf-8")
+                defaults = {"port": 0, "host": "127.0.0.1", "jetstream": True, "config": file}
+                options = defaults | options
+            server = NatsServer(**options)
+            exit_stack.callback(server.close)
+            return server.start()
+
+        yield make
+
+
+@pytest.fixture
+def nats_server(make_server: MakeServer) -> NatsServer:
+    """A fresh server with JetStream on a free loopback port, for this test only."""
+    return make_server()
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """`make_cluster(3)`: a fresh JetStream cluster, ready for streams with three replicas."""
+    with ExitStack() as exit_stack:
+        yield lambda size=3, **options: exit_stack.enter_context(Cluster(size, **options))
+
+
+@pytest.fixture(scope="session")
+def nats_cluster() -> Iterator[Cluster]:
+    """A three-server cluster for the whole run, for tests that leave its servers alone."""
+    with Cluster(3, name="shared") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A certificate authority, a server's and a client's certificate, made once a run."""
+    from tests.support.certificates import make_certificates
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
