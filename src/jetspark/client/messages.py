@@ -1,0 +1,126 @@
+"""A received message: a thin view on the raw frame.
+
+Contract: making one costs two attribute stores, because it happens for every message received.
+Subject, headers, status and metadata are decoded when they are asked for. A header block that
+cannot be read is reported through the client (log, last_error, error callback) and the body is
+still delivered, with `headers` None (row C11).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from jetspark.errors import BadHeaderError, ConfigError
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import Headers, HeadersLike, parse_headers
+from jetspark.wire.reply_subject import Metadata, parse_reply_subject
+from jetspark.wire.status import Status, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+
+
+class Message:
+    """One message. Subclasses keep the constructor: `Message(client, frame)`."""
+
+    __slots__ = ("_client", "_frame", "_headers", "_metadata")
+
+    _headers: Headers | None
+    _metadata: Metadata
+
+    def __init__(self, client: Client, frame: MessageFrame) -> None:
+        self._client = client
+        self._frame = frame
+
+    @property
+    def subject(self) -> str:
+        """What the message was published to."""
+        return self._frame[1].decode("utf-8", "replace")
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._frame[4]
+
+    @property
+    def reply(self) -> str | None:
+        """Where an answer is expected, None when none is."""
+        reply = self._frame[2]
+        return None if reply is None else reply.decode("utf-8", "replace")
+
+    @property
+    def headers(self) -> Headers | None:
+        """The headers; None when there are none, or when they are malformed (reported once)."""
+        try:
+            return self._headers
+        except AttributeError:
+            self._headers = self._parse_headers()
+            return self._headers
+
+    def _parse_headers(self) -> Headers | None:
+        block = self._frame[3]
+        if block is None:
+            return None
+        try:
+            return parse_headers(block)[0]
+        except BadHeaderError as error:
+            self._client.report(error)
+            return None
+
+    @property
+    def status(self) -> Status | None:
+        """The status line of a message that the server itself sent, None for a user's message."""
+        return status_of(self._frame[3])
+
+    @property
+    def metadata(self) -> Metadata:
+        """Stream, consumer, sequences, time and pending count of a JetStream delivery.
+
+        Raises NotJetStreamMessageError for any other message.
+        """
+        try:
+            return self._metadata
+        except AttributeError:
+            self._metadata = parse_reply_subject(self._frame[2])
+            return self._metadata
+
+    @property
+    def seq(self) -> int:
+        """Sequence in the stream. Raises NotJetStreamMessageError."""
+        return self.metadata.stream_seq
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the stream stored it (aware, UTC, microseconds). Raises NotJetStreamMessageError."""
+        return self.metadata.timestamp
+
+    @property
+    def no_responders(self) -> bool:
+        """Whether this is the server's answer that nobody listens."""
+        status = self.status
+        return status is not None and status.is_no_responders
+
+    @property
+    def idle_heartbeat(self) -> bool:
+        """Whether this only says that a JetStream consumer is alive."""
+        status = self.status
+        return status is not None and status.is_idle_heartbeat
+
+    @property
+    def flow_control(self) -> bool:
+        """Whether a push consumer waits for an empty answer before it sends more."""
+        status = self.status
+        return status is not None and status.is_flow_control
+
+    async def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
+        """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
+        reply = self.reply
+        if reply is None:
+            raise ConfigError("The message asks for no reply: it has no reply subject.")
+        await self._client.publish(reply, payload, headers=headers)
+
+    def __repr__(self) -> str:
+        status = self.status
+        shown = f", status={status.code}" if status else ""
+        return f"{type(self).__name__}(subject={self.subject!r}, {len(self.data)} bytes{shown})"
