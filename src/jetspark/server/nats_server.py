@@ -275,6 +275,11 @@ class NatsServer:
         """The text of `log_file`; empty before the first start and after `close`."""
         return "" if self._home is None else readiness.read_log(self.log_file)
 
+    @property
+    def last_words(self) -> str:
+        """Why the server ended, in its own words: the fatal line of the log, or the last one."""
+        return readiness.failure_reason(self.log_file)
+
     def _running_child(self) -> ChildProcess:
         if self._child is None or not self._child.running:
             raise EmbeddedServerError("The nats-server is not running.")
