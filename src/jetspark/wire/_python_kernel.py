@@ -17,8 +17,10 @@ MAX_MESSAGE = 128 << 20
 """Largest message accepted, bytes of headers and payload. Servers stop at 64 MiB."""
 
 
-def split_frames(data: bytes, out: list[Event]) -> tuple[int, int]:
-    """Append every whole frame of `data` to `out`.
+def split_frames(
+    data: bytes, out: list[Event], pos: int = 0, *, one: bool = False
+) -> tuple[int, int]:
+    """Append every whole frame of `data` from `pos` on to `out`, or only the first one.
 
     Returns (end, need): the position of the first byte not consumed, and how many bytes from
     there the unfinished frame has in all (0 when its control line is not complete either).
@@ -27,7 +29,6 @@ def split_frames(data: bytes, out: list[Event]) -> tuple[int, int]:
     find = data.find
     append = out.append
     size = len(data)
-    pos = 0
     while True:
         eol = find(b"\r\n", pos)
         if eol < 0:
@@ -72,12 +73,16 @@ def split_frames(data: bytes, out: list[Event]) -> tuple[int, int]:
             else:
                 append(_control(data[pos:eol]))
                 pos = eol + 2
+                if one:
+                    return pos, 0
                 continue
         except ValueError:
             raise ProtocolError(f"bad control line {_show(data[pos:eol])}") from None
         if data[end : end + 2] != b"\r\n":
             raise ProtocolError(f"no CRLF after the payload of {_show(data[pos:eol])}")
         pos = end + 2
+        if one:
+            return pos, 0
 
 
 def _size(text: bytes) -> int:

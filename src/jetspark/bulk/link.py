@@ -1,0 +1,296 @@
+"""A blocking connection: one socket, no event loop, no threads.
+
+Made for reading a lot in a straight line, inside a Spark worker for example. It drives the same
+handshake as the asyncio client and answers the server's PINGs whenever it reads. One user at a
+time. It does not reconnect: whoever uses it opens another and knows from where to go on.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import ssl
+import time
+from typing import Any
+
+from jetspark.connection.auth import ends_connection, error_of
+from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectionFailure,
+    ConnectTimeoutError,
+    JetsparkError,
+    NoRespondersError,
+    NoServersError,
+    ProtocolError,
+    RequestTimeoutError,
+    ServerRefusedError,
+    TLSError,
+)
+from jetspark.version import __version__
+from jetspark.wire import frames
+from jetspark.wire.documents import ServerInfo, parse_info
+from jetspark.wire.events import Err, Event, Info, MessageFrame, Ping, Pong
+from jetspark.wire.kernel import OTHER_FRAME, Deliveries, DeliveryDecoder, split_frames
+from jetspark.wire.parser import Assembler
+from jetspark.wire.status import NO_RESPONDERS, status_of
+
+_RECEIVE_BYTES = 1 << 20
+_REQUEST_SID = 1
+
+
+def connect(options: ConnectOptions) -> BlockingLink:
+    """Try each server once, in random order if the options say so.
+
+    Raises the server's own error when there is one server, else NoServersError with the last
+    error as its cause.
+    """
+    urls = list(options.urls())
+    if options.randomize:
+        random.shuffle(urls)
+    last: JetsparkError = NoServersError("No server named.")
+    for url in urls:
+        try:
+            return BlockingLink(options, url)
+        except (ConnectionFailure, ProtocolError) as error:
+            last = error
+    if len(urls) == 1:
+        raise last
+    names = ", ".join(str(url) for url in urls)
+    raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
+
+
+class BlockingLink:
+    """An accepted connection to one server. Use `connect`; close it when done."""
+
+    def __init__(self, options: ConnectOptions, server: ServerURL) -> None:
+        self.server = str(server)
+        self._timeout = options.connect_timeout
+        self._assembler = Assembler()
+        self._ready: list[Event] = []
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        self._sids = _REQUEST_SID
+        self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
+        self._requests = 0
+        self._pongs = 0
+        self.closed = False
+        self._socket = self._open(server)
+        try:
+            self.info: ServerInfo = self._shake_hands(options, server)
+        except BaseException:
+            self.close()
+            raise
+        self.send(frames.sub(f"{self._inbox}.*", _REQUEST_SID))
+
+    # -- opening ---------------------------------------------------------------------------
+
+    def _open(self, server: ServerURL) -> socket.socket:
+        try:
+            sock = socket.create_connection((server.host, server.port), self._timeout)
+        except TimeoutError:
+            raise ConnectTimeoutError(
+                f"No connection to {server} within {self._timeout:g} s.", server=str(server)
+            ) from None
+        except OSError as error:
+            raise ServerRefusedError(
+                f"Cannot connect to {server}: {error.strerror or error}. "
+                "Is a nats-server running there?",
+                server=str(server),
+            ) from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
+        deadline = time.monotonic() + self._timeout
+        steps = handshake(options, server, __version__)
+        answer: Event | None = None
+        try:
+            while True:
+                match steps.send(answer):
+                    case Receive():
+                        answer = self._next_event(deadline)
+                    case Send(data):
+                        answer = None
+                        self.send(data)
+                    case StartTLS(hostname):
+                        answer = None
+                        self._start_tls(options.make_ssl_context(), hostname)
+        except StopIteration as done:
+            info: ServerInfo = done.value
+            return info
+        except RequestTimeoutError:
+            raise ConnectTimeoutError(
+                f"{server} did not complete the handshake within {self._timeout:g} s.",
+                server=str(server),
+            ) from None
+
+    def _start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        if self._assembler.pending or self._ready:
+            raise ProtocolError("The server sent bytes before the TLS handshake.")
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
+        except (ssl.SSLError, ssl.CertificateError, OSError) as error:
+            raise TLSError(
+                f"TLS with {self.server} failed: {error}.", server=self.server
+            ) from error
+
+    # -- bytes -----------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Write all of it. Raises BrokenSocketError."""
+        try:
+            self._socket.settimeout(self._timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _receive(self, deadline: float) -> bytes | None:
+        """Bytes that may hold whole frames, None if only a part of a large one came."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise RequestTimeoutError(f"Nothing from {self.server} in time.")
+        try:
+            self._socket.settimeout(left)
+            count = self._socket.recv_into(self._buffer)
+        except TimeoutError:
+            raise RequestTimeoutError(f"Nothing from {self.server} in time.") from None
+        except OSError as error:
+            raise self._broken(error) from error
+        if count == 0:
+            raise self._broken(None)
+        return self._assembler.add(self._view[:count])
+
+    def _broken(self, error: OSError | None) -> BrokenSocketError:
+        self.close()
+        reason = "closed by the server" if error is None else (error.strerror or str(error))
+        return BrokenSocketError(
+            f"The connection to {self.server} broke: {reason}.", server=self.server
+        )
+
+    # -- events ----------------------------------------------------------------------------
+
+    def _next_event(self, deadline: float) -> Event:
+        """The next event of any kind. Raises RequestTimeoutError at the deadline."""
+        while not self._ready:
+            data = self._receive(deadline)
+            if data is not None:
+                end, need = split_frames(data, self._ready)
+                self._assembler.keep(data[end:], need)
+                self._ready.reverse()
+        return self._ready.pop()
+
+    def _handle(self, event: Event) -> MessageFrame | None:
+        """Answer or note a control event; give a message back."""
+        if type(event) is tuple:
+            return event
+        if isinstance(event, Ping):
+            self.send(frames.PONG)
+        elif isinstance(event, Pong):
+            self._pongs += 1
+        elif isinstance(event, Info):
+            self.info = parse_info(event.document)
+        elif isinstance(event, Err):
+            error = error_of(event.text, self.server)
+            if ends_connection(error):
+                self.close()
+            raise error
+        return None
+
+    def deliveries(
+        self, decoder: DeliveryDecoder, into: Deliveries, deadline: float
+    ) -> list[MessageFrame]:
+        """Wait for bytes once and decode them: deliveries into columns, other messages returned.
+
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ServerError's kin.
+        """
+        others: list[MessageFrame] = []
+        if self._ready:
+            # Only a request can leave events behind; their reader has moved on.
+            for event in reversed(self._ready):
+                self._handle(event)
+            self._ready.clear()
+        data = self._receive(deadline)
+        if data is None:
+            return others
+        position = 0
+        event_list: list[Event] = []
+        while True:
+            position, need = decoder.decode(data, position, into)
+            if need != OTHER_FRAME:
+                break
+            end, need = split_frames(data, event_list, position, one=True)
+            if end == position:
+                break
+            position = end
+            frame = self._handle(event_list.pop())
+            if frame is not None:
+                others.append(frame)
+        self._assembler.keep(data[position:], need)
+        return others
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def subscribe(self, subject: str) -> int:
+        """Subscribe; the id to unsubscribe with."""
+        self._sids += 1
+        self.send(frames.sub(subject, self._sids))
+        return self._sids
+
+    def unsubscribe(self, sid: int) -> None:
+        """Stop a subscription; what is under way still arrives and is dropped by its id."""
+        self.send(frames.unsub(sid))
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+        return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
+
+    def request(self, subject: str, payload: bytes, timeout: float) -> MessageFrame:
+        """One request, one reply; messages of other subscriptions are dropped meanwhile.
+
+        Raises NoRespondersError, RequestTimeoutError, BrokenSocketError.
+        """
+        deadline = time.monotonic() + timeout
+        self._requests += 1
+        inbox = f"{self._inbox}.{self._requests}"
+        self.send(frames.pub(subject, payload, inbox))
+        wanted = inbox.encode()
+        while True:
+            frame = self._handle(self._next_event(deadline))
+            if frame is None or frame[1] != wanted:
+                continue
+            status = status_of(frame[3])
+            if status is not None and status.code == NO_RESPONDERS:
+                raise NoRespondersError(subject)
+            return frame
+
+    def check(self) -> bool:
+        """Whether the other side still answers a PING. Never raises."""
+        if self.closed:
+            return False
+        try:
+            expected = self._pongs + 1
+            self.send(frames.PING)
+            deadline = time.monotonic() + self._timeout
+            while self._pongs < expected:
+                self._handle(self._next_event(deadline))
+        except JetsparkError:
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the socket; safe to call again."""
+        self.closed = True
+        sock: socket.socket | None = getattr(self, "_socket", None)
+        if sock is not None:
+            sock.close()
+
+    def __enter__(self) -> BlockingLink:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

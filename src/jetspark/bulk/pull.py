@@ -1,0 +1,107 @@
+"""Overlapping pull requests on one consumer: the next batch is asked for before the last ends.
+
+The server hands messages to waiting requests in turn, so requests are not followed one by one:
+what counts is how many messages are still owed in all. A request that ends early says in its
+status how many it leaves undelivered (ADR-13).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.ranges import ReadLimits
+from jetspark.errors import (
+    BadHeaderError,
+    ConsumerDeletedError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    PullError,
+)
+from jetspark.timestamps import NANOSECONDS
+from jetspark.wire import frames
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import parse_headers
+from jetspark.wire.status import BAD_REQUEST, CONFLICT, CONTROL, NO_RESPONDERS
+
+_EXPIRES_SECONDS = 30.0
+_HEADROOM = 64 * 1024
+_TOO_LARGE = "exceeds maxbytes"
+_CONSUMER_GONE = ("consumer deleted", "leadership change", "server shutdown", "consumer is push")
+
+
+class OverlappingPull:
+    """Keeps two requests under way. Raises what ends the consumer; the caller makes another."""
+
+    def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
+        self._link = link
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._batch = limits.pull_messages
+        # A request must have room for the largest message, or the server refuses it.
+        self._bytes = max(limits.pull_bytes, link.info.max_payload + _HEADROOM)
+        self._heartbeat = limits.heartbeat
+        self._inbox = link.new_inbox()
+        self._sid = link.subscribe(self._inbox)
+        self.owed = 0
+        """Messages asked for and not yet received or given up."""
+
+    def top_up(self, wanted: int) -> None:
+        """Ask for more unless `wanted` messages are owed already, two requests at most."""
+        requests = b""
+        while self.owed <= self._batch and self.owed < wanted:
+            count = min(self._batch, wanted - self.owed)
+            requests += self._request(count)
+            self.owed += count
+        if requests:
+            self._link.send(requests)
+
+    def _request(self, count: int) -> bytes:
+        document = {
+            "batch": count,
+            "max_bytes": self._bytes,
+            "expires": round(_EXPIRES_SECONDS * NANOSECONDS),
+            "idle_heartbeat": round(self._heartbeat * NANOSECONDS),
+        }
+        return frames.pub(self._subject, msgspec.json.encode(document), self._inbox)
+
+    def received(self, count: int) -> None:
+        """Note messages that came."""
+        self.owed = max(0, self.owed - count)
+
+    def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
+        """Look at a frame that is no delivery. `consumer_sequence` is the last one received.
+
+        Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than came),
+        NoRespondersError: make a new consumer; PullError: give up.
+        """
+        if frame[0] != self._sid or frame[3] is None:
+            return
+        try:
+            headers, status = parse_headers(frame[3])
+        except BadHeaderError:
+            return
+        if status is None:
+            return
+        if status.code == CONTROL:
+            sent = headers.get("Nats-Last-Consumer", "")
+            if sent and sent.isdigit() and int(sent) > consumer_sequence:
+                raise MissedHeartbeatError(
+                    f"The server has sent {sent} messages, {consumer_sequence} arrived."
+                )
+            return
+        if status.code == NO_RESPONDERS:
+            raise NoRespondersError(self._subject)
+        folded = status.description.casefold()
+        if status.code == BAD_REQUEST:
+            raise PullError(status.code, status.description)
+        if status.code == CONFLICT and any(reason in folded for reason in _CONSUMER_GONE):
+            raise ConsumerDeletedError(status.code, status.description)
+        if _TOO_LARGE in folded:
+            # Only when messages larger than this connection may publish are stored.
+            self._bytes *= 2
+        left = headers.get("Nats-Pending-Messages", "")
+        self.owed = max(0, self.owed - int(left)) if left and left.isdigit() else 0
+
+    def stop(self) -> None:
+        """No more messages, please; those under way are dropped by whoever reads next."""
+        self._link.unsubscribe(self._sid)

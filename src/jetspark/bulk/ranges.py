@@ -1,0 +1,57 @@
+"""A range of a stream's sequences, and what its reading is held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jetspark.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRange:
+    """Sequences `start` (included) to `end` (not included) of one stream.
+
+    Deleted, expired and filtered sequences inside are normal gaps. `created` is the stream's
+    creation time as planned: another one means that the sequences name other messages.
+    """
+
+    stream: str
+    start: int
+    end: int
+    created: str
+    subjects: tuple[str, ...] = ()
+    """Only messages under one of these subjects (wildcards allowed); all when empty."""
+    from_earliest: bool = False
+    """The start is "whatever is the earliest": a head that retention took since is no loss."""
+
+    def __post_init__(self) -> None:
+        if self.start < 1 or self.end < self.start:
+            raise ConfigError(f"Not a range of sequences: {self.start} to {self.end}.")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How a range is cut into batches and how long a read may stall."""
+
+    max_rows: int = 10_000
+    """Rows in one record batch at most."""
+    max_bytes: int = 16 * 1024 * 1024
+    """Bytes in one record batch at most, unless a single message is larger."""
+    pull_messages: int = 20_000
+    """Messages asked for in one pull request; two are under way at a time."""
+    pull_bytes: int = 16 * 1024 * 1024
+    """Bytes asked for in one pull request, so that a slow reader is not cut off by the server."""
+    heartbeat: float = 2.5
+    """Seconds; the server is taken for gone after twice this without a sign of life."""
+    timeout: float = 60.0
+    """Seconds without progress, reconnecting included, after which reading fails."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_rows", "max_bytes", "pull_messages", "pull_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1.")
+        if not 0.1 <= self.heartbeat <= 15 or self.timeout <= 0:
+            raise ConfigError("heartbeat must be 0.1 to 15 seconds, and timeout more than 0.")

@@ -1,0 +1,315 @@
+"""Reads a range of sequences to its proven end.
+
+An ephemeral pull consumer delivers; consumer sequences prove that nothing is missing in between,
+and a gap, silence, a lost connection or a lost consumer makes a new consumer go on behind the last
+good message. The range is complete once a sequence at or behind its end was seen, or the leader
+says that nothing is left before the end: neither an empty answer nor "pending 0" proves it, since
+a lagging replica says the same. The stream's creation time and first sequence are looked at before
+and after, so that a recreated stream or a head lost to retention is never passed over in silence.
+
+Nothing is acknowledged and nothing is kept on the server; the same range gives the same rows for
+as long as the stream keeps them.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from bisect import bisect_left
+from collections.abc import Generator, Iterator
+
+import pyarrow as pa
+
+from jetspark.bulk import links
+from jetspark.bulk.arrow import to_batch
+from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.pull import OverlappingPull
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    APIError,
+    AuthError,
+    ConnectionFailure,
+    ConsumerDeletedError,
+    DataLossError,
+    IncompleteRangeError,
+    JetsparkError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
+    SecureConnectionWantedError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+    TLSError,
+)
+from jetspark.wire.kernel import Deliveries, DeliveryDecoder
+from jetspark.wire.status import NO_RESPONDERS
+
+logger = logging.getLogger("jetspark.bulk")
+
+_INACTIVE_SECONDS = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
+_FINAL = (AuthError, SecureConnectionWantedError, TLSError)
+_PASSING = (
+    ConnectionFailure,
+    ConsumerDeletedError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
+)
+
+
+def read_range(
+    options: ConnectOptions,
+    wanted: SequenceRange,
+    limits: ReadLimits | None = None,
+    *,
+    fail_on_data_loss: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a range, in order, as record batches of `arrow.SCHEMA`.
+
+    With `fail_on_data_loss=False`, what is gone is logged as a warning and left out.
+    Raises DataLossError, StreamRecreatedError, StreamNotFoundError, IncompleteRangeError (no
+    progress for `limits.timeout` seconds; the last failure is its cause), AuthError, PullError.
+    """
+    return _RangeReader(options, wanted, limits or ReadLimits(), fail_on_data_loss).run()
+
+
+class _RangeReader:
+    def __init__(
+        self, options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, strict: bool
+    ) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._limits = limits
+        self._strict = strict
+        self._next = wanted.start  # everything before it was delivered, or is not stored
+        self._unbroken = wanted.start  # every sequence from the start to here was delivered
+        self._end = wanted.end
+        self._rows = Deliveries()
+        self._alive = 0.0
+
+    def run(self) -> Generator[pa.RecordBatch, None, None]:
+        self._alive = time.monotonic()
+        pause = _FIRST_PAUSE
+        complete = len(self._wanted) == 0
+        while not complete:
+            before = self._next
+            try:
+                complete = yield from self._read_with_one_link()
+            except _FINAL:
+                raise
+            except (*_PASSING, APIError) as error:
+                if isinstance(error, APIError) and error.code != NO_RESPONDERS:
+                    raise
+                if self._next > before:
+                    pause = _FIRST_PAUSE
+                self._give_up_after_timeout(error)
+                logger.info("%s: going on from sequence %d: %s", self._name, self._next, error)
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    @property
+    def _name(self) -> str:
+        return self._wanted.stream
+
+    def _give_up_after_timeout(self, error: JetsparkError) -> None:
+        if time.monotonic() - self._alive >= self._limits.timeout:
+            raise IncompleteRangeError(
+                self._name,
+                f"Reading stream {self._name!r} made no progress for {self._limits.timeout:g} s at "
+                f"sequence {self._next} of {self._wanted.start} to {self._end - 1}: {error}",
+            ) from error
+
+    # -- one link --------------------------------------------------------------------------
+
+    def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
+        """Read on as long as the link holds; True when the range is complete."""
+        link = links.borrow(self._options)
+        unharmed = False
+        try:
+            api = StreamAPI(link)
+            if not self._still_there(api):
+                unharmed = True
+                return True
+            complete = yield from self._read_with_one_consumer(link, api)
+            if complete:
+                self._still_there(api)
+                yield from self._flush()
+            unharmed = True
+        finally:
+            # Given up half-way (a LIMIT, a failure), a link may have anything under way.
+            if unharmed:
+                links.give_back(self._options, link)
+            else:
+                link.close()
+        if not complete:
+            self._give_up_after_timeout(
+                MissedHeartbeatError("the consumer is behind the stream's leader")
+            )
+            time.sleep(_FIRST_PAUSE)
+        return complete
+
+    def _read_with_one_consumer(
+        self, link: BlockingLink, api: StreamAPI
+    ) -> Generator[pa.RecordBatch, None, bool]:
+        """Pull until the end is seen or the consumer has nothing more."""
+        consumer = f"jetspark_{secrets.token_hex(8)}"
+        pending = api.create_reader(
+            self._name, consumer, self._next, self._wanted.subjects, _INACTIVE_SECONDS
+        )
+        decoder = DeliveryDecoder(self._name, consumer)
+        pull = OverlappingPull(link, self._name, consumer, self._limits)
+        silent_since = time.monotonic()
+        while pending and self._next < self._end:
+            pull.top_up(self._end - self._next)
+            if self._take(link, decoder, pull):
+                pending = decoder.pending
+                yield from self._flush_if_full()
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
+                # Heartbeats and no message: what was pending may have been removed meanwhile.
+                break
+        pull.stop()
+        api.delete_reader(self._name, consumer)
+        return self._next >= self._end or self._nothing_left(api)
+
+    def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:
+        """Decode what came; the number of new messages, those behind the end included."""
+        rows = self._rows
+        had = len(rows)
+        seen = decoder.consumer_sequence
+        deadline = time.monotonic() + 2 * self._limits.heartbeat
+        try:
+            others = link.deliveries(decoder, rows, deadline)
+        except RequestTimeoutError:
+            raise MissedHeartbeatError(
+                f"nothing from {link.server} for {2 * self._limits.heartbeat:g} s"
+            ) from None
+        except BaseException:
+            # The position was not moved, so these rows will come again.
+            rows.truncate(had)
+            raise
+        new = len(rows) - had
+        if new:
+            if decoder.consumer_sequence != seen + new:
+                rows.truncate(had)
+                raise MissedHeartbeatError(
+                    f"deliveries {seen + 1} to {decoder.consumer_sequence} came with gaps"
+                )
+            pull.received(new)
+            self._advance(had)
+            self._alive = time.monotonic()
+        for frame in others:
+            pull.on_other(frame, decoder.consumer_sequence)
+        return new
+
+    def _advance(self, had: int) -> None:
+        """Move on behind the rows from `had` on, and drop those behind the end."""
+        rows = self._rows
+        last = int(rows.sequences[-1])
+        if last >= self._end:
+            numbers = list(map(int, rows.sequences[had:]))
+            rows.truncate(had + bisect_left(numbers, self._end))
+        if self._unbroken == self._next:
+            self._extend_unbroken(had)
+        self._next = min(last + 1, self._end)
+
+    def _extend_unbroken(self, had: int) -> None:
+        rows = self._rows
+        count = len(rows) - had
+        if not count:
+            return
+        if int(rows.sequences[-1]) - self._unbroken + 1 == count:
+            self._unbroken += count
+            return
+        for text in rows.sequences[had:]:
+            if int(text) != self._unbroken:
+                return
+            self._unbroken += 1
+
+    # -- proofs ----------------------------------------------------------------------------
+
+    def _nothing_left(self, api: StreamAPI) -> bool:
+        """The leader's word that the rest of the range holds no message."""
+        found = api.next_sequence(self._name, self._next, self._wanted.subjects)
+        if found is not None and found < self._end:
+            return False
+        return api.stream(self._name).last_seq >= self._end - 1
+
+    def _still_there(self, api: StreamAPI) -> bool:
+        """Whether the stream is the one that was planned and keeps what was not yet read.
+
+        Raises unless told to go on without what is lost; False when nothing of it is left.
+        """
+        try:
+            facts = api.stream(self._name)
+        except StreamNotFoundError as error:
+            if self._strict:
+                raise
+            logger.warning("%s Its messages are left out.", error)
+            return False
+        if facts.created != self._wanted.created:
+            recreated = StreamRecreatedError(self._name, self._wanted.created, facts.created)
+            if self._strict:
+                raise recreated
+            logger.warning("%s What was left of the old one is left out.", recreated)
+            return False
+        self._check_head(facts)
+        if facts.last_seq < self._end - 1:
+            self._lost(
+                facts.last_seq + 1,
+                self._end - 1,
+                f"Stream {self._name!r} ends at sequence {facts.last_seq}, and it had "
+                f"{self._end - 1} before: the server has lost acknowledged messages.",
+            )
+            self._end = max(facts.last_seq + 1, self._next)
+        return True
+
+    def _check_head(self, facts: StreamFacts) -> None:
+        first, last = self._unbroken, min(facts.first_seq, self._end) - 1
+        if first > last or self._wanted.from_earliest or facts.keeps_last_per_subject:
+            return
+        message = (
+            f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
+            f"{last} were removed (limits, purge or expiry) before they were read"
+            f"{' completely' if self._next > self._wanted.start else ''}."
+        )
+        self._lost(first, last, message)
+
+    def _lost(self, first: int, last: int, message: str) -> None:
+        if self._strict:
+            hint = " Set failOnDataLoss to false to go on without them."
+            raise DataLossError(self._name, first, last, message + hint)
+        logger.warning("%s They are left out.", message)
+
+    # -- batches ---------------------------------------------------------------------------
+
+    def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
+        if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
+            yield from self._flush()
+
+    def _flush(self) -> Generator[pa.RecordBatch, None, None]:
+        rows, self._rows = self._rows, Deliveries()
+        if not len(rows):
+            return
+        batch = to_batch(self._name, rows)
+        for start, count in cut(list(map(len, rows.data)), self._limits):
+            yield batch.slice(start, count)
+        # However long the reader of these batches took, the link was not silent for it.
+        self._alive = time.monotonic()
+
+
+def cut(sizes: list[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
+    """(start, count) of pieces within the limits of rows and bytes; at least one row each."""
+    start = total = 0
+    for index, size in enumerate(sizes):
+        count = index - start
+        if count and (count == limits.max_rows or total + size > limits.max_bytes):
+            yield start, count
+            start, total = index, 0
+        total += size
+    if start < len(sizes):
+        yield start, len(sizes) - start

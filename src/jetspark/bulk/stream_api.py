@@ -1,0 +1,207 @@
+"""The few JetStream API calls that reading a range needs, over a blocking link.
+
+Answers come from the stream's leader: STREAM.INFO and STREAM.MSG.GET are never behind, unlike
+direct gets, which any replica may answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jetspark.bulk.link import BlockingLink
+from jetspark.errors import (
+    APIError,
+    ConsumerNotFoundError,
+    JetStreamNotEnabledError,
+    JetStreamNotEnabledForAccountError,
+    MessageNotFoundError,
+    NoRespondersError,
+    ProtocolError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.subjects import nearest_name
+from jetspark.timestamps import NANOSECONDS
+
+_API = "$JS.API"
+_ERRORS: dict[int, type[APIError]] = {
+    10014: ConsumerNotFoundError,
+    10037: MessageNotFoundError,
+    10039: JetStreamNotEnabledForAccountError,
+    10059: StreamNotFoundError,
+    10076: JetStreamNotEnabledError,
+}
+# Passing states of a cluster that is electing or starting: worth asking again.
+_PASSING = frozenset({10008, 10009, 10023, 10164})
+_RETRY_SECONDS = 0.1
+_SILENCE_SECONDS = 1.0  # no responders for this long: JetStream is not there
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What planning and checking need to know of a stream."""
+
+    name: str
+    created: str
+    """Creation time as the server writes it: another one means another stream."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    retention: str
+    subjects: tuple[str, ...]
+    keeps_last_per_subject: bool
+    """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
+
+
+class StreamAPI:
+    """Calls over one link. `timeout` in seconds for each call, passing errors retried within it."""
+
+    def __init__(self, link: BlockingLink, timeout: float = 5.0) -> None:
+        self._link = link
+        self._timeout = timeout
+
+    def stream(self, name: str) -> StreamFacts:
+        """Raises StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError."""
+        try:
+            answer = self._call(f"STREAM.INFO.{name}", None)
+        except StreamNotFoundError as error:
+            raise StreamNotFoundError(
+                error.code, error.err_code, error.description, self._not_found(name)
+            ) from None
+        config, state = answer["config"], answer["state"]
+        return StreamFacts(
+            name=name,
+            created=answer["created"],
+            first_seq=state["first_seq"],
+            last_seq=state["last_seq"],
+            messages=state["messages"],
+            bytes=state["bytes"],
+            retention=config.get("retention", "limits"),
+            subjects=tuple(config.get("subjects") or ()),
+            keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
+            and config.get("max_age", 0) <= 0
+            and config.get("max_msgs", -1) < 0
+            and config.get("max_bytes", -1) < 0,
+        )
+
+    def stream_names(self) -> list[str]:
+        """Names of all streams of the account."""
+        names: list[str] = []
+        while True:
+            answer = self._call("STREAM.NAMES", {"offset": len(names)})
+            page = answer.get("streams") or []
+            names += page
+            if not page or len(names) >= answer.get("total", 0):
+                return names
+
+    def create_reader(
+        self, stream: str, name: str, start: int, subjects: Sequence[str], inactive: float
+    ) -> int:
+        """An ephemeral pull consumer from sequence `start` on that acknowledges nothing.
+
+        The server removes it after `inactive` seconds without a pull. Returns how many messages
+        it has to deliver now.
+        """
+        if not self._link.info.at_least(2, 9):
+            raise UnsupportedByServerError("Reading a range", "2.9", self._link.info.version)
+        config: dict[str, Any] = {
+            "name": name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": start,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": round(inactive * NANOSECONDS),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        subject = f"CONSUMER.CREATE.{stream}.{name}"
+        if len(subjects) == 1:
+            config["filter_subject"] = subjects[0]
+            subject = f"{subject}.{subjects[0]}"
+        elif subjects:
+            if not self._link.info.at_least(2, 10):
+                raise UnsupportedByServerError(
+                    "Reading several subjects at once", "2.10", self._link.info.version
+                )
+            config["filter_subjects"] = list(subjects)
+        answer = self._call(subject, {"stream_name": stream, "config": config, "action": "create"})
+        return int(answer.get("num_pending", 0))
+
+    def delete_reader(self, stream: str, name: str) -> None:
+        """Remove the consumer; one that is gone already is fine."""
+        try:
+            self._call(f"CONSUMER.DELETE.{stream}.{name}", None)
+        except (ConsumerNotFoundError, StreamNotFoundError):
+            pass
+
+    def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
+        """The leader's word: the first stored sequence >= `at_least` under one of the subjects."""
+        found: list[int] = []
+        for subject in subjects or (">",):
+            try:
+                answer = self._call(
+                    f"STREAM.MSG.GET.{stream}", {"seq": at_least, "next_by_subj": subject}
+                )
+            except MessageNotFoundError:
+                continue
+            found.append(answer["message"]["seq"])
+        return min(found, default=None)
+
+    def _not_found(self, name: str) -> str:
+        near = nearest_name(name, self.stream_names())
+        hint = f' (did you mean "{near}"?)' if near else ""
+        return f'Stream "{name}" not found on {self._link.server}{hint}.'
+
+    def _call(self, subject: str, request: dict[str, Any] | None) -> dict[str, Any]:
+        begun = time.monotonic()
+        deadline = begun + self._timeout
+        payload = b"" if request is None else msgspec.json.encode(request)
+        while True:
+            try:
+                return self._ask(f"{_API}.{subject}", payload, deadline)
+            except (APIError, NoRespondersError) as error:
+                now = time.monotonic()
+                if isinstance(error, NoRespondersError):
+                    passing = now < begun + _SILENCE_SECONDS
+                else:
+                    passing = error.err_code in _PASSING
+                if not passing or now + _RETRY_SECONDS > deadline:
+                    raise _explain(error, self._link) from None
+                time.sleep(_RETRY_SECONDS)
+
+    def _ask(self, subject: str, payload: bytes, deadline: float) -> dict[str, Any]:
+        left = deadline - time.monotonic()
+        try:
+            frame = self._link.request(subject, payload, left)
+        except RequestTimeoutError:
+            raise RequestTimeoutError(
+                f"JetStream on {self._link.server} did not answer within {self._timeout:g} s."
+            ) from None
+        try:
+            answer = msgspec.json.decode(frame[4], type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"unreadable answer on {subject}: {error}") from None
+        if (problem := answer.get("error")) is not None:
+            code, err_code = problem.get("code", 0), problem.get("err_code", 0)
+            description = problem.get("description", "")
+            raise _ERRORS.get(err_code, APIError)(code, err_code, description)
+        return answer
+
+
+def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:
+    if isinstance(error, NoRespondersError):
+        return JetStreamNotEnabledError(
+            503,
+            10076,
+            "JetStream not enabled",
+            f"JetStream does not answer on {link.server}: "
+            "is it enabled there (nats-server -js), and for this account?",
+        )
+    return error
