@@ -1,1 +1,5 @@
 """Found by Spark: any top-level module named pyspark_* may offer one DefaultSource."""
+
+from jetspark.spark.source import JetStreamDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -32,7 +32,7 @@ class SequenceRange:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReadLimits:
     """How a range is cut into batches and how long a read may stall."""
 

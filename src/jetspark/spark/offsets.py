@@ -1,0 +1,71 @@
+"""Offsets as Spark's checkpoint keeps them.
+
+Per stream: the next sequence to read, the stream's creation time (a stream made anew under the
+same name has another one), and the start that this query resolved when it began. Spark logs a
+batch's end before it runs the batch, but never the initial offset: carrying the start in every
+end is what makes a crash before the first commit lose nothing.
+
+Spark compares offsets as JSON text, so the keys stand in one canonical order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.errors import ConfigError
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """A position in one stream; sequences are those of the stream."""
+
+    created: str
+    next: int
+    """The first sequence not yet read."""
+    start: int
+    """Where this query began in this stream."""
+    earliest: bool = False
+    """The start was resolved from "earliest"."""
+
+    @property
+    def is_initial(self) -> bool:
+        """Nothing has been read yet."""
+        return self.next == self.start
+
+
+def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
+    """The document for Spark, in canonical order at every level."""
+    streams = {
+        name: {
+            "created": offset.created,
+            "earliest": offset.earliest,
+            "next": offset.next,
+            "start": offset.start,
+        }
+        for name, offset in sorted(offsets.items())
+    }
+    return {"streams": streams, "version": _VERSION}
+
+
+def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
+    """Raises ConfigError for a document that is not ours, or of a later version."""
+    if not isinstance(document, dict) or document.get("version") != _VERSION:
+        raise ConfigError(
+            "The checkpoint was not written by this version of the jetstream source: "
+            f"{str(document)[:200]}"
+        )
+    try:
+        return {
+            name: StreamOffset(
+                created=str(one["created"]),
+                next=int(one["next"]),
+                start=int(one["start"]),
+                earliest=bool(one["earliest"]),
+            )
+            for name, one in document["streams"].items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None
