@@ -1,0 +1,162 @@
+"""`jetspark server` as a person runs it: a process in the foreground."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import end, finish, first_line, jetspark, wait_until_gone
+from tests.support.raw_client import RawClient
+
+from jetspark.server import NatsServer, free_port, server_version
+
+if TYPE_CHECKING:
+    import subprocess
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # A command that is killed cannot tidy up: what may be left is a folder, not a process.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def server_pid(command: subprocess.Popen[bytes]) -> int:
+    """The process id of the nats-server below a command."""
+    children = Path(f"/proc/{command.pid}/task").glob("*/children")
+    (pid,) = (int(pid) for file in children for pid in file.read_text().split())
+    return pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_stops_the_server_gracefully(number: int) -> None:
+    with jetspark("server", "--port", "0") as command:
+        url = first_line(command)
+        with RawClient(url) as client:
+            assert client.info["jetstream"] is True
+        pid = server_pid(command)
+        code, out, err = end(command, number)
+        wait_until_gone(pid)
+    assert (code, err) == (0, "")
+    store = re.search(r"store +(/\S+)", out)
+    assert store
+    assert not Path(store[1]).exists()
+    assert f"nats-server {server_version()}" in out
+    assert "Ctrl-C" in out
+    assert out.endswith("Stopped.\n")
+
+
+def test_ctrl_c_of_the_terminal_goes_to_the_whole_group() -> None:
+    with jetspark("server", "--port", "0", "--log") as command:
+        first_line(command)
+        pid = server_pid(command)
+        os.killpg(command.pid, signal.SIGINT)
+        code, out, _ = finish(command)
+        wait_until_gone(pid)
+    assert code == 0
+    assert 'Trapped "terminated" signal' in out  # ours, after the terminal's
+
+
+def test_second_ctrl_c_does_not_cut_the_end_short() -> None:
+    with jetspark("server", "--port", "0") as command:
+        first_line(command)
+        pid = server_pid(command)
+        os.kill(pid, signal.SIGSTOP)
+        command.send_signal(signal.SIGINT)
+        code, _, err = end(command, signal.SIGINT)
+        wait_until_gone(pid)
+    assert (code, err) == (0, "")
+
+
+def test_log_is_shown_to_its_end() -> None:
+    with jetspark("server", "--port", "0", "--log") as command:
+        first_line(command)
+        _, out, _ = end(command)
+    assert "[INF] Server is ready" in out
+    assert "[INF] Server Exiting" in out
+
+
+def test_log_is_hidden_by_default() -> None:
+    with jetspark("server", "--port", "0") as command:
+        first_line(command)
+        _, out, _ = end(command)
+    assert "[INF]" not in out
+
+
+def test_killed_command_leaves_no_server() -> None:
+    with jetspark("server", "--port", "0") as command:
+        first_line(command)
+        pid = server_pid(command)
+        command.kill()
+        wait_until_gone(pid)
+
+
+def test_server_that_dies_is_an_error() -> None:
+    with jetspark("server", "--port", "0") as command:
+        first_line(command)
+        os.kill(server_pid(command), signal.SIGKILL)
+        code, out, err = finish(command)
+    assert code == 1
+    assert err == "nats-server was killed by signal 9; its last words: Server is ready.\n"
+    assert "Stopped" not in out
+
+
+def test_port_in_use_is_one_sentence(shared_server: NatsServer) -> None:
+    port = shared_server.port
+    with jetspark("server", "--port", str(port)) as command:
+        code, out, err = finish(command)
+    assert (code, out) == (1, "")
+    assert err == f"nats-server did not start: 127.0.0.1:{port}: address already in use.\n"
+
+
+def test_missing_binary_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JETSPARK_NATS_SERVER", "/nowhere/nats-server")
+    with jetspark("server") as command:
+        code, _, err = finish(command)
+    assert code == 1
+    assert err == "No executable nats-server at /nowhere/nats-server (JETSPARK_NATS_SERVER).\n"
+
+
+def test_store_is_kept(tmp_path: Path) -> None:
+    port = free_port()
+    for round_ in range(2):
+        with jetspark("server", "--port", str(port), "--store", str(tmp_path / "s")) as command:
+            with RawClient(first_line(command)) as client:
+                assert len(client.api("STREAM.LIST")["streams"]) == round_
+                client.api("STREAM.CREATE.S", {"name": "S"})
+            code, out, _ = end(command)
+        assert code == 0
+        assert str(tmp_path / "s") in out
+
+
+def test_configuration_file(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text('listen: "127.0.0.1:-1"\nserver_name: from_file\n')
+    with jetspark("server", "--config", str(config)) as command:
+        with RawClient(first_line(command)) as client:
+            assert client.info["server_name"] == "from_file"
+            assert "jetstream" not in client.info
+        _, out, _ = end(command)
+    assert str(config) in out
+    assert "store" not in out
+
+
+def test_without_jetstream_and_with_a_name() -> None:
+    with jetspark("server", "--port", "0", "--no-jetstream", "--name", "blue") as command:
+        with RawClient(first_line(command)) as client:
+            assert client.info["server_name"] == "blue"
+            assert "jetstream" not in client.info
+        _, out, _ = end(command)
+    assert "JetStream is off" in out
+
+
+def test_host() -> None:
+    with jetspark("server", "--port", "0", "--host", "localhost") as command:
+        url = first_line(command)
+        RawClient(url).close()
+        assert end(command)[0] == 0
