@@ -12,9 +12,9 @@ err = Console(stderr=True, highlight=False)
 
 
 def say(*lines: Text | str) -> None:
-    """Prints lines on standard output, as they are; strings are not taken for markup."""
-    for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+    """Prints lines on standard output, in one piece; strings are not taken for markup."""
+    text = Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines)
+    out.print(text, soft_wrap=True)
 
 
 def field(label: str, value: str, remark: str = "") -> Text:

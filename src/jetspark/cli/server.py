@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # at run time: cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -47,33 +47,34 @@ def server(
     nats = NatsServer(
         port, host=host, store_dir=store, config=config, name=name, jetstream=jetstream
     )
+    version = server_version()
     try:
         with stop_on_signals(), nats:
-            console.say(Text(nats.url, style="bold green"))
-            console.say(console.field("server", f"nats-server {server_version()}"))
+            facts = [console.field("server", f"nats-server {version}")]
             if config is not None:
-                console.say(console.field("config", str(config)))
+                facts.append(console.field("config", str(config)))
             if jetstream is False:
-                console.say(console.field("store", "none", "JetStream is off"))
+                facts.append(console.field("store", "none", "JetStream is off"))
             elif store is not None:
-                console.say(console.field("store", str(nats.store_dir)))
+                facts.append(console.field("store", str(nats.store_dir)))
             elif config is None or jetstream:
-                console.say(console.field("store", str(nats.store_dir), _TEMPORARY))
-            console.say(console.field("stop", "Ctrl-C"))
-            _watch(nats, show_log=log)
+                facts.append(console.field("store", str(nats.store_dir), _TEMPORARY))
+            _run(nats, facts, _log_printer(nats) if log else None)
     except StopRequested:
         console.say("Stopped.")
 
 
-def _watch(nats: NatsServer, *, show_log: bool) -> None:
+def _run(nats: NatsServer, facts: list[Text], show_log: Callable[[], None] | None) -> NoReturn:
     """Waits for the server's end, which is an error; StopRequested leaves through here."""
-    show_new = _log_printer(nats) if show_log else _nothing
     try:
+        console.say(Text(nats.url, style="bold green"), *facts, console.field("stop", "Ctrl-C"))
         while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:
-            show_new()
+            if show_log:
+                show_log()
     finally:
         nats.stop()
-        show_new()
+        if show_log:
+            show_log()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     raise EmbeddedServerError(f"nats-server {how}; its last words: {nats.last_words}.")
 
@@ -90,7 +91,3 @@ def _log_printer(nats: NatsServer) -> Callable[[], None]:
             shown = complete
 
     return show_new
-
-
-def _nothing() -> None:
-    """There is no log to show."""
