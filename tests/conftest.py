@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from tests.support.cluster import Cluster
 
-from jetspark.server import NatsServer
+from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,6 +81,22 @@ def make_server(tmp_path: Path) -> Iterator[MakeServer]:
 def nats_server(make_server: MakeServer) -> NatsServer:
     """A fresh server with JetStream on a free loopback port, for this test only."""
     return make_server()
+
+
+@pytest.fixture
+def needs_server() -> Callable[[str], None]:
+    """`needs_server("2.12")` skips the test when the nats-server of this run is older."""
+
+    def check(version: str) -> None:
+        found = server_version()
+        if _numbers(found) < _numbers(version):
+            pytest.skip(f"needs nats-server {version}, this run has {found}")
+
+    return check
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", version.partition("-")[0]))
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def start():
         "start()",
         "start(); sys.exit(3)",
         "start(); raise ValueError",
-        "thread = threading.Thread(target=start); thread.start()",
+        "thread = threading.Thread(target=start); thread.start(); thread.join()",
         "start(); server.pause()",
     ],
 )

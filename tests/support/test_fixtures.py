@@ -47,8 +47,9 @@ def test_configuration_text_gets_a_free_port_and_a_store_of_its_own(
 
 
 def test_tls_server_shows_the_certificate_of_our_authority(
-    make_server: MakeServer, certificates: Certificates
+    make_server: MakeServer, certificates: Certificates, needs_server: Callable[[str], None]
 ) -> None:
+    needs_server("2.10.1")
     server = make_server(certificates.server_config(handshake_first=True))
     assert server.url.startswith("tls://")
     context = ssl.create_default_context(cafile=str(certificates.ca))
