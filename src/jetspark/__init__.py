@@ -1,3 +1,96 @@
-"""NATS JetStream and Apache Spark from Python."""
+"""NATS JetStream and Apache Spark from Python.
 
-__version__ = "0.1.0"
+::
+
+    async with jetspark.connect("nats://127.0.0.1:4222") as nc:
+        async with nc.subscribe("orders.*") as orders:
+            async for message in orders: ...
+
+Importing jetspark imports neither Spark nor Arrow; those live in `jetspark.spark`,
+`jetspark.bulk`, found by PySpark when they are needed. All exceptions are in `jetspark.errors`;
+the common ones are here too.
+"""
+
+from jetspark.client.client import Statistics
+from jetspark.client.listener import Listener
+from jetspark.client.messages import Message
+from jetspark.client.subscription import Subscription
+from jetspark.connection.events import (
+    Closed,
+    Connected,
+    ConnectionEvent,
+    ConnectionStatus,
+    Disconnected,
+    Draining,
+    LameDuck,
+    Reconnected,
+    ServersDiscovered,
+)
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    AuthError,
+    AuthorizationError,
+    BadSubjectError,
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConnectionFailure,
+    HeadersNotSupportedError,
+    JetsparkError,
+    JetStreamError,
+    MaxPayloadError,
+    NoRespondersError,
+    NoServersError,
+    OutboundBufferError,
+    PermissionsError,
+    RequestTimeoutError,
+    SlowConsumerError,
+)
+from jetspark.face import Client, connect
+from jetspark.version import __version__
+from jetspark.wire.documents import ServerInfo
+from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.reply_subject import Metadata
+from jetspark.wire.status import Status
+
+__all__ = [
+    "AuthError",
+    "AuthorizationError",
+    "BadSubjectError",
+    "BadSubscriptionError",
+    "Client",
+    "Closed",
+    "ConfigError",
+    "ConnectOptions",
+    "Connected",
+    "ConnectionClosedError",
+    "ConnectionEvent",
+    "ConnectionFailure",
+    "ConnectionStatus",
+    "Disconnected",
+    "Draining",
+    "Headers",
+    "HeadersLike",
+    "HeadersNotSupportedError",
+    "JetStreamError",
+    "JetsparkError",
+    "LameDuck",
+    "Listener",
+    "MaxPayloadError",
+    "Message",
+    "Metadata",
+    "NoRespondersError",
+    "NoServersError",
+    "OutboundBufferError",
+    "PermissionsError",
+    "Reconnected",
+    "RequestTimeoutError",
+    "ServerInfo",
+    "ServersDiscovered",
+    "SlowConsumerError",
+    "Statistics",
+    "Status",
+    "Subscription",
+    "__version__",
+    "connect",
+]

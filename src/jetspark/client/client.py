@@ -1,100 +1,391 @@
-"""Core NATS over asyncio.
+"""Core NATS over asyncio: publish, subscribe, request.
 
-The surface is being built; signatures are final.
+Contract
+- A client belongs to the event loop in which it was made and is used from that thread only.
+- Methods without `await` only note what to send; it leaves together at the end of the loop turn.
+- Arguments are checked before a byte is kept. What cannot be raised to a caller goes to
+  `last_error`, the log "jetspark" and the error callback.
+- `close` sends what waits and ends everything at once; `drain` first finishes what has arrived.
+  A closed client stays closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
+from jetspark.client.inbox import new_inbox
+from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
+from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
+from jetspark.client.requests import RequestMux
+from jetspark.client.subscription import MessageCallback, Subscription
+from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import JetsparkError
+from jetspark.connection.routes import Route
+from jetspark.connection.supervisor import Supervisor
+from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    HeadersNotSupportedError,
+    JetsparkError,
+    MaxPayloadError,
+    RequestTimeoutError,
+)
+from jetspark.subjects import check_publish_subject, check_queue, check_subscribe_subject
+from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import Headers, HeadersLike, encode_headers
+
+PENDING_MSGS_LIMIT = 524_288
+PENDING_BYTES_LIMIT = 128 * 1024 * 1024
+DRAIN_TIMEOUT = 30.0
+
+_SUBJECTS_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts since the client was made. Bytes are of payloads in, of protocol out."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    reconnects: int
 
 
 class Client:
-    """One connection to a NATS deployment; for one event loop, from one thread."""
+    """One connection to a NATS deployment. Made inside a running event loop, then connected."""
 
-    options: ConnectOptions
-    loop: asyncio.AbstractEventLoop
+    def __init__(
+        self,
+        options: ConnectOptions | None = None,
+        *,
+        event_callback: EventCallback | None = None,
+        error_callback: ErrorCallback | None = None,
+        dial: Dial = dial_tcp,
+    ) -> None:
+        self.options = options or ConnectOptions()
+        self.loop = asyncio.get_running_loop()
+        self._notices = Notices(self.loop, event_callback, error_callback)
+        self._link = Supervisor(
+            self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
+        )
+        self._outbox = self._link.outbox
+        self._requests = RequestMux(self)
+        self._subscriptions: set[Subscription] = set()
+        self._good_subjects: set[str] = set()
+        self._out_msgs = 0
 
-    @property
-    def status(self) -> Any: raise NotImplementedError  # connection.events.ConnectionStatus
-
-    @property
-    def is_connected(self) -> bool: raise NotImplementedError
-
-    @property
-    def last_error(self) -> JetsparkError | None: raise NotImplementedError
-
-    @property
-    def server_info(self) -> ServerInfo | None: raise NotImplementedError
-
-    @property
-    def current_server(self) -> str | None: raise NotImplementedError
-
-    @property
-    def servers(self) -> list[str]: raise NotImplementedError
-
-    @property
-    def max_payload(self) -> int: raise NotImplementedError
+    # -- what it is ----------------------------------------------------------------------------
 
     @property
-    def stats(self) -> Any: raise NotImplementedError
+    def status(self) -> ConnectionStatus:
+        """closed, connecting, connected, reconnecting or draining."""
+        return self._link.status
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a link now."""
+        return self._link.status in (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
+
+    @property
+    def last_error(self) -> JetsparkError | None:
+        """The last asynchronous error; a successful (re)connect clears it."""
+        return self._link.last_error
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the present server said of itself, or the last one while there is no link."""
+        return self._link.info
+
+    @property
+    def current_server(self) -> str | None:
+        """URL of the present server, without credentials; None without a link."""
+        return self._link.current_server
+
+    @property
+    def servers(self) -> list[str]:
+        """URLs of all servers in the pool, those learnt from the cluster too."""
+        return [str(server.url) for server in self._link.pool.servers]
+
+    @property
+    def max_payload(self) -> int:
+        """Largest message that the server accepts, bytes, headers included."""
+        return self._link.max_payload
+
+    @property
+    def stats(self) -> Statistics:
+        """Traffic so far."""
+        link = self._link
+        return Statistics(
+            in_msgs=link.traffic.messages,
+            in_bytes=link.traffic.payload,
+            out_msgs=self._out_msgs,
+            out_bytes=link.outbox.bytes_out,
+            reconnects=link.reconnects,
+        )
+
+    def events(self) -> EventStream:
+        """Async iterator over changes of the connection from now on; ends when it is closed."""
+        return self._notices.stream()
 
     def report(self, error: JetsparkError) -> None:
-        """last_error, the log, and the error callback. For errors that no call can raise."""
-        raise NotImplementedError
+        """last_error, the log, and the error callback: for errors that no call can raise."""
+        self._link.report(error)
 
-    async def publish(self, subject: str, payload: bytes = b"", *, reply: str | None = None,
-                      headers: HeadersLike | None = None) -> None:
-        """publish_nowait, after waiting while the transport says stop."""
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.status} {self.current_server or ''}".rstrip() + ">"
 
-    def publish_nowait(self, subject: str, payload: bytes = b"", *, reply: str | None = None,
-                       headers: HeadersLike | None = None) -> None:
-        """Raises BadSubjectError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError,
-        ConnectionClosedError."""
-        raise NotImplementedError
+    # -- life ----------------------------------------------------------------------------------
 
-    def subscribe(self, subject: str, *, queue: str | None = None,
-                  callback: Callable[[Message], Awaitable[None] | None] | None = None,
-                  max_msgs: int = 0, pending_msgs_limit: int = 524_288,
-                  pending_bytes_limit: int = 128 << 20) -> Any:  # Subscription
-        raise NotImplementedError
+    async def connect(self) -> None:
+        """Try each server once. Nothing happens when it is connected or connecting already.
 
-    def listen(self, subject: str, handler: Callable[[MessageFrame], None], *,
-               queue: str | None = None, max_msgs: int = 0,
-               on_disconnect: Callable[[], None] | None = None,
-               on_reconnect: Callable[[], None] | None = None,
-               on_end: Callable[[JetsparkError | None], None] | None = None) -> Any:  # Listener
-        """handler is called in the read loop with the raw frame; it must not block.
-
-        on_disconnect: the link was lost; the client reconnects by itself.
-        on_reconnect: the link is back and the SUBs are replayed.
-        on_end: no more frames will come: max_msgs reached (None), permission refused, or the
-        connection closed (ConnectionClosedError). Not called by Listener.close() itself.
-        Listener: .subject, .received, .active, .close() (sync, any number of times).
+        Raises the error of the one server, or NoServersError with the last one's as `__cause__`;
+        ConfigError for TLS files that cannot be used; ConnectionClosedError after `close`.
         """
-        raise NotImplementedError
+        await self._link.connect()
 
-    async def request(self, subject: str, payload: bytes = b"", *, timeout: float | None = None,
-                      headers: HeadersLike | None = None) -> Message:
-        raise NotImplementedError
+    async def force_reconnect(self) -> None:
+        """Leave this server for the next one; returns when the link is up again.
 
-    def new_inbox(self) -> str: raise NotImplementedError
+        Raises ConnectionClosedError when closed, or when no server could be reached.
+        """
+        await self._link.force_reconnect()
 
-    async def flush(self, timeout: float | None = None) -> None: raise NotImplementedError
+    async def flush(self, timeout: float | None = None) -> None:
+        """Return when the server has taken all that was published before.
 
-    async def rtt(self) -> float: raise NotImplementedError
+        `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
+        ConnectionClosedError when there is no link or it is lost meanwhile.
+        """
+        limit = self.options.request_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                await self._link.ping()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"The server did not answer a PING within {limit:g} s."
+            ) from None
 
-    async def force_reconnect(self) -> None: raise NotImplementedError
+    async def rtt(self) -> float:
+        """Seconds of one round trip to the server. Raises as `flush` does."""
+        start = time.perf_counter()
+        await self.flush()
+        return time.perf_counter() - start
 
-    async def drain(self) -> None: raise NotImplementedError
+    async def drain(self, timeout: float = DRAIN_TIMEOUT) -> None:
+        """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
 
-    async def close(self) -> None: raise NotImplementedError
+        Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
+        seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
+        ConnectionClosedError when there is no link. The client is closed in any case.
+        """
+        if self.status is not ConnectionStatus.CONNECTED:
+            unsent = self._outbox.size
+            await self.close()
+            raise ConnectionClosedError(
+                f"There was no link to drain; {unsent} bytes were never sent."
+            )
+        self._link.begin_drain()
+        try:
+            async with asyncio.timeout(timeout):
+                drains = [sub.drain(timeout) for sub in tuple(self._subscriptions)]
+                for result in await asyncio.gather(*drains, return_exceptions=True):
+                    if isinstance(result, BaseException):
+                        raise result
+                await self._link.ping()
+        except RequestTimeoutError:
+            raise
+        except TimeoutError:
+            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.") from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Send what waits and end the connection. Any number of times.
+
+        Pending requests and iterators end at once; a callback that runs is cancelled.
+        """
+        await self._link.close()
+        for sub in tuple(self._subscriptions):
+            await sub.abandon()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message; waits while the network takes no more. Raises as publish_nowait."""
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        self.publish_nowait(subject, payload, reply=reply, headers=headers)
+
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message with this turn of the event loop.
+
+        Raises BadSubjectError, BadHeaderError, MaxPayloadError, HeadersNotSupportedError,
+        OutboundBufferError (pending_size bytes wait already), ConnectionClosedError.
+        """
+        if subject not in self._good_subjects:
+            self._check_subject(subject)
+        if reply is not None:
+            check_publish_subject(reply, strict=False)
+        link = self._link
+        if headers is None:
+            if len(payload) > link.max_payload:
+                raise MaxPayloadError(len(payload), link.max_payload)
+            self._outbox.put(frames.pub(subject, payload, reply))
+        else:
+            block = self._encode(headers)
+            size = len(block) + len(payload)
+            if size > link.max_payload:
+                raise MaxPayloadError(size, link.max_payload)
+            self._outbox.put(frames.hpub(subject, block, payload, reply))
+        self._out_msgs += 1
+
+    def _check_subject(self, subject: str) -> None:
+        check_publish_subject(subject, strict=self.options.check_subjects)
+        if len(self._good_subjects) >= _SUBJECTS_REMEMBERED:
+            self._good_subjects.clear()
+        self._good_subjects.add(subject)
+
+    def _encode(self, headers: HeadersLike) -> bytes:
+        info = self._link.info
+        if info is not None and not info.headers:
+            raise HeadersNotSupportedError(
+                f"The server (nats-server {info.version}) does not support message headers."
+            )
+        return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
+
+    # -- subscribing ---------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str | None = None,
+        callback: MessageCallback | None = None,
+        max_msgs: int = 0,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Subscription:
+        """Subscribe; iterate the result, or give a callback (plain or async).
+
+        `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
+        pending limit new messages are dropped, and SlowConsumerError tells. Raises
+        BadSubjectError, ConfigError, ConnectionClosedError.
+        """
+        self._check_subscribe(subject, queue, max_msgs)
+        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
+            raise ConfigError("The pending limits must be at least 1.")
+        return Subscription(
+            self,
+            self._link,
+            self._subscriptions,
+            subject,
+            queue=queue,
+            callback=callback,
+            max_msgs=max_msgs,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+
+    def listen(
+        self,
+        subject: str,
+        handler: Callable[[MessageFrame], None],
+        *,
+        queue: str | None = None,
+        max_msgs: int = 0,
+        on_disconnect: Callable[[], None] | None = None,
+        on_reconnect: Callable[[], None] | None = None,
+        on_end: Callable[[JetsparkError | None], None] | None = None,
+    ) -> Listener:
+        """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
+
+        It must not block. There is no queue, and nothing is dropped. `on_disconnect`: the link
+        was lost, the client reconnects by itself. `on_reconnect`: the link is back and knows this
+        subscription. `on_end`: no more frames will come, after max_msgs (None), a refused
+        permission, or the connection's end (ConnectionClosedError); not called by
+        `Listener.close`. Raises as `subscribe`.
+        """
+        self._check_subscribe(subject, queue, max_msgs)
+        route = Route(
+            subject,
+            handler,
+            queue=queue,
+            max_msgs=max_msgs,
+            on_disconnect=on_disconnect,
+            on_reconnect=on_reconnect,
+            on_end=on_end,
+        )
+        return Listener(self._link, route)
+
+    def _check_subscribe(self, subject: str, queue: str | None, max_msgs: int) -> None:
+        check_subscribe_subject(subject, strict=self.options.check_subjects)
+        if queue is not None:
+            check_queue(queue)
+        if max_msgs < 0:
+            raise ConfigError("max_msgs cannot be negative.")
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
+
+        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
+        ConnectionClosedError, and what publish_nowait raises. Cancelling it leaves nothing behind;
+        a reconnect meanwhile does no harm.
+        """
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        frame = await self._requests.request(
+            subject,
+            lambda reply: self.publish_nowait(subject, payload, reply=reply, headers=headers),
+            self.options.request_timeout if timeout is None else timeout,
+        )
+        return Message(self, frame)
+
+    def new_inbox(self) -> str:
+        """A fresh subject for replies, below `inbox_prefix`."""
+        return new_inbox(self.options.inbox_prefix)

@@ -18,7 +18,7 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import ProtocolError, SecureConnectionWantedError
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
-from jetspark.wire.events import Err, Event, Info, Pong
+from jetspark.wire.events import Err, Event, Info, Ping, Pong
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,5 @@ def handshake(
             raise error_of(event.text, str(server))
         if isinstance(event, Info):
             info = parse_info(event.document)
+        if isinstance(event, Ping):
+            yield Send(frames.PONG)

@@ -1,0 +1,39 @@
+"""The low-level subscription: raw frames, straight from the read loop."""
+
+from __future__ import annotations
+
+from jetspark.connection.routes import Route
+from jetspark.connection.supervisor import Supervisor
+
+
+class Listener:
+    """What `Client.listen` returns. There is no queue and no limit: the handler keeps up."""
+
+    __slots__ = ("_link", "_route")
+
+    def __init__(self, link: Supervisor, route: Route) -> None:
+        link.add_route(route)
+        self._link = link
+        self._route = route
+
+    @property
+    def subject(self) -> str:
+        """What it listens to."""
+        return self._route.subject
+
+    @property
+    def received(self) -> int:
+        """Messages so far."""
+        return self._route.received
+
+    @property
+    def active(self) -> bool:
+        """Whether more may come."""
+        return self._route in self._link.routes
+
+    def close(self) -> None:
+        """Listen no more. Any number of times; `on_end` is not called."""
+        self._link.routes.remove(self._route)
+
+    def __repr__(self) -> str:
+        return f"Listener({self.subject!r}, received={self.received})"

@@ -1,0 +1,115 @@
+"""Telling user code what happens to the connection: callbacks and an iterator.
+
+Contract: callbacks run from the event loop, in the order of what they tell, never inside a change
+of state; an async callback runs in a task of its own. What they raise is logged and goes nowhere
+else: a report about a report could go on for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeAlias
+
+from jetspark.connection.events import Closed, ConnectionEvent
+from jetspark.errors import JetsparkError
+
+logger = logging.getLogger("jetspark")
+
+ErrorCallback: TypeAlias = Callable[[JetsparkError], Awaitable[None] | None]
+EventCallback: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | None]
+
+EVENTS_KEPT = 1000
+"""Events that an iterator holds when nobody reads it; the oldest go first."""
+
+
+class Notices:
+    """Fan-out of events and errors."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_event: EventCallback | None,
+        on_error: ErrorCallback | None,
+    ) -> None:
+        self._loop = loop
+        self._on_event = on_event
+        self._on_error = on_error
+        self._streams: set[EventStream] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def event(self, event: ConnectionEvent) -> None:
+        """Of the supervisor."""
+        if self._on_event is not None:
+            self._loop.call_soon(self._call, self._on_event, event)
+        for stream in tuple(self._streams):
+            stream.push(event)
+
+    def error(self, error: JetsparkError) -> None:
+        """Of the supervisor."""
+        if self._on_error is not None:
+            self._loop.call_soon(self._call, self._on_error, error)
+
+    def stream(self) -> EventStream:
+        """An iterator over the events from now on."""
+        stream = EventStream(self._loop, self._streams)
+        self._streams.add(stream)
+        return stream
+
+    def _call(self, callback: Callable[[Any], Awaitable[None] | None], value: object) -> None:
+        try:
+            result = callback(value)
+        except Exception:
+            logger.exception("A connection callback raised")
+            return
+        if inspect.isawaitable(result):
+            task = asyncio.ensure_future(result)
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("A connection callback raised", exc_info=error)
+
+
+class EventStream:
+    """Async iterator over connection events; ends after Closed. One reader."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, registry: set[EventStream]) -> None:
+        self._loop = loop
+        self._registry = registry
+        self._events: deque[ConnectionEvent] = deque(maxlen=EVENTS_KEPT)
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+
+    def push(self, event: ConnectionEvent) -> None:
+        """Of `Notices`."""
+        self._events.append(event)
+        if isinstance(event, Closed):
+            self.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Take no more events; those that are here can still be read."""
+        self._ended = True
+        self._registry.discard(self)
+        self._wake()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConnectionEvent:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._events.popleft()

@@ -1,0 +1,305 @@
+"""Subscriptions for people: a queue between the read loop and user code.
+
+Contract
+- The read loop only appends raw frames; a Message is made when user code takes it.
+- The iterator form has no task. The callback form has one, for the life of the subscription, and
+  calls one message after the other; what a callback raises is reported and the next one comes.
+- At a pending limit new messages are dropped, counted in `dropped`, and told by one
+  SlowConsumerError (log, last_error, error callback) each time it begins.
+- The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
+  on purpose; when it was lost for good, or the server refused the subscription, the iterator
+  raises, after what was queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from jetspark.client.messages import Message
+from jetspark.connection.routes import Route, user_error
+from jetspark.connection.supervisor import Supervisor
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    RequestTimeoutError,
+    SlowConsumerError,
+)
+from jetspark.wire.events import MessageFrame
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+
+MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
+
+
+class Subscription:
+    """What `Client.subscribe` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        client: Client,
+        link: Supervisor,
+        registry: set[Subscription],
+        subject: str,
+        *,
+        queue: str | None,
+        callback: MessageCallback | None,
+        max_msgs: int,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+    ) -> None:
+        self._client = client
+        self._link = link
+        self._frames: deque[MessageFrame] = deque()
+        self._pending_bytes = 0
+        self._msgs_limit = pending_msgs_limit
+        self._bytes_limit = pending_bytes_limit
+        self._dropped = 0
+        self._discarded = 0
+        self._slow = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._reader: asyncio.Task[object] | None = None
+        self._emptied: asyncio.Future[None] | None = None
+        self._ended = False
+        self._error: JetsparkError | None = None
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        self._route = Route(
+            subject, self._on_frame, queue=queue, max_msgs=max_msgs, on_end=self._on_end
+        )
+        link.add_route(self._route)
+        # The client drains and ends what is in here.
+        self._registry = registry
+        registry.add(self)
+        if callback is not None:
+            self._task = client.loop.create_task(
+                self._call_back(callback), name=f"jetspark-sub-{subject}"
+            )
+            self._task.add_done_callback(lambda _: registry.discard(self))
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to."""
+        return self._route.subject
+
+    @property
+    def queue(self) -> str | None:
+        """The queue group."""
+        return self._route.queue
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return not self._ended
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._dropped
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of their payloads."""
+        return self._pending_bytes
+
+    @property
+    def delivered(self) -> int:
+        """Messages that user code has taken."""
+        return self._route.received - self._dropped - self._discarded - len(self._frames)
+
+    # -- called by the read loop ---------------------------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        size = self._pending_bytes + len(frame[4])
+        if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
+            self._drop()
+            return
+        self._pending_bytes = size
+        self._frames.append(frame)
+        if self._waiters:
+            self._wake()
+
+    def _drop(self) -> None:
+        self._dropped += 1
+        if not self._slow:
+            self._slow = True
+            self._link.report(SlowConsumerError(self.subject, self._dropped))
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self._ended = True
+        self._error = error
+        if self._task is None:
+            self._registry.discard(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        if self._callback is not None:
+            raise ConfigError("This subscription has a callback; it cannot be iterated as well.")
+        return self
+
+    async def __anext__(self) -> Message:
+        if not self._frames:
+            await self._fill()
+        frame = self._frames.popleft()
+        self._pending_bytes -= len(frame[4])
+        return Message(self._client, frame)
+
+    async def _fill(self) -> None:
+        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
+        self._slow = False
+        self._reader = asyncio.current_task()
+        while not self._frames:
+            if self._emptied is not None and not self._emptied.done():
+                self._emptied.set_result(None)
+            if self._ended:
+                if self._error is None or self._closed_on_purpose(self._error):
+                    raise StopAsyncIteration
+                raise self._error
+            waiter = self._client.loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    @staticmethod
+    def _closed_on_purpose(error: JetsparkError) -> bool:
+        return isinstance(error, ConnectionClosedError) and error.__cause__ is None
+
+    async def next(self, timeout: float | None = None) -> Message:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
+        ConnectionClosedError.
+        """
+        if self._callback is not None:
+            raise ConfigError("This subscription has a callback; next() would take its messages.")
+        try:
+            if self._frames or timeout is None:
+                return await self.__anext__()
+            async with asyncio.timeout(timeout):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            if self._error is not None:
+                raise self._error from None
+            raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.") from None
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"No message on {self.subject!r} within {timeout:g} s."
+            ) from None
+
+    async def _call_back(self, callback: MessageCallback) -> None:
+        while True:
+            try:
+                message = await self.__anext__()
+            except (StopAsyncIteration, JetsparkError):
+                return
+            try:
+                result = callback(message)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                self._link.report(user_error(f"The callback of {self.subject!r}", error))
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def unsubscribe(self, max_msgs: int = 0) -> None:
+        """End it now, discarding what was not taken, or after `max_msgs` messages in all.
+
+        The count is of the messages received since subscribing; when they are here already, it
+        ends now and keeps them. Raises BadSubscriptionError when it has ended,
+        ConnectionClosedError.
+        """
+        if self._ended:
+            if isinstance(self._error, ConnectionClosedError):
+                raise self._error
+            raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
+        if max_msgs < 0:
+            raise ConfigError("max_msgs cannot be negative.")
+        if max_msgs:
+            self._link.routes.limit(self._route, max_msgs)
+        else:
+            self._link.routes.remove(self._route)
+            self._discard()
+            self._on_end(None)
+
+    def _discard(self) -> None:
+        self._discarded += len(self._frames)
+        self._frames.clear()
+        self._pending_bytes = 0
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Let the server send no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
+        subscription has ended in any case.
+        """
+        if not self._ended:
+            self._link.routes.stop(self._route)
+            try:
+                await self._client.flush(timeout)
+            finally:
+                self._link.routes.end(self._route, None)
+        await self._finish(timeout)
+
+    async def _finish(self, timeout: float | None) -> None:
+        """Wait until what is queued was taken, by whoever takes it, if not by the caller."""
+        taker = self._task or self._reader
+        if taker is None or taker.done() or taker is asyncio.current_task():
+            return
+        waits: set[asyncio.Future[None]] = set()
+        if self._task is not None:
+            waits = {self._task}
+        elif self._frames:
+            self._emptied = self._client.loop.create_future()
+            waits = {self._emptied}
+        if waits and not (await asyncio.wait(waits, timeout=timeout))[0]:
+            raise RequestTimeoutError(
+                f"{len(self._frames)} messages of {self.subject!r} were not taken in time."
+            )
+
+    async def abandon(self) -> None:
+        """At the connection's end: a callback gets no more, and one that runs is cancelled."""
+        if self._task is None:
+            return
+        self._discard()
+        if self._task is not asyncio.current_task() and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._ended:
+            self.unsubscribe()
+
+    def __repr__(self) -> str:
+        group = f", queue={self.queue!r}" if self.queue else ""
+        return f"Subscription({self.subject!r}{group}, pending={self.pending_msgs})"

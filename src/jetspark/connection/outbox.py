@@ -1,0 +1,176 @@
+"""Frames on their way out: coalesced into one write per loop turn, bounded, kept over an outage.
+
+Contract: frames leave in the order in which they came, each handed to the transport whole and
+once. What the transport took may be lost with the link (core NATS delivers at most once); what it
+did not take is kept. Two kinds of frames share the order: publishes, which survive the link, and
+control frames (SUB, UNSUB, PING, PONG), which mean something to one link only and are dropped
+with it, because the supervisor replays subscriptions on the next link from its own table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
+
+FLUSH_AT = 128 * 1024
+"""Bytes after which frames are written without waiting for the end of the loop turn."""
+
+
+_CLOSED = -1
+
+
+class _Control(bytes):
+    """A control frame. A type of its own costs nothing on the publish path."""
+
+
+class Outbox:
+    """`limit`: bytes held while nothing can be written; the frame that exceeds it is refused.
+
+    Closed at first, and again at the end: then every publish is refused.
+    """
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._limit = limit
+        self._loop = loop
+        self._write: Callable[[bytes], None] | None = None
+        self._frames: list[bytes] = []
+        self._size = 0
+        self._mark = _CLOSED
+        # True while a flush comes without our asking: at the end of this turn, or on
+        # attach/resume.
+        self._armed = True
+        self._paused = False
+        self._reason: JetsparkError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self.crowded = False
+        """Whether a polite publisher waits (`wait`) before it adds more."""
+        self.bytes_out = 0
+        """Bytes handed to transports."""
+
+    @property
+    def size(self) -> int:
+        """Bytes waiting here."""
+        return self._size
+
+    def open(self) -> None:
+        """Take publishes from now on."""
+        self._mark = self._limit
+
+    def close(self, reason: JetsparkError | None) -> None:
+        """Refuse publishes from now on and forget what waits here."""
+        self.detach()
+        self._frames.clear()
+        self._size = 0
+        self._mark = _CLOSED
+        self._reason = reason
+
+    # -- filling -------------------------------------------------------------------------------
+
+    def put(self, frame: bytes) -> None:
+        """Add a publish. Raises OutboundBufferError or ConnectionClosedError, taking nothing."""
+        size = self._size + len(frame)
+        if size > self._mark:
+            self._overflow(frame, size)
+            return
+        self._frames.append(frame)
+        self._size = size
+        if not self._armed:
+            self._arm()
+
+    def put_control(self, frame: bytes) -> None:
+        """Add a frame for the present link; without one it is dropped. Never refused."""
+        if self._write is None:
+            return
+        self._frames.append(_Control(frame))
+        self._size += len(frame)
+        if not self._armed:
+            self._arm()
+
+    def _overflow(self, frame: bytes, size: int) -> None:
+        if self._mark == _CLOSED:
+            raise ConnectionClosedError from self._reason
+        if self._write is None or self._paused:
+            raise OutboundBufferError(
+                f"{self._size} bytes wait for the server and pending_size is {self._limit}; "
+                f"this message of {len(frame)} bytes was not taken."
+            )
+        self._frames.append(frame)
+        self._size = size
+        # A loop of publishes must let the event loop read now and then.
+        self.crowded = True
+        if not self._armed:
+            self._arm()
+        self.flush()
+
+    def _arm(self) -> None:
+        self._armed = True
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        if self._write is not None and not self._paused:
+            self._armed = False
+            self.flush()
+            self._relax()
+
+    # -- emptying ------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand everything to the transport now, unless it said stop."""
+        if self._write is None or self._paused or not self._frames:
+            return
+        data = b"".join(self._frames)
+        self._frames = []
+        self._size = 0
+        self.bytes_out += len(data)
+        self._write(data)
+
+    def attach(self, write: Callable[[bytes], None]) -> None:
+        """A link is up: what waited goes out now."""
+        self._write = write
+        self._mark = FLUSH_AT
+        self._paused = False
+        self._armed = False
+        self.flush()
+
+    def detach(self) -> None:
+        """The link is gone: control frames with it; publishes wait for the next one."""
+        self._write = None
+        self._mark = self._limit
+        self._paused = False
+        self._armed = True
+        self._frames = [frame for frame in self._frames if type(frame) is bytes]
+        self._size = sum(map(len, self._frames))
+        self._relax()
+
+    def pause(self) -> None:
+        """The transport's buffer is full."""
+        if self._write is not None:
+            self._paused = self.crowded = self._armed = True
+            self._mark = self._limit
+
+    def resume(self) -> None:
+        """The transport's buffer has room again."""
+        if self._write is not None and self._paused:
+            self._paused = False
+            self._armed = False
+            self._mark = FLUSH_AT
+            self.flush()
+            self._relax()
+
+    def _relax(self) -> None:
+        if self._paused:
+            return
+        self.crowded = False
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when there is room, or when there is no link to wait for."""
+        while self.crowded:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter

@@ -1,0 +1,176 @@
+"""The servers to try, and when: pure, with an injected clock and random source.
+
+Rules (row C4): attempts at one server are at least `wait` seconds apart, plus jitter; a failed
+attempt counts against its server and a success forgives; a server is given up when the count
+exceeds `max_attempts` (-1: never), or at the same authentication error twice in a row. A server
+that was tried or lost goes behind the others. Servers named by INFO are added once each; they
+inherit the scheme and credentials of the server that named them, and an address is verified
+under TLS against the name that the user wrote (`tls_name`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from jetspark.connection.urls import ServerURL, parse_url
+from jetspark.errors import AuthError, ConfigError
+
+
+@dataclass(slots=True, eq=False)
+class PooledServer:
+    """One server and its record."""
+
+    url: ServerURL
+    gossiped: bool = False
+    reconnects: int = 0
+    """Failed attempts since the last success."""
+    last_attempt: float | None = None
+    not_before: float = float("-inf")
+    """Clock time of the earliest next attempt."""
+    last_auth_error: type[AuthError] | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What makes two URLs the same server."""
+        return self.url.host.casefold(), self.url.port
+
+
+class ServerPool:
+    """`delay`, if given, replaces `wait`: called with the server's count of failed attempts."""
+
+    def __init__(
+        self,
+        urls: Iterable[ServerURL],
+        *,
+        wait: float,
+        jitter: float = 0.0,
+        max_attempts: int = 60,
+        delay: Callable[[int], float] | None = None,
+        randomize: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._wait = wait
+        self._jitter = jitter
+        self._max_attempts = max_attempts
+        self._delay = delay
+        self._clock = clock
+        self._randomize = randomize
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._servers: list[PooledServer] = []
+        for url in urls:
+            self._add(PooledServer(url))
+        if randomize:
+            self._rng.shuffle(self._servers)
+
+    def _add(self, server: PooledServer) -> bool:
+        if any(known.key == server.key for known in self._servers):
+            return False
+        self._servers.append(server)
+        return True
+
+    @property
+    def servers(self) -> tuple[PooledServer, ...]:
+        """All of them, the one to be tried first in front."""
+        return tuple(self._servers)
+
+    def next(self) -> tuple[PooledServer, float] | None:
+        """The server to try next and the seconds to wait first; None when all are given up."""
+        if not self._servers:
+            return None
+        now = self._clock()
+        # min() takes the first of equals, so servers that are ready keep their order.
+        server = min(self._servers, key=lambda s: max(s.not_before, now))
+        return server, max(0.0, server.not_before - now)
+
+    def attempt(self, server: PooledServer) -> None:
+        """An attempt begins now."""
+        now = self._clock()
+        server.last_attempt = now
+        server.not_before = now + self._wait + self._rng.uniform(0.0, self._jitter)
+
+    def failed(self, server: PooledServer, error: Exception) -> bool:
+        """The attempt failed. Returns whether the server was given up."""
+        server.reconnects += 1
+        if self._delay is not None:
+            server.not_before = self._clock() + max(0.0, self._delay(server.reconnects))
+        exhausted = 0 <= self._max_attempts < server.reconnects
+        if self._same_auth_error(server, error) or exhausted:
+            self._remove(server)
+            return True
+        self._move_back(server)
+        return False
+
+    def succeeded(self, server: PooledServer) -> None:
+        """The attempt led to a link."""
+        server.reconnects = 0
+        server.last_auth_error = None
+
+    def lost(self, server: PooledServer, error: Exception | None) -> None:
+        """The link to this server ended: the others come first."""
+        self._same_auth_error(server, error)
+        self._move_back(server)
+
+    def hurry(self) -> None:
+        """Forget the spacing once: somebody asked for a link now."""
+        for server in self._servers:
+            server.not_before = float("-inf")
+
+    @staticmethod
+    def _same_auth_error(server: PooledServer, error: Exception | None) -> bool:
+        previous = server.last_auth_error
+        server.last_auth_error = type(error) if isinstance(error, AuthError) else None
+        return previous is not None and previous is server.last_auth_error
+
+    def _move_back(self, server: PooledServer) -> None:
+        if server in self._servers:
+            self._servers.remove(server)
+            self._servers.append(server)
+
+    def _remove(self, server: PooledServer) -> None:
+        if server in self._servers:
+            self._servers.remove(server)
+
+    def learn(self, addresses: Iterable[str], via: PooledServer, *, secure: bool) -> list[str]:
+        """Take in INFO's connect_urls; returns the new ones.
+
+        Gossiped servers that are named no more leave, unless `via` is one: the cluster shrank.
+        An address that cannot be read is skipped.
+        """
+        named: list[PooledServer] = []
+        for address in addresses:
+            try:
+                url = parse_url(address)
+            except ConfigError:
+                continue
+            named.append(PooledServer(_inherit(url, via.url, secure=secure), gossiped=True))
+        if not named:
+            return []
+        keys = {server.key for server in named}
+        self._servers = [s for s in self._servers if not s.gossiped or s is via or s.key in keys]
+        if self._randomize:
+            self._rng.shuffle(named)
+        return [str(server.url) for server in named if self._add(server)]
+
+
+def _inherit(url: ServerURL, via: ServerURL, *, secure: bool) -> ServerURL:
+    return replace(
+        url,
+        scheme="tls" if secure else via.scheme,
+        user=via.user,
+        password=via.password,
+        token=via.token,
+        tls_name=(via.tls_name or via.host) if _is_address(url.host) else None,
+    )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""Who gets the messages of which subscription, and what a new link has to be told.
+
+A route is the connection's side of a subscription. It outlives links: `received` counts over all
+of them, so that a replayed SUB asks for the remaining messages only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from jetspark.errors import JetsparkError
+from jetspark.wire import frames
+from jetspark.wire.events import MessageFrame
+
+
+class Route:
+    """One subscription id. `handler` runs in the read loop: it must neither block nor raise."""
+
+    __slots__ = (
+        "base",
+        "handler",
+        "max_msgs",
+        "on_disconnect",
+        "on_end",
+        "on_reconnect",
+        "queue",
+        "received",
+        "sid",
+        "subject",
+    )
+
+    def __init__(
+        self,
+        subject: str,
+        handler: Callable[[MessageFrame], None],
+        *,
+        queue: str | None = None,
+        max_msgs: int = 0,
+        on_disconnect: Callable[[], None] | None = None,
+        on_reconnect: Callable[[], None] | None = None,
+        on_end: Callable[[JetsparkError | None], None] | None = None,
+    ) -> None:
+        self.sid = 0
+        self.subject = subject
+        self.queue = queue or None
+        self.handler = handler
+        self.max_msgs = max_msgs
+        self.received = 0
+        self.base = 0
+        """`received` when the present SUB was sent: the server counts from there."""
+        self.on_disconnect = on_disconnect
+        self.on_reconnect = on_reconnect
+        self.on_end = on_end
+
+
+class RouteTable:
+    """The routes by subscription id; ids are never used twice.
+
+    `send` takes a control frame for the present link and drops it when there is none: the next
+    link gets `replay`.
+    """
+
+    def __init__(
+        self, send: Callable[[bytes], None], report: Callable[[JetsparkError], None]
+    ) -> None:
+        self.by_sid: dict[int, Route] = {}
+        self._send = send
+        self._report = report
+        self._last_sid = 0
+
+    def __len__(self) -> int:
+        return len(self.by_sid)
+
+    def __iter__(self) -> Iterator[Route]:
+        """A snapshot: callbacks may change the table."""
+        return iter(tuple(self.by_sid.values()))
+
+    def __contains__(self, route: Route) -> bool:
+        return self.by_sid.get(route.sid) is route
+
+    def find(self, subject: str, queue: str | None) -> Route | None:
+        """The oldest route of exactly this subject and queue group."""
+        for route in self.by_sid.values():
+            if route.subject == subject and route.queue == queue:
+                return route
+        return None
+
+    # -- what the server is told ---------------------------------------------------------------
+
+    def add(self, route: Route) -> None:
+        """Subscribe."""
+        self._last_sid += 1
+        route.sid = self._last_sid
+        self.by_sid[route.sid] = route
+        self._send(_announce(route))
+
+    def remove(self, route: Route) -> None:
+        """Unsubscribe; nothing happens when it is gone."""
+        if route in self:
+            del self.by_sid[route.sid]
+            self._send(frames.unsub(route.sid))
+
+    def limit(self, route: Route, max_msgs: int) -> None:
+        """End it when it has received `max_msgs` in all, which may be now."""
+        if route not in self:
+            return
+        route.max_msgs = max_msgs
+        if route.received >= max_msgs:
+            self.remove(route)
+            self._tell_end(route, None)
+        else:
+            self._send(frames.unsub(route.sid, max_msgs - route.base))
+
+    def stop(self, route: Route) -> None:
+        """Tell the server to send no more, and still take what is on its way."""
+        if route in self:
+            self._send(frames.unsub(route.sid))
+
+    def replay(self) -> bytes:
+        """SUB for every route, with the count that remains of a limited one."""
+        return b"".join(map(_announce, self.by_sid.values()))
+
+    # -- what the routes are told --------------------------------------------------------------
+
+    def end(self, route: Route, error: JetsparkError | None) -> None:
+        """It will get no more, by the server's doing; nothing happens when it is gone."""
+        if route in self:
+            del self.by_sid[route.sid]
+            self._tell_end(route, error)
+
+    def tell_disconnect(self) -> None:
+        """The link is gone."""
+        for route in self:
+            self._tell(route.on_disconnect)
+
+    def tell_reconnect(self) -> None:
+        """A link is up again and knows all routes."""
+        for route in self:
+            self._tell(route.on_reconnect)
+
+    def _tell_end(self, route: Route, error: JetsparkError | None) -> None:
+        on_end = route.on_end
+        if on_end is not None:
+            self._tell(lambda: on_end(error))
+
+    def _tell(self, hook: Callable[[], None] | None) -> None:
+        if hook is None:
+            return
+        try:
+            hook()
+        except Exception as error:
+            self._report(user_error("A subscription's hook", error))
+
+
+def _announce(route: Route) -> bytes:
+    route.base = route.received
+    sub = frames.sub(route.subject, route.sid, route.queue)
+    if not route.max_msgs:
+        return sub
+    return sub + frames.unsub(route.sid, route.max_msgs - route.received)
+
+
+def user_error(what: str, error: Exception) -> JetsparkError:
+    """The report of an exception that user code raised where nobody can catch it."""
+    report = JetsparkError(f"{what} raised {error!r}.")
+    report.__cause__ = error
+    return report

@@ -1,0 +1,365 @@
+"""One link to one server, from dialling to its end.
+
+Contract: `open` leads through the handshake within `connect_timeout` and leaves nothing open when
+it raises. `start` begins dispatch: message frames go straight to the handler of their route, in
+the read loop, without a task or future or any decoding; everything rare goes to the host. The end
+of the link is told exactly once, by `Host.session_lost`, and only of a session that was started.
+A session has no task of its own: it runs in the transport's callbacks and one PING timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jetspark.connection.auth import ends_connection, error_of
+from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.routes import Route, user_error
+from jetspark.connection.transport import Dial, Transport
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    JetsparkError,
+    ProtocolError,
+    ServerRefusedError,
+    StaleConnectionError,
+    TLSError,
+)
+from jetspark.version import __version__
+from jetspark.wire import frames
+from jetspark.wire.documents import ServerInfo, parse_info
+from jetspark.wire.events import ControlEvent, Err, Event, Info, Ping, Pong
+from jetspark.wire.parser import Parser
+
+
+class Host(Protocol):
+    """What a session needs of its supervisor. None of these may raise."""
+
+    def enqueue(self, session: Session, frame: bytes) -> None:
+        """Send a control frame behind what is waiting."""
+
+    def info_changed(self, session: Session, info: ServerInfo) -> None:
+        """The server sent INFO."""
+
+    def error_reported(self, error: JetsparkError) -> None:
+        """Something went wrong that does not end the link."""
+
+    def route_exhausted(self, route: Route) -> None:
+        """A limited route got its last message."""
+
+    def writing_paused(self, session: Session, paused: bool) -> None:
+        """Back-pressure of the transport."""
+
+    def session_lost(self, session: Session, error: JetsparkError) -> None:
+        """The link has ended."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was received, on all links of a connection."""
+
+    messages: int = 0
+    payload: int = 0
+    """Bytes, without headers."""
+
+
+class Session:
+    """`routes` is the live table: sid to route."""
+
+    def __init__(
+        self,
+        server: ServerURL,
+        options: ConnectOptions,
+        routes: Mapping[int, Route],
+        host: Host,
+        traffic: Traffic,
+    ) -> None:
+        self.server = server
+        self.info = ServerInfo()
+        self.secure = False
+        self.lost: JetsparkError | None = None
+        """Why the link has ended; None while it lives."""
+        self._options = options
+        self._routes = routes
+        self._host = host
+        self._traffic = traffic
+        self._parser = Parser()
+        self._transport: Transport | None = None
+        self._started = False
+        # Before `start`: events for the handshake, and who waits for one.
+        self._early: deque[Event] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+        # After `start`: the PINGs on their way; None for those of the timer.
+        self._pings: deque[asyncio.Future[None] | None] = deque()
+        self._unanswered = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    # -- opening -------------------------------------------------------------------------------
+
+    async def open(self, dial: Dial) -> None:
+        """Dial and shake hands. Raises a ConnectionFailure, ServerError or ProtocolError."""
+        server = str(self.server)
+        try:
+            async with asyncio.timeout(self._options.connect_timeout) as deadline:
+                await self._dial(dial)
+                await self._shake_hands()
+        except TimeoutError as error:
+            self.abort()
+            if not deadline.expired():
+                raise ServerRefusedError(f"{server}: {error}.", server=server) from error
+            raise ConnectTimeoutError(
+                f"{server} did not answer within {self._options.connect_timeout:g} s.",
+                server=server,
+            ) from None
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _dial(self, dial: Dial) -> None:
+        server = str(self.server)
+        try:
+            self._transport = await dial(self.server, self)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ServerRefusedError(
+                f"No server at {server}: {_reason(error)}.", server=server
+            ) from error
+
+    async def _shake_hands(self) -> None:
+        steps = handshake(self._options, self.server, __version__)
+        answer: Event | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as finished:
+                self.info = finished.value
+                return
+            answer = None
+            match step:
+                case Receive():
+                    answer = await self._next_event()
+                case Send(data):
+                    self.write(data)
+                case StartTLS(hostname):
+                    await self._start_tls(hostname)
+
+    async def _next_event(self) -> Event:
+        while not self._early:
+            if self.lost is not None:
+                raise self.lost
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        return self._early.popleft()
+
+    async def _start_tls(self, hostname: str) -> None:
+        server = str(self.server)
+        context = self._options.make_ssl_context()
+        assert self._transport is not None  # noqa: S101
+        try:
+            await self._transport.start_tls(context, hostname)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server) from error
+        self.secure = True
+
+    def abort(self) -> None:
+        """End the link now; the host is told when the session was started."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- living --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin dispatch and the PING timer."""
+        self._started = True
+        early, self._early = self._early, deque()
+        self._dispatch(early)
+        self._arm_timer()
+
+    def bytes_received(self, chunk: memoryview) -> None:
+        """Of the transport."""
+        if self.lost is not None:
+            return
+        events = self._parser.feed(chunk)
+        if self._started:
+            self._dispatch(events)
+        else:
+            self._early.extend(events)
+            self._wake()
+        if self._parser.error is not None:
+            self.fail(self._parser.error)
+
+    def _dispatch(self, events: deque[Event] | list[Event]) -> None:
+        routes = self._routes
+        count = 0
+        size = 0
+        for event in events:
+            if not isinstance(event, tuple):
+                self._control(event)
+                continue
+            count += 1
+            size += len(event[4])
+            route = routes.get(event[0])
+            if route is None:
+                continue  # unsubscribed while this was on its way
+            route.received += 1
+            try:
+                route.handler(event)
+            except Exception as error:
+                self._host.error_reported(user_error(f"The handler of {route.subject!r}", error))
+            if route.received == route.max_msgs:
+                self._host.route_exhausted(route)
+        self._traffic.messages += count
+        self._traffic.payload += size
+
+    def _control(self, event: ControlEvent) -> None:
+        match event:
+            case Ping():
+                self._host.enqueue(self, frames.PONG)
+            case Pong():
+                self._answered()
+            case Info(document):
+                try:
+                    self.info = parse_info(document)
+                except ProtocolError as error:
+                    self._host.error_reported(error)
+                else:
+                    self._host.info_changed(self, self.info)
+            case Err(text):
+                problem = error_of(text, str(self.server))
+                if ends_connection(problem):
+                    self.fail(problem)
+                else:
+                    self._host.error_reported(problem)
+
+    # -- PING ----------------------------------------------------------------------------------
+
+    def ping(self) -> asyncio.Future[None]:
+        """Done at the PONG; ConnectionClosedError when the link ends before it."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pings.append(answer)
+        self._host.enqueue(self, frames.PING)
+        return answer
+
+    def _answered(self) -> None:
+        self._unanswered = 0
+        if not self._pings:
+            return  # a PONG nobody asked for; harmless
+        answer = self._pings.popleft()
+        if answer is not None and not answer.done():
+            answer.set_result(None)
+
+    def _arm_timer(self) -> None:
+        if self.lost is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._options.ping_interval, self._check)
+
+    def _check(self) -> None:
+        if self._unanswered >= self._options.max_outstanding_pings:
+            server = str(self.server)
+            self.fail(
+                StaleConnectionError(
+                    f"{server} did not answer {self._unanswered} PINGs.", server=server
+                )
+            )
+            return
+        self._unanswered += 1
+        self._pings.append(None)
+        self._host.enqueue(self, frames.PING)
+        self._arm_timer()
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes to the transport."""
+        if self._transport is not None and self.lost is None:
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        """Of the transport."""
+        self._host.writing_paused(self, True)
+
+    def resume_writing(self) -> None:
+        """Of the transport."""
+        self._host.writing_paused(self, False)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def fail(self, error: JetsparkError) -> None:
+        """End the link now, for this reason."""
+        self._end(error)
+        self.abort()
+
+    def link_lost(self, error: Exception | None) -> None:
+        """Of the transport."""
+        server = str(self.server)
+        if isinstance(error, ssl.SSLError):
+            self._end(TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server))
+        elif error is not None:
+            text = f"The connection to {server} broke: {_reason(error)}."
+            self._end(BrokenSocketError(text, server=server))
+        else:
+            self._end(BrokenSocketError(f"{server} closed the connection.", server=server))
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _end(self, error: JetsparkError) -> None:
+        if self.lost is not None:
+            return
+        self.lost = error
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+        for answer in self._pings:
+            if answer is not None and not answer.done():
+                answer.set_exception(_closed_before_pong(error))
+        self._pings.clear()
+        if self._started:
+            self._host.session_lost(self, error)
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def close(self, timeout: float) -> None:
+        """Send what was written, end the link and wait for that, `timeout` seconds at most.
+
+        The host is not told: it is the one who asks.
+        """
+        self._started = False
+        transport = self._transport
+        if transport is None:
+            return
+        if self.lost is None:
+            self._ended = asyncio.get_running_loop().create_future()
+            transport.close()
+            await asyncio.wait({self._ended}, timeout=timeout)
+            self._end(ConnectionClosedError(server=str(self.server)))
+        transport.abort()
+
+
+def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
+    error = ConnectionClosedError("The connection was lost before the server answered the PING.")
+    error.__cause__ = cause
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ConnectionRefusedError | ConnectionResetError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

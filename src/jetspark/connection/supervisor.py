@@ -1,0 +1,435 @@
+"""Keeps one logical link up: connects, reconnects, restores, buffers, closes.
+
+Contract
+- States are those of `ConnectionStatus`; every change goes through `_enter`, which refuses what
+  the table `TRANSITIONS` does not have.
+- One task, `_run`, owns dialling: the first connect, reconnecting, moving off a lame duck. It is
+  the only task of a connection; `close` ends it. Everything else runs in callbacks of the loop.
+- On a new link the SUBs of all routes are written first, then what the outbox kept.
+- A message is handed to one link at most once; a frame that a link took in part is lost with it.
+- Publishing and subscribing is accepted while connecting and reconnecting; PING is not.
+- User code (callbacks) is called from the loop, never from inside a change of state, and what it
+  raises is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from jetspark.connection.events import (
+    TRANSITIONS,
+    Closed,
+    Connected,
+    ConnectionEvent,
+    ConnectionStatus,
+    Disconnected,
+    Draining,
+    LameDuck,
+    Reconnected,
+    ServersDiscovered,
+)
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.outbox import Outbox
+from jetspark.connection.pool import PooledServer, ServerPool
+from jetspark.connection.routes import Route, RouteTable, user_error
+from jetspark.connection.session import Session, Traffic
+from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    NoServersError,
+    PermissionsError,
+)
+from jetspark.wire.documents import ServerInfo
+from jetspark.wire.kernel import MAX_MESSAGE
+
+logger = logging.getLogger("jetspark")
+
+CLOSE_TIMEOUT = 2.0
+"""Seconds that closing waits for buffered bytes to leave."""
+
+
+class Supervisor:
+    """`on_event` and `on_error` are called from inside changes of state: they must only note."""
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        *,
+        on_event: Callable[[ConnectionEvent], None],
+        on_error: Callable[[JetsparkError], None],
+        dial: Dial = dial_tcp,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._on_event = on_event
+        self._on_error = on_error
+        self._dial = dial
+        self._loop = asyncio.get_running_loop()
+        self.pool = ServerPool(
+            options.urls(),
+            wait=options.reconnect_wait,
+            jitter=options.reconnect_jitter,
+            max_attempts=options.max_reconnect_attempts,
+            delay=self._ask_delay if options.reconnect_delay is not None else None,
+            randomize=options.randomize,
+            clock=clock,
+        )
+        self.outbox = Outbox(options.pending_size, self._loop)
+        self.routes = RouteTable(self.outbox.put_control, self.report)
+        self.status = ConnectionStatus.CLOSED
+        self.last_error: JetsparkError | None = None
+        self.info: ServerInfo | None = None
+        """INFO of the present server, or of the last one while there is none."""
+        self.max_payload = MAX_MESSAGE
+        """Bytes; the server's word as soon as there was one."""
+        self.reconnects = 0
+        self._server: PooledServer | None = None
+        self._session: Session | None = None
+        self.traffic = Traffic()
+        self._task: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] = self._loop.create_future()
+        # Set when the task has something to do, and while nobody has to wait for a state.
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._closing: asyncio.Future[None] | None = None
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def current_server(self) -> str | None:
+        """URL of the server that the link leads to, None without a link."""
+        return str(self._session.server) if self._session is not None else None
+
+    def _enter(self, status: ConnectionStatus) -> None:
+        if status not in TRANSITIONS[self.status]:
+            raise AssertionError(f"{self.status} may not become {status}")
+        self.status = status
+        if status in (ConnectionStatus.CONNECTED, ConnectionStatus.CLOSED):
+            self._settled.set()
+        else:
+            self._settled.clear()
+
+    def require_open(self) -> None:
+        """Raises ConnectionClosedError when closed."""
+        if self.status is ConnectionStatus.CLOSED:
+            raise ConnectionClosedError from self.last_error
+
+    def report(self, error: JetsparkError) -> None:
+        """last_error, the log, the error callback."""
+        self.last_error = error
+        logger.warning("%s", error)
+        self._on_error(error)
+
+    # -- connecting ----------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Try each server once.
+
+        Raises the one server's error, or NoServersError with the last one's as `__cause__`.
+        Does nothing when connected already. A connection that was closed stays closed.
+        """
+        if self._task is None:
+            if self._closing is not None:
+                raise ConnectionClosedError
+            self._enter(ConnectionStatus.CONNECTING)
+            self.outbox.open()
+            self._task = self._loop.create_task(self._run(), name="jetspark-link")
+        try:
+            await asyncio.shield(self._first)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def _run(self) -> None:
+        try:
+            await self._connect_first()
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if self.status is ConnectionStatus.CLOSED:
+                    return
+                if self.status is ConnectionStatus.RECONNECTING:
+                    if not await self._reconnect():
+                        self._shut(self.last_error)
+                        return
+                elif self.status is ConnectionStatus.CONNECTED and self.info and self.info.ldm:
+                    await self._move_off()
+        except JetsparkError as error:
+            self._shut(error)
+        except Exception as error:
+            # A mistake of ours must not leave callers waiting for ever.
+            logger.exception("The connection's task failed")
+            failure = JetsparkError(f"Internal error: {error!r}.")
+            failure.__cause__ = error
+            self._shut(failure)
+
+    async def _connect_first(self) -> None:
+        servers = self.pool.servers
+        last: JetsparkError | None = None
+        for server in servers:
+            try:
+                session = await self._open(server)
+            except ConfigError:
+                raise  # files that cannot be read are the same for every server
+            except JetsparkError as error:
+                self.pool.failed(server, error)
+                last = error
+                logger.info("%s", error)
+                if len(servers) == 1:
+                    raise
+                continue
+            self._adopt(server, session)
+            self._first.set_result(None)
+            return
+        tried = ", ".join(str(server.url) for server in servers)
+        raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
+
+    async def _open(self, server: PooledServer) -> Session:
+        self.pool.attempt(server)
+        session = Session(server.url, self._options, self.routes.by_sid, self, self.traffic)
+        await session.open(self._dial)
+        if session.lost is not None:
+            raise session.lost
+        return session
+
+    def _adopt(self, server: PooledServer, session: Session) -> None:
+        """Make a fresh session the link. No await in here: nothing may come between."""
+        first = self.status is ConnectionStatus.CONNECTING
+        self.pool.succeeded(server)
+        self._server, self._session = server, session
+        self._take_info(session.info)
+        self.last_error = None
+        session.write(self.routes.replay())
+        self._enter(ConnectionStatus.CONNECTED)
+        self.outbox.attach(session.write)
+        url = str(session.server)
+        if first:
+            self._on_event(Connected(url))
+        else:
+            self.reconnects += 1
+            self._on_event(Reconnected(url))
+        self._learn(session)
+        session.start()
+        if not first:
+            self.routes.tell_reconnect()
+
+    # -- reconnecting --------------------------------------------------------------------------
+
+    async def _reconnect(self) -> bool:
+        """Until there is a link (True) or no server left (False)."""
+        while (picked := self.pool.next()) is not None:
+            server, delay = picked
+            if delay > 0:
+                try:
+                    await asyncio.wait_for(self._wake.wait(), delay)
+                    self._wake.clear()
+                    continue  # somebody is in a hurry: the choice may be another one now
+                except TimeoutError:
+                    pass
+            try:
+                session = await self._open(server)
+            except JetsparkError as error:
+                self.pool.failed(server, error)
+                self.report(error)
+                continue
+            self._adopt(server, session)
+            return True
+        return False
+
+    async def _move_off(self) -> None:
+        """Make the next link before the lame duck ends this one; stay when there is none."""
+        old, server = self._session, self._server
+        if old is None or server is None:
+            return
+        for candidate in self.pool.servers:
+            if candidate is server:
+                continue
+            try:
+                session = await self._open(candidate)
+            except JetsparkError as error:
+                self.pool.failed(candidate, error)
+                self.report(error)
+                continue
+            if self._session is not old:  # it was quicker
+                await session.close(0)
+                return
+            try:
+                await self._leave(old, server)
+            except BaseException:
+                session.abort()
+                raise
+            if session.lost is None:
+                self._adopt(candidate, session)
+            else:
+                self._wake.set()
+            return
+
+    async def _leave(self, session: Session, server: PooledServer) -> None:
+        """End the present link on purpose; nothing that was written is lost."""
+        self.outbox.flush()
+        self._detach(session)
+        self.pool.lost(server, None)
+        self._enter(ConnectionStatus.RECONNECTING)
+        self._on_event(Disconnected(str(session.server), None))
+        self.routes.tell_disconnect()
+        await session.close(CLOSE_TIMEOUT)
+
+    async def force_reconnect(self) -> None:
+        """Give up the link and make a new one; returns when it is up.
+
+        Raises ConnectionClosedError when closed, or when no server could be reached.
+        """
+        self.require_open()
+        self.pool.hurry()
+        try:
+            if self.status is ConnectionStatus.CONNECTED and self._session and self._server:
+                await self._leave(self._session, self._server)
+        finally:
+            self._wake.set()
+        await self._settled.wait()
+        self.require_open()
+
+    def _ask_delay(self, attempts: int) -> float:
+        assert self._options.reconnect_delay is not None  # noqa: S101
+        try:
+            return float(self._options.reconnect_delay(attempts))
+        except Exception as error:
+            self.report(user_error("reconnect_delay", error))
+            return self._options.reconnect_wait
+
+    # -- told by the session (Host) ------------------------------------------------------------
+
+    def enqueue(self, session: Session, frame: bytes) -> None:
+        """A control frame of the present link."""
+        if session is self._session:
+            self.outbox.put_control(frame)
+
+    def writing_paused(self, session: Session, paused: bool) -> None:
+        """Back-pressure of the present link."""
+        if session is not self._session:
+            return
+        if paused:
+            self.outbox.pause()
+        else:
+            self.outbox.resume()
+
+    def info_changed(self, session: Session, info: ServerInfo) -> None:
+        """INFO came again: servers joined or left, or this one is about to stop."""
+        if session is not self._session:
+            return
+        self._take_info(info)
+        self._learn(session)
+        if info.ldm:
+            logger.info("%s is in lame-duck mode", session.server)
+            self._on_event(LameDuck(str(session.server)))
+            self._wake.set()
+
+    def _take_info(self, info: ServerInfo) -> None:
+        self.info = info
+        self.max_payload = info.max_payload
+
+    def _learn(self, session: Session) -> None:
+        if self._server is None:
+            return
+        new = self.pool.learn(session.info.connect_urls, self._server, secure=session.secure)
+        if new:
+            self._on_event(ServersDiscovered(tuple(new)))
+
+    def error_reported(self, error: JetsparkError) -> None:
+        """Not the end of the link; maybe that of one subscription."""
+        if isinstance(error, PermissionsError) and error.operation == "subscription":
+            route = self.routes.find(error.subject, error.queue)
+            if route is not None:
+                self.routes.end(route, error)
+        self.report(error)
+
+    def route_exhausted(self, route: Route) -> None:
+        """It got its last message."""
+        self.routes.end(route, None)
+
+    def session_lost(self, session: Session, error: JetsparkError) -> None:
+        """The link ended by itself."""
+        if session is not self._session or self._server is None:
+            return
+        self.pool.lost(self._server, error)
+        self._detach(session)
+        self.report(error)
+        self._on_event(Disconnected(str(session.server), error))
+        if self.status is ConnectionStatus.DRAINING or not self._options.reconnect:
+            self._shut(error)
+            return
+        self._enter(ConnectionStatus.RECONNECTING)
+        self.routes.tell_disconnect()
+        self._wake.set()
+
+    def _detach(self, session: Session) -> None:
+        self.outbox.detach()
+        self._session = self._server = None
+
+    # -- routes --------------------------------------------------------------------------------
+
+    def add_route(self, route: Route) -> None:
+        """Subscribe now, or on the next link. Raises ConnectionClosedError."""
+        self.require_open()
+        if self.status is ConnectionStatus.DRAINING:
+            raise ConnectionClosedError("The connection is draining: no new subscriptions.")
+        self.routes.add(route)
+
+    # -- PING ----------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """To the server and back. Raises ConnectionClosedError without a link, or losing it."""
+        if self._session is None:
+            raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
+        await self._session.ping()
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def begin_drain(self) -> None:
+        """From here on: no new subscriptions, and a lost link is the end."""
+        self._enter(ConnectionStatus.DRAINING)
+        self._on_event(Draining())
+
+    async def close(self) -> None:
+        """Send what waits, end the link, fail what is pending; any number of times."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = self._loop.create_future()
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait({self._task})
+            session = self._session
+            if session is not None:
+                self.outbox.flush()
+            self._shut(None)
+            if session is not None:
+                await session.close(CLOSE_TIMEOUT)
+        finally:
+            self._closing.set_result(None)
+
+    def _shut(self, error: JetsparkError | None) -> None:
+        """The end, at once: from here on every call raises ConnectionClosedError."""
+        if self.status is ConnectionStatus.CLOSED:
+            return
+        if self._session is not None:
+            self._detach(self._session)
+        self._enter(ConnectionStatus.CLOSED)
+        self.outbox.close(error)
+        if error is not None:
+            self.last_error = error
+        closed = ConnectionClosedError()
+        closed.__cause__ = error
+        if not self._first.done():
+            self._first.set_exception(error or closed)
+            self._first.exception()  # seen: whoever waited may have been cancelled
+        for route in self.routes:
+            self.routes.end(route, closed)
+        self._on_event(Closed(error))
+        self._wake.set()

@@ -1,0 +1,68 @@
+"""The public face: one object for everything, composed above the layers.
+
+`connect` gives something that can be awaited for a connected client, or entered with
+`async with`, which also closes it. Options are checked at once, before any I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from types import TracebackType
+from typing import Any
+
+from jetspark.client.client import Client as CoreClient
+from jetspark.client.notices import ErrorCallback, EventCallback
+from jetspark.connection.options import ConnectOptions, make_options
+
+
+class Client(CoreClient):
+    """A connection to NATS; see `jetspark.client.client` for the contract."""
+
+
+class Connecting:
+    """What `connect` returns: `nc = await it`, or `async with it as nc`. For one use."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> Client:
+        client = self._make()
+        await client.connect()
+        return client
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def connect(
+    servers: str | Iterable[str] | None = None,
+    *,
+    event_callback: EventCallback | None = None,
+    error_callback: ErrorCallback | None = None,
+    **options: Any,
+) -> Connecting:
+    """Connect to NATS: `await connect(...)` or `async with connect(...) as nc`.
+
+    `servers`: one URL or several, nats://127.0.0.1:4222 by default. `options`: the fields of
+    ConnectOptions; an unknown name raises ConfigError. `event_callback` is told of changes of the
+    connection, `error_callback` of errors that no call can raise; both may be async. See
+    `Client.connect` for the errors of connecting.
+    """
+    made: ConnectOptions = make_options(servers, **options)
+    return Connecting(
+        lambda: Client(made, event_callback=event_callback, error_callback=error_callback)
+    )
