@@ -34,6 +34,8 @@
      ├─ RequestTimeoutError(TimeoutError)  ErrTimeout
      ├─ NoRespondersError                  ErrNoResponders
      ├─ EmbeddedServerError                a nats-server that we started did not come up
+     ├─ SparkUnavailableError              Java or PySpark is missing or too old
+     ├─ PipelineError                      a Spark query that we ran failed
      └─ JetStreamError                     everything JetStream answers or implies
          ├─ APIError                       code, err_code, description (JSResponse)
          │   ├─ JetStreamNotEnabledError
@@ -267,6 +269,14 @@ class NoRespondersError(JetsparkError):
 
 class EmbeddedServerError(JetsparkError):
     """The nats-server that we were asked to start could not be found or did not come up."""
+
+
+class SparkUnavailableError(JetsparkError):
+    """Spark cannot be started here: Java or PySpark is missing or too old."""
+
+
+class PipelineError(JetsparkError):
+    """A Spark query failed; the message is the one sentence that matters, `__cause__` the rest."""
 
 
 # -- JetStream -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _COMMANDS = {
     "server": ("jetspark.cli.server:server", "Run a nats-server with JetStream on this machine."),
+    "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
 }
 
 

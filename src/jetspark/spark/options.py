@@ -172,7 +172,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             target, convert = _READING[name]
             reading[target] = convert(name, value)
     if "stream" not in reading:
-        raise ConfigError("Option 'stream' is missing: name the stream to read.")
+        hint = (
+            ""
+            if options
+            else (
+                " (Spark 4.3 forgets the options of CREATE TABLE … USING jetstream: repeat them, "
+                "SELECT … FROM t WITH (stream = '…', servers = '…'), or use a TEMPORARY VIEW.)"
+            )
+        )
+        raise ConfigError(f"Option 'stream' is missing: name the stream to read.{hint}")
     check_name("stream", reading["stream"])
     return SourceOptions(connection=make_options(**connection), **reading)
 

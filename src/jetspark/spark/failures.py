@@ -1,0 +1,30 @@
+"""The sentence that matters out of Spark's exceptions, which wrap whole tracebacks."""
+
+from __future__ import annotations
+
+import re
+
+from jetspark.errors import JetsparkError, PipelineError
+
+_OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
+_PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
+
+
+def explain(error: BaseException) -> JetsparkError:
+    """A PipelineError with one sentence; errors of our own come back as they are."""
+    if isinstance(error, JetsparkError):
+        return error
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        sentence = ours[-1][1]
+    elif python := _PYTHON.findall(text):
+        sentence = ": ".join(python[-1])
+    elif condition := _CONDITION.search(text):
+        sentence = condition[2]
+    else:
+        sentence = text.partition("\n")[0] or type(error).__name__
+    explained = PipelineError(sentence.strip())
+    explained.__cause__ = error
+    return explained

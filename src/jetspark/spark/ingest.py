@@ -1,0 +1,162 @@
+"""A stream becomes a Parquet table: the query behind `jetspark ingest`, usable from Python too.
+
+Spark's checkpoint holds how far the table is, and Spark's file sink lists in the table which files
+count: a run that was killed leaves neither a gap nor a repeated row for whoever reads the table
+with Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from jetspark.errors import ConfigError
+from jetspark.spark.failures import explain
+from jetspark.spark.source import JetStreamDataSource
+
+CORRUPT = "_corrupt_record"
+_KEPT = ("stream", "subject", "seq", "timestamp", "headers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingest:
+    """What to bring where."""
+
+    options: Mapping[str, str] = field(repr=False)
+    """Options of the source: stream, servers, subjects, … (docs/guide-spark.md)."""
+    to: str
+    """Folder or URI of the table."""
+    partition_by: Sequence[str] = ()
+    """Columns, or `name=expression` in Spark SQL."""
+    json_schema: str | None = None
+    """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
+    columns in place of `data`, and a payload that does not parse is kept in `_corrupt_record`."""
+    checkpoint: str | None = None
+    """Where the progress is kept; `<to>/_checkpoint` when None."""
+    follow: bool = False
+    """Go on for ever, instead of ending at what was there at the start."""
+    interval: float = 5.0
+    """Seconds between two batches when following."""
+
+    @property
+    def checkpoint_location(self) -> str:
+        """Where the progress is kept."""
+        return self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint"
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query. Raises ConfigError, or PipelineError with Spark's reason."""
+        # Also for a Spark whose executors find the package but whose driver was told not to look.
+        spark.dataSource.register(JetStreamDataSource)
+        try:
+            rows = self.rows(
+                spark.readStream.format("jetstream").options(**dict(self.options)).load()
+            )
+            writer = (
+                rows.writeStream.format("parquet")
+                .option("path", self.to)
+                .option("checkpointLocation", self.checkpoint_location)
+            )
+            if self.partition_by:
+                writer = writer.partitionBy(*(name for name, _ in self._partitions()))
+            if self.follow:
+                writer = writer.trigger(processingTime=f"{self.interval} seconds")
+            else:
+                writer = writer.trigger(availableNow=True)
+            return writer.start()
+        except PySparkException as error:
+            raise explain(error) from error
+
+    def rows(self, source: DataFrame) -> DataFrame:
+        """The table's rows out of the source's."""
+        rows = source if self.json_schema is None else _parsed(source, self.json_schema)
+        for name, expression in self._partitions():
+            if expression is not None:
+                rows = rows.withColumn(name, F.expr(expression))
+            elif name not in rows.columns:
+                raise ConfigError(
+                    f"--partition-by {name}: there is no such column; there are "
+                    f"{', '.join(rows.columns)}, or write {name}=<Spark SQL expression>."
+                )
+        return rows
+
+    def _partitions(self) -> list[tuple[str, str | None]]:
+        pairs: list[tuple[str, str | None]] = []
+        for item in self.partition_by:
+            name, equals, expression = (part.strip() for part in item.partition("="))
+            if not name or (equals and not expression):
+                raise ConfigError(
+                    f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
+                )
+            pairs.append((name, expression if equals else None))
+        return pairs
+
+
+def _parsed(source: DataFrame, ddl: str) -> DataFrame:
+    advice = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException as error:
+        raise ConfigError(f"--json {ddl!r} is no schema; {advice}") from error
+    if not isinstance(schema, StructType):
+        raise ConfigError(f"--json {ddl!r} has no named fields; {advice}")
+    taken = sorted({*_KEPT, CORRUPT} & set(schema.fieldNames()))
+    if taken:
+        raise ConfigError(f"--json: the names {', '.join(taken)} are taken by the message itself.")
+    parsed = F.from_json(
+        F.col("data").cast("string"),
+        schema.add(CORRUPT, "string"),
+        {"columnNameOfCorruptRecord": CORRUPT},
+    )
+    return source.withColumn("_parsed", parsed).select(*_KEPT, "_parsed.*")
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a running query has done, summed up from Spark's progress reports."""
+
+    rows: int = 0
+    """Rows written since the start."""
+    rows_per_second: float = 0.0
+    """Of the last batch that had rows."""
+    lag: int | None = None
+    """Sequences in the stream behind the last batch, as of then."""
+    _batch: int = -1
+
+    def update(self, query: StreamingQuery) -> bool:
+        """Take in what is new; whether there was anything."""
+        new = False
+        for report in query.recentProgress:
+            if report["batchId"] <= self._batch or not report["numInputRows"]:
+                continue
+            self._batch = report["batchId"]
+            self.rows += report["numInputRows"]
+            self.rows_per_second = float(report["processedRowsPerSecond"])
+            new = True
+        if query.lastProgress is not None:
+            self.lag = lag_of(query.lastProgress)
+        return new
+
+
+def lag_of(report: Mapping[str, Any]) -> int | None:
+    """Sequences between a report's end and the stream's end; None when it does not say."""
+    lag = 0
+    for source in report["sources"]:
+        end, latest = _streams(source.get("endOffset")), _streams(source.get("latestOffset"))
+        if not end or not latest:
+            return None
+        lag += sum(max(0, latest[name]["next"] - one["next"]) for name, one in end.items())
+    return lag
+
+
+def _streams(offset: Any) -> dict[str, Any]:
+    if isinstance(offset, str):
+        offset = json.loads(offset)
+    return dict(offset["streams"]) if offset else {}
