@@ -1,0 +1,371 @@
+"""Ranges read from a real server: complete, in order, and honest about what is gone."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.streams import Admin, numbered
+
+from jetspark.bulk import links
+from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import cut, read_range
+from jetspark.connection.options import make_options
+from jetspark.errors import (
+    DataLossError,
+    IncompleteRangeError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jetspark.bulk.stream_api import StreamFacts
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _no_links_left() -> Iterator[None]:
+    yield
+    links.close_idle()
+
+
+@pytest.fixture
+def admin(shared_server: NatsServer) -> Iterator[Admin]:
+    with Admin(shared_server.url) as admin:
+        yield admin
+
+
+def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
+    return SequenceRange(
+        facts.name, max(facts.first_seq, 1), facts.last_seq + 1, facts.created, **more
+    )
+
+
+def read(
+    url: str, wanted: SequenceRange, limits: ReadLimits | None = None, **more: Any
+) -> pa.Table:
+    batches = list(read_range(make_options(url), wanted, limits, **more))
+    return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def test_every_column_of_every_message(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("COLUMNS")
+    admin.create(name, f"{name}.>")
+    admin.fill(
+        [
+            (f"{name}.a", b"plain"),
+            (f"{name}.b", b"", [("X", "1"), ("x", "two"), ("X", "ü")]),
+            (f"{name}.c", b"with\r\nCRLF\r\nMSG a 1 5\r\n"),
+            (f"{name}.d", bytes(range(256))),
+        ]
+    )
+    table = read(shared_server.url, whole(admin.facts(name)))
+    assert table.schema.equals(SCHEMA)
+    assert table["stream"].to_pylist() == [name] * 4
+    assert table["subject"].to_pylist() == [f"{name}.{token}" for token in "abcd"]
+    assert table["seq"].to_pylist() == [1, 2, 3, 4]
+    assert table["data"].to_pylist() == [
+        b"plain", b"", b"with\r\nCRLF\r\nMSG a 1 5\r\n", bytes(range(256)),
+    ]  # fmt: skip
+    assert table["headers"].to_pylist() == [
+        None,
+        [{"key": "X", "value": "1"}, {"key": "X", "value": "ü"}, {"key": "x", "value": "two"}],
+        None,
+        None,
+    ]
+    stored = admin.call(f"STREAM.MSG.GET.{name}", {"seq": 2})["message"]["time"]
+    assert table["timestamp"].to_pylist()[1].isoformat()[:26] == stored[:26]
+
+
+def test_a_long_range_comes_in_order_and_nothing_twice(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("LONG")
+    admin.create(name, name)
+    admin.fill(numbered(name, 60_000))
+    limits = ReadLimits(max_rows=7_000, pull_messages=500)
+    batches = list(read_range(make_options(shared_server.url), whole(admin.facts(name)), limits))
+    assert max(batch.num_rows for batch in batches) <= 7_000
+    table = pa.Table.from_batches(batches)
+    assert table["seq"].to_pylist() == list(range(1, 60_001))
+    assert table["data"].to_pylist() == [b"%d" % number for number in range(1, 60_001)]
+
+
+def test_a_part_of_a_stream_that_goes_on(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("PART")
+    admin.create(name, name)
+    admin.fill(numbered(name, 1000))
+    facts = admin.facts(name)
+    table = read(shared_server.url, SequenceRange(name, 100, 200, facts.created))
+    assert table["seq"].to_pylist() == list(range(100, 200))
+
+
+def test_messages_of_one_megabyte_are_cut_by_bytes(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("LARGE")
+    admin.create(name, name)
+    payloads = [bytes([number]) * (1024 * 1024 - 1000) for number in range(40)]
+    for payload in payloads:
+        admin.fill([(name, payload)])
+    limits = ReadLimits(max_bytes=4 * 1024 * 1024)
+    batches = list(read_range(make_options(shared_server.url), whole(admin.facts(name)), limits))
+    assert max(batch.num_rows for batch in batches) == 4
+    assert [data for batch in batches for data in batch["data"].to_pylist()] == payloads
+
+
+def test_deleted_messages_are_gaps_also_at_the_end(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("GAPS")
+    admin.create(name, name)
+    admin.fill(numbered(name, 1000))
+    gone = {5, 6, 7, 500, 997, 998, 999, 1000}
+    admin.delete_messages(name, *gone)
+    facts = admin.facts(name)
+    wanted = SequenceRange(name, 1, 1001, facts.created)
+    expected = [number for number in range(1, 1001) if number not in gone]
+    assert read(shared_server.url, wanted)["seq"].to_pylist() == expected
+    only_gaps = SequenceRange(name, 997, 1001, facts.created)
+    assert read(shared_server.url, only_gaps).num_rows == 0
+
+
+def test_a_limit_per_subject_leaves_the_last_ones(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("LATEST")
+    admin.create(name, f"{name}.*", max_msgs_per_subject=2)
+    admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 1001)])
+    table = read(shared_server.url, SequenceRange(name, 1, 1001, admin.facts(name).created))
+    assert table["seq"].to_pylist() == list(range(981, 1001))
+
+
+@pytest.mark.parametrize("patterns", [("{}.a",), ("{}.a", "{}.b.>")])
+def test_only_the_subjects_asked_for(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], patterns: tuple[str, ...]
+) -> None:
+    name = unique("FILTER")
+    admin.create(name, f"{name}.>")
+    tokens = ["a", "b.x", "c"]
+    admin.fill([(f"{name}.{tokens[number % 3]}", b"") for number in range(300)])
+    subjects = tuple(pattern.format(name) for pattern in patterns)
+    table = read(shared_server.url, whole(admin.facts(name), subjects=subjects))
+    wanted = {f"{name}.a", f"{name}.b.x"} if len(patterns) == 2 else {f"{name}.a"}
+    assert set(table["subject"].to_pylist()) == wanted
+    assert table.num_rows == 100 * len(patterns)
+
+
+def test_an_empty_range_asks_nobody() -> None:
+    assert list(read_range(make_options("nats://127.0.0.1:1"), SequenceRange("S", 5, 5, ""))) == []
+
+
+def test_a_purged_head_is_data_loss(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], caplog: Any
+) -> None:
+    name = unique("PURGED")
+    admin.create(name, name)
+    admin.fill(numbered(name, 100))
+    wanted = whole(admin.facts(name))
+    admin.purge(name, seq=41)
+    with pytest.raises(DataLossError, match="sequences 1 to 40 were removed") as caught:
+        read(shared_server.url, wanted)
+    assert (caught.value.first, caught.value.last) == (1, 40)
+    with caplog.at_level(logging.WARNING):
+        table = read(shared_server.url, wanted, fail_on_data_loss=False)
+    assert table["seq"].to_pylist() == list(range(41, 101))
+    assert "1 to 40 were removed" in caplog.text
+
+
+def test_an_earliest_start_may_move(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("EARLIEST")
+    admin.create(name, name)
+    admin.fill(numbered(name, 100))
+    wanted = whole(admin.facts(name), from_earliest=True)
+    admin.purge(name, seq=41)
+    assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(41, 101))
+
+
+def test_what_is_removed_while_it_is_read_is_data_loss(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("OVERTAKEN")
+    admin.create(name, name)
+    admin.fill(numbered(name, 5_000, size=1000))
+    limits = ReadLimits(max_rows=100, pull_messages=200)
+    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    next(batches)
+    admin.purge(name, seq=4_001)
+    with pytest.raises(DataLossError, match="removed"):
+        list(batches)
+
+
+def test_a_head_that_was_read_before_it_went_is_no_loss(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("BEHIND")
+    admin.create(name, name)
+    admin.fill(numbered(name, 5_000, size=1000))
+    limits = ReadLimits(max_rows=2_000, pull_messages=500)
+    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    first = next(batches)
+    admin.purge(name, seq=1_001)
+    rows = first["seq"].to_pylist() + [s for batch in batches for s in batch["seq"].to_pylist()]
+    assert rows == list(range(1, 5_001))
+
+
+def test_a_recreated_stream_is_not_the_same(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("AGAIN")
+    admin.create(name, name)
+    admin.fill(numbered(name, 10))
+    wanted = whole(admin.facts(name))
+    admin.call(f"STREAM.DELETE.{name}")
+    with pytest.raises(StreamNotFoundError, match=f'Stream "{name}" not found'):
+        read(shared_server.url, wanted)
+    admin.create(name, name)
+    admin.fill(numbered(name, 10))
+    with pytest.raises(StreamRecreatedError):
+        read(shared_server.url, wanted)
+    assert read(shared_server.url, wanted, fail_on_data_loss=False).num_rows == 0
+
+
+def test_a_stream_that_went_back_has_lost_messages(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("BACK")
+    admin.create(name, name)
+    admin.fill(numbered(name, 10))
+    wanted = SequenceRange(name, 1, 21, admin.facts(name).created)
+    with pytest.raises(DataLossError, match="lost acknowledged messages") as caught:
+        read(shared_server.url, wanted)
+    assert (caught.value.first, caught.value.last) == (11, 20)
+    table = read(shared_server.url, wanted, fail_on_data_loss=False)
+    assert table["seq"].to_pylist() == list(range(1, 11))
+
+
+def test_a_deleted_consumer_is_replaced(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("REPLACED")
+    admin.create(name, name)
+    admin.fill(numbered(name, 20_000, size=500))
+    limits = ReadLimits(max_rows=500, pull_messages=1_000)
+    rows: list[int] = []
+    for index, batch in enumerate(
+        read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    ):
+        rows += batch["seq"].to_pylist()
+        if index in (0, 5):
+            for consumer in admin.call(f"CONSUMER.NAMES.{name}")["consumers"]:
+                admin.call(f"CONSUMER.DELETE.{name}.{consumer}")
+    assert rows == list(range(1, 20_001))
+
+
+def test_a_server_killed_while_reading_costs_nothing(
+    nats_server: NatsServer,
+) -> None:
+    with Admin(nats_server.url) as admin:
+        admin.create("KILLED", "killed")
+        admin.fill(numbered("killed", 20_000, size=500))
+        facts = admin.facts("KILLED")
+    limits = ReadLimits(max_rows=500, pull_messages=1_000)
+    rows: list[int] = []
+    for index, batch in enumerate(read_range(make_options(nats_server.url), whole(facts), limits)):
+        rows += batch["seq"].to_pylist()
+        if index == 3:
+            nats_server.kill()
+            nats_server.start()
+    assert rows == list(range(1, 20_001))
+
+
+def test_a_server_that_stays_away_ends_the_read(nats_server: NatsServer) -> None:
+    with Admin(nats_server.url) as admin:
+        admin.create("AWAY", "away")
+        admin.fill(numbered("away", 20_000, size=500))
+        facts = admin.facts("AWAY")
+    limits = ReadLimits(max_rows=500, pull_messages=1_000, timeout=0.5)
+    batches = read_range(make_options(nats_server.url), whole(facts), limits)
+    next(batches)
+    nats_server.kill()
+    with pytest.raises(IncompleteRangeError, match="made no progress"):
+        list(batches)
+
+
+def test_a_paused_server_is_noticed_and_waited_for(nats_server: NatsServer) -> None:
+    with Admin(nats_server.url) as admin:
+        admin.create("PAUSED", "paused")
+        admin.fill(numbered("paused", 20_000, size=500))
+        facts = admin.facts("PAUSED")
+    limits = ReadLimits(max_rows=500, pull_messages=1_000, heartbeat=0.1, timeout=0.5)
+    batches = read_range(make_options(nats_server.url, connect_timeout=0.2), whole(facts), limits)
+    next(batches)
+    nats_server.pause()
+    try:
+        with pytest.raises(IncompleteRangeError):
+            list(batches)
+    finally:
+        nats_server.resume()
+
+
+def test_right_after_an_ack_a_lagging_replica_never_shortens_a_range(
+    nats_cluster: Any, unique: Callable[[str], str]
+) -> None:
+    name = unique("REPLICAS")
+    url = ",".join(nats_cluster.urls)
+    with Admin(nats_cluster.urls[0]) as admin:
+        admin.create(name, name, num_replicas=3)
+        created = admin.facts(name).created
+        last = 0
+        for _ in range(60):
+            first = last + 1
+            last = admin.fill(numbered(name, 20))
+            table = read(url, SequenceRange(name, first, last + 1, created))
+            assert table["seq"].to_pylist() == list(range(first, last + 1))
+
+
+def test_a_consumer_left_half_read_is_gone_soon(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("HALF")
+    admin.create(name, name)
+    admin.fill(numbered(name, 20_000, size=500))
+    limits = ReadLimits(max_rows=500, pull_messages=1_000)
+    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    config = admin.call(f"CONSUMER.LIST.{name}")["consumers"][0]["config"]
+    assert config["inactive_threshold"] <= 60 * 10**9
+    # And the link with deliveries still under way is not used again.
+    assert read(shared_server.url, whole(admin.facts(name))).num_rows == 20_000
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), max_size=60),
+    max_rows=st.integers(1, 20),
+    max_bytes=st.integers(1, 100),
+)
+def test_cutting_keeps_every_row_and_both_limits(
+    sizes: list[int], max_rows: int, max_bytes: int
+) -> None:
+    pieces = list(cut(sizes, ReadLimits(max_rows=max_rows, max_bytes=max_bytes)))
+    position = 0
+    for start, count in pieces:
+        assert start == position
+        assert 1 <= count <= max_rows
+        assert count == 1 or sum(sizes[start : start + count]) <= max_bytes
+        position += count
+    assert position == len(sizes)

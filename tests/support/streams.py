@@ -1,0 +1,86 @@
+"""Streams for tests: made and filled through a blocking link, in few round trips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jetspark.bulk.link import BlockingLink, connect
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.connection.options import make_options
+from jetspark.wire import frames
+from jetspark.wire.headers import Headers, encode_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+Row = tuple[str, bytes] | tuple[str, bytes, list[tuple[str, str]]]
+
+
+class Admin:
+    """Makes, fills and spoils streams on one server."""
+
+    def __init__(self, url: str) -> None:
+        self.link: BlockingLink = connect(make_options(url))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.link.close()
+
+    def call(self, subject: str, request: Any = None) -> dict[str, Any]:
+        """One API call; fails the test on an error answer."""
+        payload = b"" if request is None else msgspec.json.encode(request)
+        frame = self.link.request(f"$JS.API.{subject}", payload, 10)
+        answer: dict[str, Any] = msgspec.json.decode(frame[4])
+        assert "error" not in answer, answer
+        return answer
+
+    def create(self, stream: str, *subjects: str, **config: Any) -> dict[str, Any]:
+        return self.call(
+            f"STREAM.CREATE.{stream}", {"name": stream, "subjects": list(subjects), **config}
+        )
+
+    def fill(self, rows: Iterable[Row]) -> int:
+        """Publish without waiting for each, then wait for the last one's sequence."""
+        chunk = b""
+        last: Row | None = None
+        for row in rows:
+            if last is not None:
+                chunk += _frame(last)
+                if len(chunk) > 1 << 19:
+                    self.link.send(chunk)
+                    chunk = b""
+            last = row
+        assert last is not None
+        self.link.send(chunk)
+        ack = msgspec.json.decode(self.link.request(last[0], last[1], 30)[4])
+        assert "error" not in ack, ack
+        return int(ack["seq"])
+
+    def delete_messages(self, stream: str, *sequences: int) -> None:
+        for sequence in sequences:
+            self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+
+    def purge(self, stream: str, **how: Any) -> None:
+        self.call(f"STREAM.PURGE.{stream}", how)
+
+    def facts(self, stream: str) -> StreamFacts:
+        return StreamAPI(self.link).stream(stream)
+
+
+def _frame(row: Row) -> bytes:
+    if len(row) == 3:
+        return frames.hpub(row[0], encode_headers(Headers(row[2])), row[1])
+    return frames.pub(row[0], row[1])
+
+
+def numbered(subject: str, count: int, size: int = 0) -> list[Row]:
+    """`count` messages whose payloads are their numbers from 1, padded to `size` bytes."""
+    return [
+        (subject, b"%d" % number + b"." * (size - len(str(number))))
+        for number in range(1, count + 1)
+    ]
