@@ -1,1 +1,25 @@
-"""JetStream over asyncio: streams, consumers, publishing."""
+"""JetStream: one file per noun.
+
+`context.JetStream` composes them; `documents` holds the types of what is sent and answered.
+"""
+
+from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
+from jetspark.jetstream.context import JetStream
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.publish_results import PublishFailedError, PublishFailure
+from jetspark.jetstream.publisher import Publisher
+from jetspark.jetstream.pull import FetchResult
+
+__all__ = [
+    "Consumer",
+    "FetchResult",
+    "JetStream",
+    "JsMsg",
+    "Paged",
+    "PublishFailedError",
+    "PublishFailure",
+    "Publisher",
+    "PullConsumer",
+    "PushConsumer",
+]

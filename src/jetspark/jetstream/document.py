@@ -1,0 +1,210 @@
+"""The base of JetStream's JSON documents: typed, and nothing of the wire is lost.
+
+Contract: field names are those of the wire. None means "not said" and is not sent, so an update
+keeps what is not named; 0, False and empty values are sent. Durations are `timedelta`, times are
+aware `datetime` (see `exact_times`: nanoseconds are kept). Fields that this version does not know
+are in `extra`, at every level, and are sent back. Documents are frozen; `replace` makes a changed
+copy. Words such as "limits" or "explicit" are plain text, so a newer server's words pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from jetspark.errors import ConfigError, JetStreamError
+from jetspark.jetstream.exact_times import (
+    ZERO_TIME,
+    Duration,
+    Timestamp,
+    exact_ns,
+    text_of_time,
+    timestamp_of_text,
+    to_duration,
+    to_timestamp,
+)
+from jetspark.subjects import nearest_name
+
+if TYPE_CHECKING:
+    from typing import Self, TypeAlias
+
+    # For people and type checkers an ordinary timedelta or datetime goes in and comes out.
+    Span: TypeAlias = timedelta
+    Moment: TypeAlias = datetime
+else:
+    Span = Duration
+    Moment = Timestamp
+
+_EXTRA = "<extra>"  # no JSON document of the server has a field of this name
+
+DocumentT = TypeVar("DocumentT", bound="Document")
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """Base class. Raises ConfigError for a naive datetime or a bare number as duration."""
+
+    extra: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRA)
+    """Fields of the wire that this class does not know, as parsed JSON."""
+
+    def __post_init__(self) -> None:
+        for name, exact in _time_fields(type(self)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            try:
+                better = [exact(one) for one in value] if type(value) is list else exact(value)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{name}: {error}.") from None
+            msgspec.structs.force_setattr(self, name, better)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed. Raises ConfigError for an unknown name."""
+        check_names(type(self), changes)
+        return msgspec.structs.replace(self, **changes)
+
+
+@cache
+def _time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
+    kinds: list[tuple[str, Any]] = []
+    for field in msgspec.structs.fields(cls):
+        shown = str(field.type)
+        if "Duration" in shown:
+            kinds.append((field.name, to_duration))
+        elif "Timestamp" in shown:
+            kinds.append((field.name, to_timestamp))
+    return kinds
+
+
+def field_names(cls: type[Document]) -> tuple[str, ...]:
+    """The wire names that a document class knows."""
+    return tuple(name for name in cls.__struct_encode_fields__ if name != _EXTRA)
+
+
+def check_names(cls: type[Document], options: Mapping[str, Any]) -> None:
+    """Raises ConfigError, naming the nearest, for an option that the document does not have."""
+    known = cls.__struct_fields__
+    for name in options:
+        if name not in known:
+            near = nearest_name(name, known)
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise ConfigError(f"{cls.__name__} has no option {name!r}{hint}")
+
+
+# -- from the wire ---------------------------------------------------------------------------
+
+
+def from_wire(cls: type[DocumentT], raw: Mapping[str, Any]) -> DocumentT:
+    """A document of parsed JSON. Raises JetStreamError when a known field has another type."""
+    said = _without_nulls(raw)
+    try:
+        document = msgspec.convert(said, cls, dec_hook=_decode_time)
+    except msgspec.ValidationError as error:
+        raise JetStreamError(f"Unreadable {cls.__name__}: {error}.") from None
+    _attach_extras(document, said)
+    return document
+
+
+def _without_nulls(value: Any) -> Any:
+    # Go writes null for an empty list, and year 1 for a time that never was.
+    if isinstance(value, Mapping):
+        return {
+            key: _without_nulls(one)
+            for key, one in value.items()
+            if one is not None and one != ZERO_TIME
+        }
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value
+
+
+def _decode_time(kind: type[Any], value: Any) -> Any:
+    if kind is Duration and type(value) is int:
+        return Duration.from_ns(value)
+    if kind is Timestamp and type(value) is str:
+        return timestamp_of_text(value)
+    raise ValueError(f"{value!r} is no {kind.__name__}")
+
+
+def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
+    known = field_names(type(document))
+    unknown = {name: value for name, value in raw.items() if name not in known}
+    if unknown:
+        msgspec.structs.force_setattr(document, "extra", unknown)
+    for name in known:
+        value = getattr(document, name)
+        if isinstance(value, Document):
+            if name in raw:
+                _attach_extras(value, raw[name])
+        elif type(value) is list and value and isinstance(value[0], Document):
+            for one, its_raw in zip(value, raw[name], strict=True):
+                _attach_extras(one, its_raw)
+        elif type(value) is dict:
+            for key, one in value.items():
+                if isinstance(one, Document):
+                    _attach_extras(one, raw[name][key])
+
+
+# -- to the wire -----------------------------------------------------------------------------
+
+
+def to_wire(document: Document) -> dict[str, Any]:
+    """What is said, as plain JSON values, unknown fields included."""
+    wire: dict[str, Any] = {}
+    for name in field_names(type(document)):
+        value = getattr(document, name)
+        if value is not None:
+            wire[name] = _wire_value(value)
+    wire.update(document.extra)
+    return wire
+
+
+def _wire_value(value: Any) -> Any:
+    if isinstance(value, Document):
+        return to_wire(value)
+    if isinstance(value, timedelta):
+        return exact_ns(value)
+    if isinstance(value, datetime):
+        return text_of_time(value)
+    if isinstance(value, Mapping):
+        return {key: _wire_value(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_wire_value(one) for one in value]
+    return value
+
+
+def config_to_wire(
+    cls: type[Document],
+    config: Document | Mapping[str, Any] | str | bytes | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The wire document of what a caller gave: a document, a mapping or JSON text, and options.
+
+    A mapping and JSON text are wire documents: numbers for durations are nanoseconds, unknown
+    fields are sent as they are. Options win over `config`. Raises ConfigError for an unknown
+    option, for JSON that is no object, and for a value of the wrong type.
+    """
+    check_names(cls, options)
+    if isinstance(config, Document) and not isinstance(config, cls):
+        raise ConfigError(f"A {cls.__name__} is wanted, not a {type(config).__name__}.")
+    try:
+        if config is None:
+            wire = {}
+        elif isinstance(config, Document):
+            wire = to_wire(config)
+        elif isinstance(config, Mapping):
+            wire = {key: _wire_value(value) for key, value in config.items() if value is not None}
+        else:
+            wire = msgspec.json.decode(config, type=dict[str, Any])
+        wire.update(to_wire(cls(**options)))
+        msgspec.convert(_without_nulls(wire), cls, dec_hook=_decode_time)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
+    return wire

@@ -1,0 +1,100 @@
+"""A message delivered by a JetStream consumer, and its acknowledgements (rows J6, J15).
+
+Contract: nothing is acknowledged by itself. One final answer (ack, ack_sync, nak, term) for each
+message; a second one raises MessageAlreadyAckedError and sends nothing. An answer that could not
+be sent, or an ack_sync that was not confirmed, may be given again. `in_progress` may come any
+number of times before. All raise NotJetStreamMessageError when the message has no reply subject,
+and what `Client.publish` raises.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from jetspark.client.messages import Message
+from jetspark.errors import ConfigError, MessageAlreadyAckedError, NotJetStreamMessageError
+from jetspark.timestamps import duration_to_ns
+
+ACK = b"+ACK"
+NAK = b"-NAK"
+IN_PROGRESS = b"+WPI"
+TERM = b"+TERM"
+
+
+class JsMsg(Message):
+    """One delivery. `metadata` says where it comes from."""
+
+    __slots__ = ("_answered",)
+    # Set only by the first answer: making a message must stay as cheap as two stores.
+    _answered: bool
+
+    @property
+    def is_acked(self) -> bool:
+        """Whether this object has sent a final answer."""
+        return getattr(self, "_answered", False)
+
+    async def ack(self) -> None:
+        """Done; does not wait for the server to confirm it."""
+        await self._answer(ACK)
+
+    async def ack_sync(self, *, timeout: float | None = None) -> None:
+        """Done, and the server confirmed it within `timeout` seconds (None: the client's).
+
+        Raises RequestTimeoutError, and NoRespondersError when the consumer is gone.
+        """
+        reply = self._claim()
+        try:
+            await self._client.request(reply, ACK, timeout=timeout)
+        except BaseException:
+            self._answered = False
+            raise
+
+    async def nak(self, delay: timedelta | float | None = None) -> None:
+        """Deliver it again: now, or after `delay` (a timedelta, or seconds)."""
+        if delay is None:
+            await self._answer(NAK)
+            return
+        ns = duration_to_ns(delay)
+        if ns < 0:
+            raise ConfigError("delay cannot be negative.")
+        await self._answer(NAK + b" " + msgspec.json.encode({"delay": ns}))
+
+    async def in_progress(self) -> None:
+        """Still working: begins the consumer's ack_wait anew."""
+        if self.is_acked:
+            raise _already(self)
+        await self._client.publish(self._reply_subject(), IN_PROGRESS)
+
+    async def term(self, reason: str = "") -> None:
+        """Never deliver it again. The server's advisory shows the reason (2.10.4)."""
+        if "\n" in reason or "\r" in reason:
+            raise ConfigError("The reason must be one line.")
+        await self._answer(TERM + b" " + reason.encode() if reason else TERM)
+
+    async def _answer(self, answer: bytes) -> None:
+        reply = self._claim()
+        try:
+            await self._client.publish(reply, answer)
+        except BaseException:
+            self._answered = False
+            raise
+
+    def _claim(self) -> str:
+        if self.is_acked:
+            raise _already(self)
+        reply = self._reply_subject()
+        # Before any await, so that two tasks cannot both answer.
+        self._answered = True
+        return reply
+
+    def _reply_subject(self) -> str:
+        reply = self.reply
+        if reply is None:
+            raise NotJetStreamMessageError("The message has no reply subject to answer to.")
+        return reply
+
+
+def _already(message: JsMsg) -> MessageAlreadyAckedError:
+    return MessageAlreadyAckedError(f"This message on {message.subject!r} was answered before.")

@@ -1,0 +1,72 @@
+"""The headers that a JetStream publish may carry, and the acknowledgement that it gets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from jetspark.errors import JetStreamError
+from jetspark.jetstream.api import error_of
+from jetspark.jetstream.document import from_wire
+from jetspark.jetstream.documents import PubAck
+from jetspark.wire.headers import Headers, HeadersLike
+
+MSG_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
+EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
+
+RETRIES = 2
+"""How often a publish that nobody answers is tried again (ADR-22)."""
+
+RETRY_WAIT = 0.25
+"""Seconds before each of them."""
+
+# What a server without a domain answers to an ordinary publish.
+_PLAIN_ACK = re.compile(rb'\{"stream":"([^"\\]+)","seq":(\d{1,19})\}')
+
+
+def parse_pub_ack(data: bytes) -> PubAck:
+    """The ack of a reply's payload. Raises the typed error in it, or JetStreamError."""
+    if plain := _PLAIN_ACK.fullmatch(data):
+        return PubAck(stream=plain[1].decode(), seq=int(plain[2]))
+    document = ack_document(data)
+    return from_wire(PubAck, document)
+
+
+def ack_document(data: bytes) -> dict[str, Any]:
+    """The JSON object of an ack. Raises the typed error in it, or JetStreamError."""
+    try:
+        document = msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise JetStreamError(f"The reply to a publish is no PubAck: {data[:80]!r}.") from None
+    if error := document.get("error"):
+        raise error_of(error, {})
+    document.pop("type", None)
+    return document
+
+
+def with_headers(headers: HeadersLike | None, **wanted: str | int | None) -> Headers | None:
+    """The caller's headers with ours on top; None when there are none at all.
+
+    `wanted` uses the names of this module's constants in lower case.
+    """
+    ours = [(_NAMES[key], str(value)) for key, value in wanted.items() if value is not None]
+    if headers is None and not ours:
+        return None
+    merged = Headers(headers or ())
+    for name, value in ours:
+        merged.set(name, value)
+    return merged
+
+
+_NAMES = {
+    "msg_id": MSG_ID,
+    "expected_stream": EXPECTED_STREAM,
+    "expected_last_seq": EXPECTED_LAST_SEQ,
+    "expected_last_subject_seq": EXPECTED_LAST_SUBJECT_SEQ,
+    "expected_last_msg_id": EXPECTED_LAST_MSG_ID,
+}

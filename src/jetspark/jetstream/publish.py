@@ -1,0 +1,99 @@
+"""Publishing one message and awaiting its acknowledgement (ADR-22; row J2).
+
+Contract: a publish is a request whose reply is a PubAck. "No responders" means that no stream
+listens on the subject, or that its leader is just changing: it is tried twice more, 250 ms apart,
+inside the one deadline. An ack that does not come leaves open whether the message was stored;
+with `msg_id` it can be published again without harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
+from jetspark.jetstream import api
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack, with_headers
+from jetspark.jetstream.publisher import DisconnectPolicy, Publisher
+from jetspark.subjects import check_name
+from jetspark.wire.headers import HeadersLike
+
+
+class PublishCalls:
+    """The part of JetStream that is about publishing."""
+
+    _api: api.Api
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: float | None = None,
+    ) -> PubAck:
+        """Publish, and return where it was stored.
+
+        `msg_id`: stored once, however often it is published inside the stream's duplicate
+        window (`duplicate` in the ack says that it was there). `expect_…`: store only if this
+        stream takes it, and its last sequence, the subject's last sequence or the last message
+        id is this one. `timeout`: seconds in all, retries included; default: the context's.
+
+        Raises NoStreamResponseError, WrongLastSequenceError, APIError for other refusals of the
+        stream, RequestTimeoutError, and what `Client.publish` raises.
+        """
+        if expect_stream is not None:
+            check_name("stream", expect_stream)
+        seconds = self._api.timeout if timeout is None else timeout
+        if not seconds > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        all_headers = with_headers(
+            headers,
+            msg_id=msg_id,
+            expected_stream=expect_stream,
+            expected_last_seq=expect_last_seq,
+            expected_last_subject_seq=expect_last_subject_seq,
+            expected_last_msg_id=expect_last_msg_id,
+        )
+        client = self._api.client
+        deadline = client.loop.time() + seconds
+        retries = 0
+        while True:
+            try:
+                reply = await client.request(subject, payload, timeout=seconds, headers=all_headers)
+            except NoRespondersError:
+                seconds = deadline - client.loop.time() - RETRY_WAIT
+                if retries == RETRIES or seconds <= 0:
+                    raise NoStreamResponseError(subject) from None
+                retries += 1
+                await asyncio.sleep(RETRY_WAIT)
+            else:
+                return parse_pub_ack(reply.data)
+
+    def publisher(
+        self,
+        window: int = 4000,
+        *,
+        timeout: float | None = None,
+        on_disconnect: DisconnectPolicy = "auto",
+        retries: int = RETRIES,
+        raise_failures: bool = True,
+    ) -> Publisher:
+        """Publish many without waiting for each ack: `async with js.publisher() as pub`.
+
+        `window`: most messages without an ack at any time. `timeout`: seconds of connected time
+        for an ack; default: the context's. The rest is in `Publisher`.
+        """
+        return Publisher(
+            self._api.client,
+            window=window,
+            timeout=self._api.timeout if timeout is None else timeout,
+            on_disconnect=on_disconnect,
+            retries=retries,
+            raise_failures=raise_failures,
+        )

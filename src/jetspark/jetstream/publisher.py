@@ -1,0 +1,401 @@
+"""Publishing many messages with a bounded window of unacknowledged ones (row J3).
+
+Contract. `send` returns as soon as the message is on its way; while `window` messages have no ack
+it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
+(listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all,
+then raises PublishFailedError for the failures that nobody has looked at: reading `failed` is
+looking. With `raise_failures=False` it never raises.
+
+Nobody answers (503): tried again as in ADR-22, `retries` times, 250 ms apart, inside the deadline.
+
+Lost connection: whether the messages without an ack were stored is not known. `on_disconnect`:
+"auto" sends those again that carry a Nats-Msg-Id, which the stream's duplicate window makes
+harmless, and fails the others at once; "fail" fails all; "resend" sends all again, and some may
+then be stored twice. Messages sent during the outage wait in the client's buffer as usual; the
+clock of the timeout stands still. A retry or resend is stored after later messages.
+
+Acks come to one wildcard inbox; its handler runs in the read loop. No task, future or timer is
+made for a message, except the future that `submit` gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from jetspark.errors import (
+    BrokenSocketError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+)
+from jetspark.jetstream.document import from_wire
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.pub_ack import MSG_ID, RETRY_WAIT, ack_document, parse_pub_ack
+from jetspark.jetstream.publish_results import PublishFailedError, PublishFailure, Unacked
+from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from jetspark.client.client import Client
+    from jetspark.client.listener import Listener
+    from jetspark.wire.events import MessageFrame
+
+DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
+
+_LOOKS = 20  # how often within one timeout the clock is looked at
+
+
+class Publisher:
+    """See the module and `JetStream.publisher`. For one event loop; any number of tasks may send.
+
+    Raises ConfigError for arguments that cannot work.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        window: int,
+        timeout: float,
+        on_disconnect: DisconnectPolicy,
+        retries: int,
+        raise_failures: bool,
+    ) -> None:
+        if window < 1:
+            raise ConfigError("window must be at least 1.")
+        if not timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        if on_disconnect not in ("auto", "fail", "resend"):
+            raise ConfigError('on_disconnect must be "auto", "fail" or "resend".')
+        if retries < 0:
+            raise ConfigError("retries cannot be negative.")
+        self._client = client
+        self._window = window
+        self._timeout = timeout
+        self._policy = on_disconnect
+        self._retries = retries
+        self._raise_failures = raise_failures
+        self._pending: dict[int, Unacked] = {}
+        self._next = 0
+        self._failed: list[PublishFailure] = []
+        self._looked_at = 0
+        self._senders: deque[asyncio.Future[None]] = deque()
+        self._flushers: list[asyncio.Future[None]] = []
+        self._listener: Listener | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._resending: asyncio.Task[None] | None = None
+        self._inbox = ""
+        self._inbox_length = 0
+        self._plain_ack = b"{}"
+        self.acked = 0
+        """Messages acknowledged so far."""
+        self.duplicates = 0
+        """Of these, messages whose Nats-Msg-Id was in the stream already."""
+
+    # -- sending -------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+    ) -> int:
+        """Publish, waiting only while the window is full; returns the message's index.
+
+        Raises what `Client.publish` raises; such a message was not taken and has no index.
+        """
+        # Space for one, and not more wakers than space: the check and the entry are not parted.
+        while len(self._pending) >= self._window:
+            await self._wait_for_space()
+        return await self._post(subject, payload, headers, msg_id, None)
+
+    async def submit(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+    ) -> asyncio.Future[PubAck]:
+        """As `send`; returns a future with this message's PubAck or error.
+
+        An error goes to the future only, not to `failed`.
+        """
+        while len(self._pending) >= self._window:
+            await self._wait_for_space()
+        future: asyncio.Future[PubAck] = self._client.loop.create_future()
+        await self._post(subject, payload, headers, msg_id, future)
+        return future
+
+    async def _post(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike | None,
+        msg_id: str | None,
+        future: asyncio.Future[PubAck] | None,
+    ) -> int:
+        if self._listener is None:
+            raise ConfigError("The publisher is not open: use it inside its async with block.")
+        if msg_id is not None:
+            headers = Headers(headers or ())
+            headers.set(MSG_ID, msg_id)
+        elif headers is not None:
+            headers = Headers(headers)  # kept for a resend: the caller may go on changing theirs
+        index = self._next
+        self._next = index + 1
+        self._pending[index] = Unacked(
+            index, subject, payload, headers, self._client.loop.time() + self._timeout, future
+        )
+        try:
+            await self._client.publish(
+                subject, payload, reply=f"{self._inbox}{index}", headers=headers
+            )
+        except BaseException:
+            self._pending.pop(index, None)
+            self._freed()
+            raise
+        return index
+
+    async def _wait_for_space(self) -> None:
+        space = self._client.loop.create_future()
+        self._senders.append(space)
+        try:
+            await space
+        except asyncio.CancelledError:
+            if space.done() and not space.cancelled():
+                self._freed()  # this waking was for somebody else then
+            raise
+
+    # -- results -------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Messages that have no ack yet; never more than the window."""
+        return len(self._pending)
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far: acked + failed + pending."""
+        return self._next
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages of `send` that failed so far. Reading counts as having looked at them."""
+        self._looked_at = len(self._failed)
+        return list(self._failed)
+
+    async def flush(self) -> None:
+        """Wait until no message is without an ack or error. Raises nothing of theirs."""
+        while self._pending:
+            flusher = self._client.loop.create_future()
+            self._flushers.append(flusher)
+            await flusher
+
+    async def __aenter__(self) -> Self:
+        self._inbox = self._client.new_inbox() + "."
+        self._inbox_length = len(self._inbox.encode())
+        self._listener = self._client.listen(
+            f"{self._inbox}*",
+            self._on_ack,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_end=self._on_end,
+        )
+        self._look_at_the_clock()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self.flush()
+        finally:
+            self._close()
+        unseen = self._failed[self._looked_at :]
+        if not unseen or not self._raise_failures:
+            return
+        failure = PublishFailedError(unseen)
+        if error is None:
+            raise failure
+        # The block's own error goes on; what we know goes with it.
+        error.add_note(str(failure))
+
+    def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._resending is not None:
+            self._resending.cancel()
+        for entry in list(self._pending.values()):
+            self._fail(entry, JetStreamError("The publisher was left before the ack came."))
+
+    # -- acks: called in the read loop -----------------------------------------------------------
+
+    def _on_ack(self, frame: MessageFrame) -> None:
+        try:
+            entry = self._pending.pop(int(frame[1][self._inbox_length :]))
+        except (KeyError, ValueError):
+            return  # late: it has failed, or was resent and acknowledged twice
+        payload = frame[4]
+        # Nearly all acks of a publisher are equal up to the number at the end.
+        if (
+            entry.future is None
+            and payload.startswith(self._plain_ack)
+            and payload[len(self._plain_ack) : -1].isdigit()
+        ):
+            self.acked += 1
+        else:
+            self._on_other_ack(entry, frame)
+        if self._senders or self._flushers:
+            self._freed()
+
+    def _on_other_ack(self, entry: Unacked, frame: MessageFrame) -> None:
+        status = status_of(frame[3])
+        if status is not None and status.is_no_responders:
+            self._on_no_responders(entry)
+            return
+        try:
+            document = ack_document(frame[4])
+            ack = from_wire(PubAck, document)
+        except JetsparkError as error:
+            self._fail(entry, error)
+            return
+        self.acked += 1
+        self.duplicates += ack.duplicate
+        if document.keys() == {"stream", "seq"}:
+            head = frame[4][: frame[4].rfind(b":") + 1]
+            # Only if the number is last and nothing else differs.
+            if parse_pub_ack(head + b"%d}" % ack.seq) == ack:
+                self._plain_ack = head
+        if entry.future is not None and not entry.future.done():
+            entry.future.set_result(ack)
+
+    def _on_no_responders(self, entry: Unacked) -> None:
+        loop = self._client.loop
+        if entry.retries >= self._retries or loop.time() + RETRY_WAIT >= entry.deadline:
+            self._fail(entry, NoStreamResponseError(entry.subject))
+            return
+        entry.retries += 1
+        self._pending[entry.index] = entry  # it keeps its place in the window
+        loop.call_later(RETRY_WAIT, self._retry, entry)
+
+    def _retry(self, entry: Unacked) -> None:
+        if self._pending.get(entry.index) is not entry or entry.lost:
+            return
+        try:
+            self._send_again(entry)
+        except JetsparkError as error:
+            self._fail(entry, error)
+
+    def _send_again(self, entry: Unacked) -> None:
+        self._client.publish_nowait(
+            entry.subject,
+            entry.payload,
+            reply=f"{self._inbox}{entry.index}",
+            headers=entry.headers,
+        )
+
+    # -- ends -----------------------------------------------------------------------------------
+
+    def _fail(self, entry: Unacked, error: JetsparkError) -> None:
+        self._pending.pop(entry.index, None)
+        if entry.future is None:
+            self._failed.append(PublishFailure(entry.index, entry.subject, error))
+        elif not entry.future.done():
+            entry.future.set_exception(error)
+        self._freed()
+
+    def _freed(self) -> None:
+        """Wake as many senders as there is space for, and who waits for the end."""
+        space = self._window - len(self._pending)
+        while space > 0 and self._senders:
+            sender = self._senders.popleft()
+            if not sender.done():
+                sender.set_result(None)
+                space -= 1
+        if not self._pending and self._flushers:
+            for flusher in self._flushers:
+                if not flusher.done():
+                    flusher.set_result(None)
+            self._flushers.clear()
+
+    def _look_at_the_clock(self) -> None:
+        loop = self._client.loop
+        now = loop.time()
+        if self._client.is_connected:
+            for entry in [one for one in self._pending.values() if one.deadline <= now]:
+                self._fail(
+                    entry,
+                    RequestTimeoutError(
+                        f"No ack for message {entry.index} on {entry.subject!r} within "
+                        f"{self._timeout:g} s; it may be stored or not."
+                    ),
+                )
+        self._timer = loop.call_later(self._timeout / _LOOKS, self._look_at_the_clock)
+
+    # -- the link -------------------------------------------------------------------------------
+
+    def _on_disconnect(self) -> None:
+        for entry in list(self._pending.values()):
+            if self._policy == "resend" or (self._policy == "auto" and _has_id(entry.headers)):
+                entry.lost = True
+            else:
+                self._fail(
+                    entry,
+                    BrokenSocketError(
+                        "The connection was lost before the ack came: "
+                        f"message {entry.index} on {entry.subject!r} may be stored or not."
+                    ),
+                )
+
+    def _on_reconnect(self) -> None:
+        deadline = self._client.loop.time() + self._timeout
+        for entry in self._pending.values():
+            entry.deadline = deadline
+        lost = [entry for entry in self._pending.values() if entry.lost]
+        if self._resending is not None:
+            self._resending.cancel()
+        if lost:
+            self._resending = self._client.loop.create_task(self._resend(lost))
+
+    async def _resend(self, lost: list[Unacked]) -> None:
+        for entry in lost:
+            if self._pending.get(entry.index) is not entry:
+                continue
+            entry.lost = False
+            try:
+                await self._client.publish(
+                    entry.subject,
+                    entry.payload,
+                    reply=f"{self._inbox}{entry.index}",
+                    headers=entry.headers,
+                )
+            except JetsparkError as error:
+                self._fail(entry, error)
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        for entry in list(self._pending.values()):
+            # An error for each: one instance raised in many tasks would mix their tracebacks.
+            own = ConnectionClosedError("The connection was closed before the ack came.")
+            own.__cause__ = error
+            self._fail(entry, own)
+
+
+def _has_id(headers: Any) -> bool:
+    return headers is not None and MSG_ID in headers

@@ -1,0 +1,332 @@
+"""One fetch from a pull consumer (ADR-13, ADR-37; row J4).
+
+Contract: a fetch has an inbox of its own, subscribed while it lasts, so that what it leaves
+behind at the server (after a cancel, say) finds no interest and is dropped there. The read loop
+appends raw frames; one future wakes the caller; messages are made once, at the end.
+
+How it ends. The batch is full, or the server says 404, 408, 409 Batch Completed: normally. Other
+statuses are errors: raised when no message came, else attached to the result. Without a leader
+(409 Leadership Change, Server Shutdown, 503) the fetch asks again, every 250 ms, until its time is
+over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
+
+Lost connection: the old inbox is given up at once, so that a request which outlived the
+connection cannot deliver to it, and what is missing is asked for again when the link is back. The
+deadline goes on meanwhile, the heartbeat clock does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jetspark.errors import (
+    ConfigError,
+    ConsumerDeletedError,
+    ConsumerIsPushError,
+    JetsparkError,
+    MissedHeartbeatError,
+    PullError,
+    RequestTimeoutError,
+)
+from jetspark.jetstream import api
+from jetspark.jetstream.message import JsMsg
+from jetspark.timestamps import duration_to_ns
+from jetspark.wire import status as statuses
+from jetspark.wire.status import Status, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.listener import Listener
+    from jetspark.wire.events import MessageFrame
+
+EXPIRES_EARLIER = 0.010
+"""Seconds by which the server's timer is shorter than ours (row J4)."""
+
+RETRY_WAIT = 0.25
+"""Seconds between two requests while a consumer has no leader."""
+
+_BATCH_COMPLETED = "batch completed"
+_MAX_BYTES = "message size exceeds maxbytes"
+_NO_LEADER = ("leadership change", "server shutdown")
+
+
+class FetchResult(list[JsMsg]):
+    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, messages: Iterable[JsMsg] = (), error: JetsparkError | None = None) -> None:
+        super().__init__(messages)
+        self.error = error
+
+
+class Pull:
+    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
+
+    __slots__ = (
+        "_again",
+        "_api",
+        "_batch",
+        "_client",
+        "_deadline",
+        "_error",
+        "_frames",
+        "_heard",
+        "_heartbeat",
+        "_listener",
+        "_max_bytes",
+        "_names",
+        "_no_wait",
+        "_subject",
+        "_timeout",
+        "_timers",
+        "_waiter",
+    )
+
+    def __init__(
+        self,
+        jetstream_api: api.Api,
+        stream: str,
+        consumer: str,
+        batch: int,
+        timeout: float | None,
+        max_bytes: int | None,
+        heartbeat: float | None,
+    ) -> None:
+        if batch < 1:
+            raise ConfigError("batch must be at least 1.")
+        if timeout is not None and not timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds, or None for what is pending.")
+        if max_bytes is not None and max_bytes < 1:
+            raise ConfigError("max_bytes must be at least 1.")
+        if heartbeat is not None:
+            if timeout is None:
+                raise ConfigError("heartbeat needs a timeout.")
+            if not 0 < heartbeat <= _expires(timeout) / 2:
+                raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
+        self._api = jetstream_api
+        self._client = jetstream_api.client
+        self._names = {"stream": stream, "consumer": consumer}
+        self._subject = api.subject_of(jetstream_api.prefix, api.MSG_NEXT, self._names)
+        self._batch = batch
+        self._no_wait = timeout is None
+        self._timeout = jetstream_api.timeout if timeout is None else timeout
+        self._max_bytes = max_bytes
+        self._heartbeat = heartbeat
+        self._frames: list[MessageFrame] = []
+        self._error: JetsparkError | None = None
+        self._again = False
+        self._heard = 0.0
+        self._deadline = 0.0
+        self._listener: Listener | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    async def run(self) -> FetchResult:
+        """The fetch. Cancelling it leaves nothing behind."""
+        loop = self._client.loop
+        self._deadline = loop.time() + self._timeout
+        self._timers["deadline"] = loop.call_at(self._deadline, self._on_deadline)
+        try:
+            while True:
+                self._again = False
+                self._waiter = loop.create_future()
+                self._listen()
+                if self._client.is_connected:
+                    self._ask()
+                await self._waiter
+                if not self._again:
+                    break
+                self._stop_listening()
+                await self._wait_for_leader()
+                if self._error is not None:
+                    break
+        finally:
+            self._waiter = None
+            self._stop_listening()
+            for timer in self._timers.values():
+                timer.cancel()
+        return self._result()
+
+    def _result(self) -> FetchResult:
+        if not self._frames and self._error is not None:
+            raise self._error
+        client = self._client
+        error = self._error
+        if isinstance(error, RequestTimeoutError):
+            # Messages came and our own timer ended the wait: an ordinary partial batch.
+            error = None
+        return FetchResult([JsMsg(client, frame) for frame in self._frames], error)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._listener = self._client.listen(
+            self._client.new_inbox(),
+            self._on_frame if self._heartbeat is None else self._on_frame_timed,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_end=self._on_end,
+        )
+
+    def _ask(self) -> None:
+        """Send the request for what is still missing."""
+        left = self._deadline - self._client.loop.time()
+        if self._listener is None or left <= 0:
+            return  # over, or the deadline's timer is due in this very turn of the loop
+        request: dict[str, Any] = {"batch": self._batch - len(self._frames)}
+        if self._no_wait:
+            request["no_wait"] = True
+        else:
+            request["expires"] = duration_to_ns(_expires(left))
+        if self._max_bytes is not None:
+            rest = self._max_bytes - sum(map(_size, self._frames))
+            if rest <= 0:
+                self._finish(None)
+                return
+            request["max_bytes"] = rest
+        # The server refuses a heartbeat of more than half of what is left of the time.
+        if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
+            request["idle_heartbeat"] = duration_to_ns(self._heartbeat)
+            self._heard = self._client.loop.time()
+            self._set_heartbeat_timer(self._heartbeat)
+        try:
+            self._client.publish_nowait(
+                self._subject, msgspec.json.encode(request), reply=self._listener.subject
+            )
+        except JetsparkError as error:
+            self._finish(error)
+
+    async def _wait_for_leader(self) -> None:
+        """Between two requests. Sets `_error` when asking again is pointless."""
+        loop = self._client.loop
+        pause_until = min(self._deadline, loop.time() + RETRY_WAIT)
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._api.call(api.CONSUMER_INFO, **self._names)
+                await asyncio.sleep(pause_until - loop.time())
+        except RequestTimeoutError:
+            pass  # no leader to answer either
+        except TimeoutError:
+            self._error = self._timed_out()
+        except JetsparkError as error:
+            self._error = error
+        if self._error is None and loop.time() >= self._deadline:
+            self._error = self._timed_out()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    # -- what comes back: called in the read loop ------------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        # Deliveries have a reply subject to ack to, statuses have none.
+        if frame[2] is not None:
+            frames = self._frames
+            frames.append(frame)
+            if len(frames) >= self._batch:
+                self._finish(None)
+            return
+        status = status_of(frame[3])
+        if status is not None:
+            self._on_status(status)
+
+    def _on_frame_timed(self, frame: MessageFrame) -> None:
+        self._heard = self._client.loop.time()
+        self._on_frame(frame)
+
+    def _on_status(self, status: Status) -> None:
+        text = status.description.casefold()
+        if status.code == statuses.CONTROL:
+            return
+        if status.code in (
+            statuses.NOT_FOUND,
+            statuses.REQUEST_TIMEOUT,
+            statuses.END_OF_BATCH,
+        ):
+            self._finish(None)
+        elif status.code == statuses.NO_RESPONDERS:
+            self._ask_again()
+        elif status.code != statuses.CONFLICT:
+            self._finish(PullError(status.code, status.description))
+        elif _BATCH_COMPLETED in text or (_MAX_BYTES in text and self._frames):
+            self._finish(None)
+        elif "consumer deleted" in text:
+            self._finish(ConsumerDeletedError(status.code, status.description))
+        elif "push based" in text:
+            self._finish(ConsumerIsPushError(status.code, status.description))
+        elif text.startswith(_NO_LEADER) and not self._frames:
+            self._ask_again()
+        else:
+            self._finish(PullError(status.code, status.description))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._error = error
+            self._waiter.set_result(None)
+            # Now, not when the caller runs: messages after the last one wanted are not ours.
+            self._stop_listening()
+
+    def _ask_again(self) -> None:
+        if self._frames:
+            # A later fetch asks; these messages should not wait for a new leader.
+            self._finish(None)
+            return
+        self._again = True
+        self._finish(None)
+
+    # -- time and the link -----------------------------------------------------------------------
+
+    def _on_deadline(self) -> None:
+        self._finish(self._timed_out())
+
+    def _timed_out(self) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"No answer to a fetch from consumer {self._names['consumer']!r} "
+            f"within {self._timeout:g} s."
+        )
+
+    def _set_heartbeat_timer(self, heartbeat: float) -> None:
+        self._timers["heartbeat"] = self._client.loop.call_at(
+            self._heard + 2 * heartbeat, self._on_heartbeat_timer, heartbeat
+        )
+
+    def _on_heartbeat_timer(self, heartbeat: float) -> None:
+        if self._client.loop.time() < self._heard + 2 * heartbeat:
+            self._set_heartbeat_timer(heartbeat)
+            return
+        self._finish(
+            MissedHeartbeatError(
+                f"Consumer {self._names['consumer']!r} said nothing for "
+                f"{2 * heartbeat:g} s, twice the heartbeat interval."
+            )
+        )
+
+    def _on_disconnect(self) -> None:
+        heartbeat_timer = self._timers.pop("heartbeat", None)
+        if heartbeat_timer is not None:
+            heartbeat_timer.cancel()
+        if self._waiter is not None and not self._waiter.done():
+            self._stop_listening()
+            self._listen()
+
+    def _on_reconnect(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._ask()
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self._finish(error)
+
+
+def _expires(timeout: float) -> float:
+    """The server's share of a timeout."""
+    return max(timeout - EXPIRES_EARLIER, timeout / 2)
+
+
+def _size(frame: MessageFrame) -> int:
+    """Bytes of a delivery as the server counts them for max_bytes."""
+    return sum(len(part) for part in frame[1:] if part is not None)
