@@ -13,8 +13,10 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import cut, read_range
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     DataLossError,
@@ -22,6 +24,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
+from jetspark.wire.kernel import Deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -335,6 +338,54 @@ def test_right_after_an_ack_a_lagging_replica_never_shortens_a_range(
             last = admin.fill(numbered(name, 20))
             table = read(url, SequenceRange(name, first, last + 1, created))
             assert table["seq"].to_pylist() == list(range(first, last + 1))
+
+
+def test_a_consumer_that_claims_to_be_done_is_not_believed(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = unique("LAGGING")
+    admin.create(name, name)
+    admin.fill(numbered(name, 100))
+    answers: list[int] = []
+    real = StreamAPI.create_reader
+
+    def lagging(self: StreamAPI, *arguments: Any) -> int:
+        answers.append(real(self, *arguments))
+        return 0 if len(answers) < 3 else answers[-1]
+
+    monkeypatch.setattr(StreamAPI, "create_reader", lagging)
+    table = read(shared_server.url, whole(admin.facts(name)))
+    assert table["seq"].to_pylist() == list(range(1, 101))
+    assert answers == [100, 100, 100]
+
+
+def test_a_delivery_lost_on_the_way_is_read_again(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = unique("LOST")
+    admin.create(name, name)
+    admin.fill(numbered(name, 5_000))
+    lost: list[bytes] = []
+    real = BlockingLink.deliveries
+
+    def losing(self: BlockingLink, decoder: Any, into: Deliveries, deadline: float) -> Any:
+        others = real(self, decoder, into, deadline)
+        if len(into) > 10 and not lost:
+            lost.append(into.sequences[5])
+            for column in (into.subjects, into.sequences, into.times, into.headers, into.data):
+                del column[5]
+        return others
+
+    monkeypatch.setattr(BlockingLink, "deliveries", losing)
+    table = read(shared_server.url, whole(admin.facts(name)))
+    assert lost
+    assert table["seq"].to_pylist() == list(range(1, 5_001))
 
 
 def test_a_consumer_left_half_read_is_gone_soon(
