@@ -49,6 +49,18 @@ def ack_document(data: bytes) -> dict[str, Any]:
     return document
 
 
+def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
+    """What an ack like this one begins with, up to the sequence; None if more is in it."""
+    head = payload[: payload.rfind(b":") + 1]
+    plain = document.keys() == {"stream", "seq"} and payload == head + b"%d}" % document["seq"]
+    return head if plain else None
+
+
+def has_msg_id(headers: Headers | None) -> bool:
+    """Whether the stream will store such a message once only."""
+    return headers is not None and MSG_ID in headers
+
+
 def with_headers(headers: HeadersLike | None, **wanted: str | int | None) -> Headers | None:
     """The caller's headers with ours on top; None when there are none at all.
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeAlias
 
-from jetspark.errors import JetsparkError, JetStreamError
+from jetspark.errors import (
+    BrokenSocketError,
+    JetsparkError,
+    JetStreamError,
+    RequestTimeoutError,
+)
 from jetspark.jetstream.documents import PubAck
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import Headers
 
 
 class PublishFailure:
@@ -35,25 +41,20 @@ class PublishFailedError(JetStreamError):
         self.failures = failures
 
 
-class Unacked:
-    """A message on its way; `lost`: with a connection, and to be sent again on the next."""
+Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, asyncio.Future[PubAck] | None]"
+"""(subject, payload, headers, deadline, future): one is made for every message, so a bare tuple."""
 
-    __slots__ = ("deadline", "future", "headers", "index", "lost", "payload", "retries", "subject")
 
-    def __init__(
-        self,
-        index: int,
-        subject: str,
-        payload: bytes,
-        headers: HeadersLike | None,
-        deadline: float,
-        future: asyncio.Future[PubAck] | None,
-    ) -> None:
-        self.index = index
-        self.subject = subject
-        self.payload = payload
-        self.headers = headers
-        self.deadline = deadline
-        self.future = future
-        self.retries = 0
-        self.lost = False
+def no_ack_in_time(index: int, subject: str, timeout: float) -> RequestTimeoutError:
+    """The stream did not answer."""
+    return RequestTimeoutError(
+        f"No ack for message {index} on {subject!r} within {timeout:g} s; it may be stored or not."
+    )
+
+
+def link_lost(index: int, subject: str) -> BrokenSocketError:
+    """The link went down between the message and its ack."""
+    return BrokenSocketError(
+        "The connection was lost before the ack came: "
+        f"message {index} on {subject!r} may be stored or not."
+    )

@@ -22,21 +22,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from jetspark.errors import (
-    BrokenSocketError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
-    RequestTimeoutError,
 )
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.pub_ack import MSG_ID, RETRY_WAIT, ack_document, parse_pub_ack
-from jetspark.jetstream.publish_results import PublishFailedError, PublishFailure, Unacked
+from jetspark.jetstream.pub_ack import MSG_ID, RETRY_WAIT, ack_document, has_msg_id, plain_ack_head
+from jetspark.jetstream.publish_results import (
+    PublishFailedError,
+    PublishFailure,
+    Unacked,
+    link_lost,
+    no_ack_in_time,
+)
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.status import status_of
 
@@ -84,6 +88,10 @@ class Publisher:
         self._raise_failures = raise_failures
         self._pending: dict[int, Unacked] = {}
         self._next = 0
+        self._refused = 0
+        self._deadline = 0.0  # of a message sent now; see _look_at_the_clock
+        self._retried: dict[int, int] = {}
+        self._lost: set[int] = set()
         self._failed: list[PublishFailure] = []
         self._looked_at = 0
         self._senders: deque[asyncio.Future[None]] = deque()
@@ -113,10 +121,18 @@ class Publisher:
 
         Raises what `Client.publish` raises; such a message was not taken and has no index.
         """
-        # Space for one, and not more wakers than space: the check and the entry are not parted.
+        # From the check to the entry nothing awaits, so two tasks cannot take the same space.
         while len(self._pending) >= self._window:
             await self._wait_for_space()
-        return await self._post(subject, payload, headers, msg_id, None)
+        index, kept = self._enter(subject, payload, headers, msg_id, None)
+        try:
+            await self._client.publish(
+                subject, payload, reply=f"{self._inbox}{index}", headers=kept
+            )
+        except BaseException:
+            self._drop(index)
+            raise
+        return index
 
     async def submit(
         self,
@@ -133,38 +149,42 @@ class Publisher:
         while len(self._pending) >= self._window:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._client.loop.create_future()
-        await self._post(subject, payload, headers, msg_id, future)
+        index, kept = self._enter(subject, payload, headers, msg_id, future)
+        try:
+            await self._client.publish(
+                subject, payload, reply=f"{self._inbox}{index}", headers=kept
+            )
+        except BaseException:
+            self._drop(index)
+            raise
         return future
 
-    async def _post(
+    def _enter(
         self,
         subject: str,
         payload: bytes,
         headers: HeadersLike | None,
         msg_id: str | None,
         future: asyncio.Future[PubAck] | None,
-    ) -> int:
+    ) -> tuple[int, Headers | None]:
+        """Take a place in the window: the message's index, and its headers as they are sent."""
         if self._listener is None:
             raise ConfigError("The publisher is not open: use it inside its async with block.")
-        if msg_id is not None:
-            headers = Headers(headers or ())
-            headers.set(MSG_ID, msg_id)
-        elif headers is not None:
-            headers = Headers(headers)  # kept for a resend: the caller may go on changing theirs
+        kept = None
+        if headers is not None or msg_id is not None:
+            kept = Headers(headers or ())  # a copy: the caller may go on changing theirs
+            if msg_id is not None:
+                kept.set(MSG_ID, msg_id)
         index = self._next
         self._next = index + 1
-        self._pending[index] = Unacked(
-            index, subject, payload, headers, self._client.loop.time() + self._timeout, future
-        )
-        try:
-            await self._client.publish(
-                subject, payload, reply=f"{self._inbox}{index}", headers=headers
-            )
-        except BaseException:
-            self._pending.pop(index, None)
+        self._pending[index] = (subject, payload, kept, self._deadline, future)
+        return index, kept
+
+    def _drop(self, index: int) -> None:
+        """The message was not taken: not ours any more."""
+        if self._pending.pop(index, None) is not None:
+            self._refused += 1
             self._freed()
-            raise
-        return index
 
     async def _wait_for_space(self) -> None:
         space = self._client.loop.create_future()
@@ -185,8 +205,8 @@ class Publisher:
 
     @property
     def sent(self) -> int:
-        """Messages taken so far: acked + failed + pending."""
-        return self._next
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._next - self._refused
 
     @property
     def failed(self) -> list[PublishFailure]:
@@ -242,83 +262,81 @@ class Publisher:
             self._timer.cancel()
         if self._resending is not None:
             self._resending.cancel()
-        for entry in list(self._pending.values()):
-            self._fail(entry, JetStreamError("The publisher was left before the ack came."))
+        for index, entry in list(self._pending.items()):
+            self._fail(index, entry, JetStreamError("The publisher was left before the ack came."))
 
     # -- acks: called in the read loop -----------------------------------------------------------
 
     def _on_ack(self, frame: MessageFrame) -> None:
         try:
-            entry = self._pending.pop(int(frame[1][self._inbox_length :]))
+            index = int(frame[1][self._inbox_length :])
+            entry = self._pending.pop(index)
         except (KeyError, ValueError):
             return  # late: it has failed, or was resent and acknowledged twice
         payload = frame[4]
         # Nearly all acks of a publisher are equal up to the number at the end.
         if (
-            entry.future is None
-            and payload.startswith(self._plain_ack)
+            payload.startswith(self._plain_ack)
             and payload[len(self._plain_ack) : -1].isdigit()
+            and entry[4] is None
         ):
             self.acked += 1
+            if self._retried:
+                self._retried.pop(index, None)
         else:
-            self._on_other_ack(entry, frame)
+            self._on_other_ack(index, entry, frame)
         if self._senders or self._flushers:
             self._freed()
 
-    def _on_other_ack(self, entry: Unacked, frame: MessageFrame) -> None:
+    def _on_other_ack(self, index: int, entry: Unacked, frame: MessageFrame) -> None:
         status = status_of(frame[3])
         if status is not None and status.is_no_responders:
-            self._on_no_responders(entry)
+            self._on_no_responders(index, entry)
             return
+        self._retried.pop(index, None)
         try:
             document = ack_document(frame[4])
             ack = from_wire(PubAck, document)
         except JetsparkError as error:
-            self._fail(entry, error)
+            self._fail(index, entry, error)
             return
         self.acked += 1
         self.duplicates += ack.duplicate
-        if document.keys() == {"stream", "seq"}:
-            head = frame[4][: frame[4].rfind(b":") + 1]
-            # Only if the number is last and nothing else differs.
-            if parse_pub_ack(head + b"%d}" % ack.seq) == ack:
-                self._plain_ack = head
-        if entry.future is not None and not entry.future.done():
-            entry.future.set_result(ack)
+        self._plain_ack = plain_ack_head(frame[4], document) or self._plain_ack
+        future = entry[4]
+        if future is not None and not future.done():
+            future.set_result(ack)
 
-    def _on_no_responders(self, entry: Unacked) -> None:
+    def _on_no_responders(self, index: int, entry: Unacked) -> None:
         loop = self._client.loop
-        if entry.retries >= self._retries or loop.time() + RETRY_WAIT >= entry.deadline:
-            self._fail(entry, NoStreamResponseError(entry.subject))
+        retries = self._retried.pop(index, 0)
+        if retries >= self._retries or loop.time() + RETRY_WAIT >= entry[3]:
+            self._fail(index, entry, NoStreamResponseError(entry[0]))
             return
-        entry.retries += 1
-        self._pending[entry.index] = entry  # it keeps its place in the window
-        loop.call_later(RETRY_WAIT, self._retry, entry)
+        self._retried[index] = retries + 1
+        self._pending[index] = entry  # it keeps its place in the window
+        loop.call_later(RETRY_WAIT, self._retry, index)
 
-    def _retry(self, entry: Unacked) -> None:
-        if self._pending.get(entry.index) is not entry or entry.lost:
+    def _retry(self, index: int) -> None:
+        entry = self._pending.get(index)
+        if entry is None or index not in self._retried:
             return
         try:
-            self._send_again(entry)
+            self._client.publish_nowait(
+                entry[0], entry[1], reply=f"{self._inbox}{index}", headers=entry[2]
+            )
         except JetsparkError as error:
-            self._fail(entry, error)
-
-    def _send_again(self, entry: Unacked) -> None:
-        self._client.publish_nowait(
-            entry.subject,
-            entry.payload,
-            reply=f"{self._inbox}{entry.index}",
-            headers=entry.headers,
-        )
+            self._fail(index, entry, error)
 
     # -- ends -----------------------------------------------------------------------------------
 
-    def _fail(self, entry: Unacked, error: JetsparkError) -> None:
-        self._pending.pop(entry.index, None)
-        if entry.future is None:
-            self._failed.append(PublishFailure(entry.index, entry.subject, error))
-        elif not entry.future.done():
-            entry.future.set_exception(error)
+    def _fail(self, index: int, entry: Unacked, error: JetsparkError) -> None:
+        self._pending.pop(index, None)
+        subject, _, _, _, future = entry
+        if future is None:
+            self._failed.append(PublishFailure(index, subject, error))
+        elif not future.done():
+            future.set_exception(error)
         self._freed()
 
     def _freed(self) -> None:
@@ -329,73 +347,60 @@ class Publisher:
             if not sender.done():
                 sender.set_result(None)
                 space -= 1
-        if not self._pending and self._flushers:
-            for flusher in self._flushers:
+        if not self._pending:
+            self._retried.clear()
+            flushers, self._flushers = self._flushers, []
+            for flusher in flushers:
                 if not flusher.done():
                     flusher.set_result(None)
-            self._flushers.clear()
 
     def _look_at_the_clock(self) -> None:
+        """Every twentieth of the timeout, instead of a timer and a look for each message."""
         loop = self._client.loop
         now = loop.time()
+        pause = self._timeout / _LOOKS
+        # Good until the next look: never too early, at most two looks too late.
+        self._deadline = now + self._timeout + pause
         if self._client.is_connected:
-            for entry in [one for one in self._pending.values() if one.deadline <= now]:
-                self._fail(
-                    entry,
-                    RequestTimeoutError(
-                        f"No ack for message {entry.index} on {entry.subject!r} within "
-                        f"{self._timeout:g} s; it may be stored or not."
-                    ),
-                )
-        self._timer = loop.call_later(self._timeout / _LOOKS, self._look_at_the_clock)
+            for index, entry in [one for one in self._pending.items() if one[1][3] <= now]:
+                self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
+        self._timer = loop.call_later(pause, self._look_at_the_clock)
 
     # -- the link -------------------------------------------------------------------------------
 
     def _on_disconnect(self) -> None:
-        for entry in list(self._pending.values()):
-            if self._policy == "resend" or (self._policy == "auto" and _has_id(entry.headers)):
-                entry.lost = True
+        for index, entry in list(self._pending.items()):
+            if self._policy == "resend" or (self._policy == "auto" and has_msg_id(entry[2])):
+                self._lost.add(index)
+                self._retried.pop(index, None)  # the resend takes the retry's place
             else:
-                self._fail(
-                    entry,
-                    BrokenSocketError(
-                        "The connection was lost before the ack came: "
-                        f"message {entry.index} on {entry.subject!r} may be stored or not."
-                    ),
-                )
+                self._fail(index, entry, link_lost(index, entry[0]))
 
     def _on_reconnect(self) -> None:
         deadline = self._client.loop.time() + self._timeout
-        for entry in self._pending.values():
-            entry.deadline = deadline
-        lost = [entry for entry in self._pending.values() if entry.lost]
+        for index, (subject, payload, headers, _, future) in list(self._pending.items()):
+            self._pending[index] = (subject, payload, headers, deadline, future)
         if self._resending is not None:
             self._resending.cancel()
-        if lost:
-            self._resending = self._client.loop.create_task(self._resend(lost))
+        if self._lost:
+            self._resending = self._client.loop.create_task(self._resend(sorted(self._lost)))
 
-    async def _resend(self, lost: list[Unacked]) -> None:
-        for entry in lost:
-            if self._pending.get(entry.index) is not entry:
+    async def _resend(self, lost: list[int]) -> None:
+        for index in lost:
+            entry = self._pending.get(index)
+            self._lost.discard(index)
+            if entry is None:
                 continue
-            entry.lost = False
             try:
                 await self._client.publish(
-                    entry.subject,
-                    entry.payload,
-                    reply=f"{self._inbox}{entry.index}",
-                    headers=entry.headers,
+                    entry[0], entry[1], reply=f"{self._inbox}{index}", headers=entry[2]
                 )
             except JetsparkError as error:
-                self._fail(entry, error)
+                self._fail(index, entry, error)
 
     def _on_end(self, error: JetsparkError | None) -> None:
-        for entry in list(self._pending.values()):
+        for index, entry in list(self._pending.items()):
             # An error for each: one instance raised in many tasks would mix their tracebacks.
             own = ConnectionClosedError("The connection was closed before the ack came.")
             own.__cause__ = error
-            self._fail(entry, own)
-
-
-def _has_id(headers: Any) -> bool:
-    return headers is not None and MSG_ID in headers
+            self._fail(index, entry, own)
