@@ -20,8 +20,8 @@ class ConnectOptions:
     Raises ConfigError for a value that cannot work. Credentials are in no repr.
     """
 
-    servers: str | tuple[str, ...] = DEFAULT_URL
-    """One URL, several in a tuple, or several in one text with commas between."""
+    servers: str | tuple[str, ...] = field(default=DEFAULT_URL, repr=False)
+    """One URL, several in a tuple, or several in one text with commas. They may hold secrets."""
     name: str = ""
     """Shown by the server's monitoring."""
     user: str | None = field(default=None, repr=False)

@@ -116,9 +116,9 @@ class Outbox:
 
     # -- emptying ------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Hand everything to the transport now, unless it said stop."""
-        if self._write is None or self._paused or not self._frames:
+    def flush(self, *, anyway: bool = False) -> None:
+        """Hand everything to the transport now, unless it said stop (`anyway`: even then)."""
+        if self._write is None or not self._frames or (self._paused and not anyway):
             return
         data = b"".join(self._frames)
         self._frames = []

@@ -332,21 +332,23 @@ class Session:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    async def close(self, timeout: float) -> None:
+    async def close(self, timeout: float) -> bool:
         """Send what was written, end the link and wait for that, `timeout` seconds at most.
 
-        The host is not told: it is the one who asks.
+        Returns whether it ended in time. The host is not told: it is the one who asks.
         """
         self._started = False
         transport = self._transport
-        if transport is None:
-            return
-        if self.lost is None:
-            self._ended = asyncio.get_running_loop().create_future()
+        if transport is None or self.lost is not None:
+            return True
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
             transport.close()
-            await asyncio.wait({self._ended}, timeout=timeout)
+            done, _ = await asyncio.wait({self._ended}, timeout=timeout)
+        finally:
             self._end(ConnectionClosedError(server=str(self.server)))
-        transport.abort()
+            transport.abort()
+        return bool(done)
 
 
 def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:

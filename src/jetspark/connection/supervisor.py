@@ -19,21 +19,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from jetspark.connection.events import (
-    TRANSITIONS,
-    Closed,
-    Connected,
-    ConnectionEvent,
-    ConnectionStatus,
-    Disconnected,
-    Draining,
-    LameDuck,
-    Reconnected,
-    ServersDiscovered,
-)
+from jetspark.connection import events
+from jetspark.connection.dialer import Dialer
+from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
-from jetspark.connection.pool import PooledServer, ServerPool
+from jetspark.connection.pool import PooledServer
 from jetspark.connection.routes import Route, RouteTable, user_error
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transport import Dial, dial_tcp
@@ -68,17 +59,15 @@ class Supervisor:
         self._options = options
         self._on_event = on_event
         self._on_error = on_error
-        self._dial = dial
         self._loop = asyncio.get_running_loop()
-        self.pool = ServerPool(
-            options.urls(),
-            wait=options.reconnect_wait,
-            jitter=options.reconnect_jitter,
-            max_attempts=options.max_reconnect_attempts,
-            delay=self._ask_delay if options.reconnect_delay is not None else None,
-            randomize=options.randomize,
-            clock=clock,
+        self._dialer = Dialer(
+            options,
+            dial,
+            lambda url: Session(url, options, self.routes.by_sid, self, self.traffic),
+            self.report,
+            clock,
         )
+        self.pool = self._dialer.pool
         self.outbox = Outbox(options.pending_size, self._loop)
         self.routes = RouteTable(self.outbox.put_control, self.report)
         self.status = ConnectionStatus.CLOSED
@@ -103,7 +92,7 @@ class Supervisor:
     @property
     def current_server(self) -> str | None:
         """URL of the server that the link leads to, None without a link."""
-        return str(self._session.server) if self._session is not None else None
+        return str(self._session.server) if self._session else None
 
     def _enter(self, status: ConnectionStatus) -> None:
         if status not in TRANSITIONS[self.status]:
@@ -133,12 +122,14 @@ class Supervisor:
         Raises the one server's error, or NoServersError with the last one's as `__cause__`.
         Does nothing when connected already. A connection that was closed stays closed.
         """
-        if self._task is None:
-            if self._closing is not None:
-                raise ConnectionClosedError
-            self._enter(ConnectionStatus.CONNECTING)
-            self.outbox.open()
-            self._task = self._loop.create_task(self._run(), name="jetspark-link")
+        if self._task is not None:
+            await asyncio.shield(self._first)
+            return
+        if self._closing is not None:
+            raise ConnectionClosedError
+        self._enter(ConnectionStatus.CONNECTING)
+        self.outbox.open()
+        self._task = self._loop.create_task(self._run(), name="jetspark-link")
         try:
             await asyncio.shield(self._first)
         except asyncio.CancelledError:
@@ -164,23 +155,19 @@ class Supervisor:
         except Exception as error:
             # A mistake of ours must not leave callers waiting for ever.
             logger.exception("The connection's task failed")
-            failure = JetsparkError(f"Internal error: {error!r}.")
-            failure.__cause__ = error
-            self._shut(failure)
+            self._shut(user_error("The connection's task", error))
 
     async def _connect_first(self) -> None:
         servers = self.pool.servers
         last: JetsparkError | None = None
         for server in servers:
             try:
-                session = await self._open(server)
-            except ConfigError:
-                raise  # files that cannot be read are the same for every server
+                session = await self._dialer.open(server)
             except JetsparkError as error:
-                self.pool.failed(server, error)
                 last = error
                 logger.info("%s", error)
-                if len(servers) == 1:
+                # Files that cannot be read are the same for every server.
+                if len(servers) == 1 or isinstance(error, ConfigError):
                     raise
                 continue
             self._adopt(server, session)
@@ -189,18 +176,9 @@ class Supervisor:
         tried = ", ".join(str(server.url) for server in servers)
         raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
 
-    async def _open(self, server: PooledServer) -> Session:
-        self.pool.attempt(server)
-        session = Session(server.url, self._options, self.routes.by_sid, self, self.traffic)
-        await session.open(self._dial)
-        if session.lost is not None:
-            raise session.lost
-        return session
-
     def _adopt(self, server: PooledServer, session: Session) -> None:
         """Make a fresh session the link. No await in here: nothing may come between."""
         first = self.status is ConnectionStatus.CONNECTING
-        self.pool.succeeded(server)
         self._server, self._session = server, session
         self._take_info(session.info)
         self.last_error = None
@@ -209,10 +187,10 @@ class Supervisor:
         self.outbox.attach(session.write)
         url = str(session.server)
         if first:
-            self._on_event(Connected(url))
+            self._on_event(events.Connected(url))
         else:
             self.reconnects += 1
-            self._on_event(Reconnected(url))
+            self._on_event(events.Reconnected(url))
         self._learn(session)
         session.start()
         if not first:
@@ -232,9 +210,8 @@ class Supervisor:
                 except TimeoutError:
                     pass
             try:
-                session = await self._open(server)
+                session = await self._dialer.open(server)
             except JetsparkError as error:
-                self.pool.failed(server, error)
                 self.report(error)
                 continue
             self._adopt(server, session)
@@ -250,34 +227,33 @@ class Supervisor:
             if candidate is server:
                 continue
             try:
-                session = await self._open(candidate)
+                session = await self._dialer.open(candidate)
             except JetsparkError as error:
-                self.pool.failed(candidate, error)
                 self.report(error)
                 continue
-            if self._session is not old:  # it was quicker
-                await session.close(0)
-                return
             try:
-                await self._leave(old, server)
+                if self._session is old:
+                    await self._leave(old, server)
             except BaseException:
                 session.abort()
                 raise
-            if session.lost is None:
+            # Meanwhile the old link may have ended by itself, or this one; or all of it.
+            if self.status is ConnectionStatus.RECONNECTING and session.lost is None:
                 self._adopt(candidate, session)
             else:
+                session.abort()
                 self._wake.set()
             return
 
     async def _leave(self, session: Session, server: PooledServer) -> None:
         """End the present link on purpose; nothing that was written is lost."""
-        self.outbox.flush()
-        self._detach(session)
+        self.outbox.flush(anyway=True)
+        self._detach()
         self.pool.lost(server, None)
         self._enter(ConnectionStatus.RECONNECTING)
-        self._on_event(Disconnected(str(session.server), None))
+        self._on_event(events.Disconnected(str(session.server), None))
         self.routes.tell_disconnect()
-        await session.close(CLOSE_TIMEOUT)
+        await self._hang_up(session)
 
     async def force_reconnect(self) -> None:
         """Give up the link and make a new one; returns when it is up.
@@ -294,14 +270,6 @@ class Supervisor:
         await self._settled.wait()
         self.require_open()
 
-    def _ask_delay(self, attempts: int) -> float:
-        assert self._options.reconnect_delay is not None  # noqa: S101
-        try:
-            return float(self._options.reconnect_delay(attempts))
-        except Exception as error:
-            self.report(user_error("reconnect_delay", error))
-            return self._options.reconnect_wait
-
     # -- told by the session (Host) ------------------------------------------------------------
 
     def enqueue(self, session: Session, frame: bytes) -> None:
@@ -311,12 +279,8 @@ class Supervisor:
 
     def writing_paused(self, session: Session, paused: bool) -> None:
         """Back-pressure of the present link."""
-        if session is not self._session:
-            return
-        if paused:
-            self.outbox.pause()
-        else:
-            self.outbox.resume()
+        if session is self._session:
+            (self.outbox.pause if paused else self.outbox.resume)()
 
     def info_changed(self, session: Session, info: ServerInfo) -> None:
         """INFO came again: servers joined or left, or this one is about to stop."""
@@ -326,7 +290,7 @@ class Supervisor:
         self._learn(session)
         if info.ldm:
             logger.info("%s is in lame-duck mode", session.server)
-            self._on_event(LameDuck(str(session.server)))
+            self._on_event(events.LameDuck(str(session.server)))
             self._wake.set()
 
     def _take_info(self, info: ServerInfo) -> None:
@@ -334,18 +298,19 @@ class Supervisor:
         self.max_payload = info.max_payload
 
     def _learn(self, session: Session) -> None:
-        if self._server is None:
-            return
-        new = self.pool.learn(session.info.connect_urls, self._server, secure=session.secure)
-        if new:
-            self._on_event(ServersDiscovered(tuple(new)))
+        assert self._server is not None  # noqa: S101
+        urls = session.info.connect_urls
+        if new := self.pool.learn(urls, self._server, secure=session.secure):
+            self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:
         """Not the end of the link; maybe that of one subscription."""
-        if isinstance(error, PermissionsError) and error.operation == "subscription":
-            route = self.routes.find(error.subject, error.queue)
-            if route is not None:
-                self.routes.end(route, error)
+        if (
+            isinstance(error, PermissionsError)
+            and error.operation == "subscription"
+            and (route := self.routes.find(error.subject, error.queue))
+        ):
+            self.routes.end(route, error)
         self.report(error)
 
     def route_exhausted(self, route: Route) -> None:
@@ -357,9 +322,9 @@ class Supervisor:
         if session is not self._session or self._server is None:
             return
         self.pool.lost(self._server, error)
-        self._detach(session)
+        self._detach()
         self.report(error)
-        self._on_event(Disconnected(str(session.server), error))
+        self._on_event(events.Disconnected(str(session.server), error))
         if self.status is ConnectionStatus.DRAINING or not self._options.reconnect:
             self._shut(error)
             return
@@ -367,7 +332,7 @@ class Supervisor:
         self.routes.tell_disconnect()
         self._wake.set()
 
-    def _detach(self, session: Session) -> None:
+    def _detach(self) -> None:
         self.outbox.detach()
         self._session = self._server = None
 
@@ -380,8 +345,6 @@ class Supervisor:
             raise ConnectionClosedError("The connection is draining: no new subscriptions.")
         self.routes.add(route)
 
-    # -- PING ----------------------------------------------------------------------------------
-
     async def ping(self) -> None:
         """To the server and back. Raises ConnectionClosedError without a link, or losing it."""
         if self._session is None:
@@ -393,7 +356,7 @@ class Supervisor:
     def begin_drain(self) -> None:
         """From here on: no new subscriptions, and a lost link is the end."""
         self._enter(ConnectionStatus.DRAINING)
-        self._on_event(Draining())
+        self._on_event(events.Draining())
 
     async def close(self) -> None:
         """Send what waits, end the link, fail what is pending; any number of times."""
@@ -405,22 +368,27 @@ class Supervisor:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait({self._task})
-            session = self._session
-            if session is not None:
-                self.outbox.flush()
+            if session := self._session:
+                self.outbox.flush(anyway=True)
             self._shut(None)
-            if session is not None:
-                await session.close(CLOSE_TIMEOUT)
+            if session:
+                await self._hang_up(session)
         finally:
             self._closing.set_result(None)
+
+    async def _hang_up(self, session: Session) -> None:
+        if not await session.close(CLOSE_TIMEOUT):
+            logger.warning("Not all that was published could be sent to %s", session.server)
 
     def _shut(self, error: JetsparkError | None) -> None:
         """The end, at once: from here on every call raises ConnectionClosedError."""
         if self.status is ConnectionStatus.CLOSED:
             return
         if self._session is not None:
-            self._detach(self._session)
+            self._detach()
         self._enter(ConnectionStatus.CLOSED)
+        if self.outbox.size:
+            logger.warning("Closed with %d bytes that were never sent", self.outbox.size)
         self.outbox.close(error)
         if error is not None:
             self.last_error = error
@@ -431,5 +399,5 @@ class Supervisor:
             self._first.exception()  # seen: whoever waited may have been cancelled
         for route in self.routes:
             self.routes.end(route, closed)
-        self._on_event(Closed(error))
+        self._on_event(events.Closed(error))
         self._wake.set()

@@ -1,0 +1,67 @@
+"""Opens sessions to servers of the pool, and keeps the pool's books."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.pool import PooledServer, ServerPool
+from jetspark.connection.routes import user_error
+from jetspark.connection.session import Session
+from jetspark.connection.transport import Dial
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import ConfigError, JetsparkError
+
+
+class Dialer:
+    """`make` gives a fresh session for a server; `report` gets what a user's delay raises."""
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        dial: Dial,
+        make: Callable[[ServerURL], Session],
+        report: Callable[[JetsparkError], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._dial = dial
+        self._make = make
+        self._report = report
+        self.pool = ServerPool(
+            options.urls(),
+            wait=options.reconnect_wait,
+            jitter=options.reconnect_jitter,
+            max_attempts=options.max_reconnect_attempts,
+            delay=self._ask_delay if options.reconnect_delay is not None else None,
+            randomize=options.randomize,
+            clock=clock,
+        )
+
+    async def open(self, server: PooledServer) -> Session:
+        """One attempt at one server. A failure is noted in the pool and raised.
+
+        Raises what `Session.open` does, and ConfigError, which is no fault of the server.
+        """
+        self.pool.attempt(server)
+        session = self._make(server.url)
+        try:
+            await session.open(self._dial)
+            if session.lost is not None:
+                raise session.lost
+        except ConfigError:
+            raise
+        except JetsparkError as error:
+            self.pool.failed(server, error)
+            raise
+        self.pool.succeeded(server)
+        return session
+
+    def _ask_delay(self, attempts: int) -> float:
+        assert self._options.reconnect_delay is not None  # noqa: S101
+        try:
+            return float(self._options.reconnect_delay(attempts))
+        except Exception as error:
+            self._report(user_error("reconnect_delay", error))
+            return self._options.reconnect_wait
