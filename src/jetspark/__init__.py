@@ -47,6 +47,7 @@ from jetspark.errors import (
     SlowConsumerError,
 )
 from jetspark.face import Client, connect
+from jetspark.jetstream.context import JetStream
 from jetspark.version import __version__
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike
@@ -72,6 +73,7 @@ __all__ = [
     "Headers",
     "HeadersLike",
     "HeadersNotSupportedError",
+    "JetStream",
     "JetStreamError",
     "JetsparkError",
     "LameDuck",

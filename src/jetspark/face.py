@@ -13,10 +13,26 @@ from typing import Any
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.jetstream.context import JetStream
 
 
 class Client(CoreClient):
     """A connection to NATS; see `jetspark.client.client` for the contract."""
+
+    def jetstream(
+        self,
+        *,
+        timeout: float = 5.0,
+        domain: str | None = None,
+        api_prefix: str | None = None,
+    ) -> JetStream:
+        """JetStream over this connection; several at once may differ in these.
+
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
+        the whole prefix instead of "$JS.API". Nothing is sent. Raises ConfigError when both
+        domain and api_prefix are given.
+        """
+        return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix)
 
 
 class Connecting:

@@ -122,9 +122,8 @@ class Supervisor:
         Raises the one server's error, or NoServersError with the last one's as `__cause__`.
         Does nothing when connected already. A connection that was closed stays closed.
         """
-        if self._task is not None:
-            await asyncio.shield(self._first)
-            return
+        if self._task:
+            return await asyncio.shield(self._first)
         if self._closing is not None:
             raise ConnectionClosedError
         self._enter(ConnectionStatus.CONNECTING)
@@ -223,9 +222,7 @@ class Supervisor:
         old, server = self._session, self._server
         if old is None or server is None:
             return
-        for candidate in self.pool.servers:
-            if candidate is server:
-                continue
+        for candidate in [each for each in self.pool.servers if each is not server]:
             try:
                 session = await self._dialer.open(candidate)
             except JetsparkError as error:
@@ -298,9 +295,8 @@ class Supervisor:
         self.max_payload = info.max_payload
 
     def _learn(self, session: Session) -> None:
-        assert self._server is not None  # noqa: S101
         urls = session.info.connect_urls
-        if new := self.pool.learn(urls, self._server, secure=session.secure):
+        if self._server and (new := self.pool.learn(urls, self._server, secure=session.secure)):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:
@@ -336,7 +332,7 @@ class Supervisor:
         self.outbox.detach()
         self._session = self._server = None
 
-    # -- routes --------------------------------------------------------------------------------
+    # -- on behalf of the client ---------------------------------------------------------------
 
     def add_route(self, route: Route) -> None:
         """Subscribe now, or on the next link. Raises ConnectionClosedError."""
