@@ -53,6 +53,9 @@ class Duration(timedelta):
             return self.ns == other.ns
         return super().__eq__(other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # the base has a __ne__ of its own
+
     # Equal values are equal as timedeltas, so its hash serves.
     __hash__ = timedelta.__hash__
 
@@ -94,6 +97,9 @@ class Timestamp(datetime):
         if isinstance(other, Timestamp):
             return self.ns == other.ns
         return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # the base has a __ne__ of its own
 
     __hash__ = datetime.__hash__
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from jetspark.errors import (
     BrokenSocketError,
+    ConnectionClosedError,
     JetsparkError,
     JetStreamError,
     RequestTimeoutError,
@@ -58,3 +59,10 @@ def link_lost(index: int, subject: str) -> BrokenSocketError:
         "The connection was lost before the ack came: "
         f"message {index} on {subject!r} may be stored or not."
     )
+
+
+def closed_before_ack(cause: JetsparkError | None) -> ConnectionClosedError:
+    """One error for each message: an instance raised in many tasks would mix tracebacks."""
+    error = ConnectionClosedError("The connection was closed before the ack came.")
+    error.__cause__ = cause
+    return error

@@ -15,7 +15,7 @@ then be stored twice. Messages sent during the outage wait in the client's buffe
 clock of the timeout stands still. A retry or resend is stored after later messages.
 
 Acks come to one wildcard inbox; its handler runs in the read loop. No task, future or timer is
-made for a message, except the future that `submit` gives.
+made for a message, save the future of `submit`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from jetspark.errors import (
     ConfigError,
-    ConnectionClosedError,
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
@@ -38,6 +37,7 @@ from jetspark.jetstream.publish_results import (
     PublishFailedError,
     PublishFailure,
     Unacked,
+    closed_before_ack,
     link_lost,
     no_ack_in_time,
 )
@@ -125,10 +125,9 @@ class Publisher:
         while len(self._pending) >= self._window:
             await self._wait_for_space()
         index, kept = self._enter(subject, payload, headers, msg_id, None)
+        reply = f"{self._inbox}{index}"
         try:
-            await self._client.publish(
-                subject, payload, reply=f"{self._inbox}{index}", headers=kept
-            )
+            await self._client.publish(subject, payload, reply=reply, headers=kept)
         except BaseException:
             self._drop(index)
             raise
@@ -150,10 +149,9 @@ class Publisher:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._client.loop.create_future()
         index, kept = self._enter(subject, payload, headers, msg_id, future)
+        reply = f"{self._inbox}{index}"
         try:
-            await self._client.publish(
-                subject, payload, reply=f"{self._inbox}{index}", headers=kept
-            )
+            await self._client.publish(subject, payload, reply=reply, headers=kept)
         except BaseException:
             self._drop(index)
             raise
@@ -391,16 +389,12 @@ class Publisher:
             self._lost.discard(index)
             if entry is None:
                 continue
+            reply = f"{self._inbox}{index}"
             try:
-                await self._client.publish(
-                    entry[0], entry[1], reply=f"{self._inbox}{index}", headers=entry[2]
-                )
+                await self._client.publish(entry[0], entry[1], reply=reply, headers=entry[2])
             except JetsparkError as error:
                 self._fail(index, entry, error)
 
     def _on_end(self, error: JetsparkError | None) -> None:
         for index, entry in list(self._pending.items()):
-            # An error for each: one instance raised in many tasks would mix their tracebacks.
-            own = ConnectionClosedError("The connection was closed before the ack came.")
-            own.__cause__ = error
-            self._fail(index, entry, own)
+            self._fail(index, entry, closed_before_ack(error))

@@ -1,0 +1,36 @@
+"""A connection to the shared server, and a stream of one's own on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.face import connect
+from jetspark.jetstream import JetStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.face import Client
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
+    async with connect(shared_server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    return JetStream(nc)
+
+
+@pytest.fixture
+async def stream(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[str]:
+    """A stream in memory that listens to "<its name>.>"."""
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield name
+    await js.delete_stream(name)

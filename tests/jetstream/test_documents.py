@@ -1,0 +1,248 @@
+"""Documents: nothing of the wire is lost, and what is not said is not sent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import ConfigError, JetStreamError
+from jetspark.jetstream import documents
+from jetspark.jetstream.document import (
+    Document,
+    config_to_wire,
+    field_names,
+    from_wire,
+    to_wire,
+)
+from jetspark.jetstream.documents import (
+    AccountInfo,
+    ConsumerConfig,
+    ConsumerInfo,
+    Placement,
+    Source,
+    StreamConfig,
+    StreamInfo,
+    StreamState,
+    Tier,
+    exact_ns,
+)
+from jetspark.timestamps import format_isotime
+
+DOCUMENTS = [
+    cls
+    for name in documents.__all__
+    if isinstance(cls := getattr(documents, name), type) and issubclass(cls, Document)
+]
+
+json_values = st.recursive(
+    st.integers(-(2**53), 2**53) | st.text(max_size=5) | st.booleans(),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+durations = st.integers(0, 2**62)
+times = st.integers(1, 2**62)
+
+
+def wire_of(kind: str) -> st.SearchStrategy[Any]:
+    """Values as the server writes them, by the text of a field's type."""
+    simple: list[tuple[str, st.SearchStrategy[Any]]] = [
+        ("list[", st.nothing()),
+        ("dict[str, str]", st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2)),
+        ("dict[str, int]", st.dictionaries(st.text(max_size=4), st.integers(0, 9), max_size=2)),
+        ("Duration", durations),
+        ("Timestamp", times.map(format_isotime)),
+        ("bool", st.booleans()),
+        ("int", st.integers(0, 2**63)),
+        ("str", st.text(max_size=8)),
+    ]
+    return next((strategy for name, strategy in simple if name in kind), st.nothing())
+
+
+def plain_documents(cls: type[Document]) -> st.SearchStrategy[dict[str, Any]]:
+    """Wire documents of a class: some of its plain fields, and fields that nobody knows."""
+    fields = {
+        field.name: wire_of(str(field.type))
+        for field in msgspec.structs.fields(cls)
+        if field.name != "extra" and "documents." not in str(field.type)
+    }
+    said = {name: values for name, values in fields.items() if not values.is_empty}
+    names = st.text(min_size=1, max_size=4).map("new_".__add__)
+    unknown = st.dictionaries(names, json_values, max_size=2)
+    return st.tuples(st.fixed_dictionaries({}, optional=said), unknown).map(
+        lambda parts: parts[0] | parts[1]
+    )
+
+
+@given(plain_documents(StreamConfig))
+def test_a_stream_configuration_comes_back_as_it_was(wire: dict[str, Any]) -> None:
+    assert to_wire(from_wire(StreamConfig, wire)) == _without_nulls(wire)
+
+
+@given(plain_documents(ConsumerConfig))
+def test_a_consumer_configuration_comes_back_as_it_was(wire: dict[str, Any]) -> None:
+    assert to_wire(from_wire(ConsumerConfig, wire)) == _without_nulls(wire)
+
+
+def _without_nulls(wire: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in wire.items() if value is not None}
+
+
+def test_every_document_is_there() -> None:
+    assert len(DOCUMENTS) > 30
+
+
+@pytest.mark.parametrize("cls", DOCUMENTS, ids=lambda cls: cls.__name__)
+def test_unknown_fields_are_kept_at_every_level(cls: type[Document]) -> None:
+    smallest = _smallest(cls)
+    document = from_wire(cls, {**smallest, "invented": [1, {"a": None}]})
+    assert document.extra == {"invented": [1, {}]}
+    assert to_wire(document)["invented"] == [1, {}]
+
+
+def _smallest(cls: type[Document]) -> dict[str, Any]:
+    """A wire document with the required fields only."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(cls):
+        if field.required:
+            kind = str(field.type)
+            if "documents" in kind and isinstance(field.type, type):
+                values[field.name] = _smallest(field.type)
+            elif "Timestamp" in kind:
+                values[field.name] = "2026-01-01T00:00:00.123456789Z"
+            else:
+                values[field.name] = 1 if "int" in kind else "x"
+    return values
+
+
+def test_unknown_fields_inside_lists_and_maps_are_kept() -> None:
+    config = from_wire(StreamConfig, {"sources": [{"name": "A", "x": 1}, {"name": "B"}]})
+    assert config.sources is not None
+    assert [source.extra for source in config.sources] == [{"x": 1}, {}]
+    account = from_wire(AccountInfo, {"tiers": {"R1": {"memory": 1, "y": 2}}})
+    assert account.tiers is not None
+    assert account.tiers["R1"] == Tier(memory=1, extra={"y": 2})
+
+
+def test_nanoseconds_survive() -> None:
+    info = from_wire(
+        StreamInfo,
+        {
+            "config": {"name": "S", "max_age": 1_000_000_001},
+            "created": "2026-11-21T10:49:46.401926287Z",
+            "state": {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0},
+        },
+    )
+    assert info.config.max_age is not None
+    assert exact_ns(info.config.max_age) == 1_000_000_001
+    assert exact_ns(info.created) % 1000 == 287
+    wire = to_wire(info)
+    assert wire["config"]["max_age"] == 1_000_000_001
+    assert wire["created"] == "2026-11-21T10:49:46.401926287Z"
+
+
+def test_a_time_that_never_was_is_none() -> None:
+    state: dict[str, Any] = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
+    wire = {**state, "first_ts": "0001-01-01T00:00:00Z", "deleted": None}
+    assert from_wire(StreamState, wire) == StreamState(**state)
+
+
+def test_what_is_not_said_is_not_sent_and_zero_is_said() -> None:
+    config = StreamConfig(name="S", max_msgs=0, deny_purge=False, subjects=[])
+    assert to_wire(config) == {"name": "S", "max_msgs": 0, "deny_purge": False, "subjects": []}
+
+
+def test_a_newer_servers_words_and_fields_pass_through() -> None:
+    wire = {"retention": "by_moon", "storage": "tape", "moon": 3}
+    assert to_wire(from_wire(StreamConfig, wire)) == wire
+
+
+def test_a_known_field_of_another_type_is_an_error() -> None:
+    with pytest.raises(JetStreamError, match="Unreadable ConsumerInfo"):
+        from_wire(ConsumerInfo, {"stream_name": "S", "name": 5, "created": "2026-01-01T00:00:00Z"})
+
+
+@pytest.mark.parametrize("value", [5, 5.0, "5s"])
+def test_a_duration_without_unit_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"max_age: .*timedelta"):
+        StreamConfig(max_age=value)  # type: ignore[arg-type]
+
+
+def test_a_time_without_zone_is_refused() -> None:
+    with pytest.raises(ConfigError, match="opt_start_time"):
+        ConsumerConfig(opt_start_time=datetime(2026, 1, 1))
+
+
+def test_replace_makes_a_checked_copy() -> None:
+    config = StreamConfig(name="S", extra={"moon": 3})
+    assert config.replace(max_msgs=5) == StreamConfig(name="S", max_msgs=5, extra={"moon": 3})
+    with pytest.raises(ConfigError, match="did you mean 'max_msgs'"):
+        config.replace(max_msg=5)
+
+
+# -- what a caller may give --------------------------------------------------------------------
+
+
+def test_a_configuration_may_be_given_in_four_forms() -> None:
+    wanted = {"name": "S", "max_age": 5_000_000_000}
+    for config in (
+        StreamConfig(name="S", max_age=timedelta(seconds=5)),
+        {"name": "S", "max_age": timedelta(seconds=5)},
+        {"name": "S", "max_age": 5_000_000_000},
+        '{"name": "S", "max_age": 5000000000}',
+        b'{"name": "S", "max_age": 5000000000}',
+    ):
+        assert config_to_wire(StreamConfig, config, {}) == wanted
+    options = {"name": "S", "max_age": timedelta(seconds=5)}
+    assert config_to_wire(StreamConfig, None, options) == wanted
+
+
+def test_options_win_over_the_configuration() -> None:
+    wire = config_to_wire(StreamConfig, {"name": "S", "max_msgs": 1}, {"max_msgs": 2})
+    assert wire == {"name": "S", "max_msgs": 2}
+
+
+def test_json_is_sent_as_it_is() -> None:
+    text = '{"name": "S", "moon": {"phase": null}, "sources": [{"name": "A", "x": 1}]}'
+    assert config_to_wire(StreamConfig, text, {}) == msgspec.json.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "hint"),
+    [
+        (None, {"max_mgs": 1}, "did you mean 'max_msgs'"),
+        (None, {"subjects": "orders.>"}, "subjects"),
+        ({"subjects": "orders.>"}, {}, "subjects"),
+        ("[1]", {}, "Not a usable StreamConfig"),
+        ("{", {}, "Not a usable StreamConfig"),
+        (ConsumerConfig(name="c"), {}, "not a ConsumerConfig"),
+        ({"mirror": {"opt_start_seq": 1}}, {}, "name"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_sent(
+    config: Any, options: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        config_to_wire(StreamConfig, config, options)
+
+
+def test_nested_documents_are_sent() -> None:
+    config = StreamConfig(
+        name="S", placement=Placement(tags=["a"]), sources=[Source(name="O", opt_start_seq=3)]
+    )
+    assert to_wire(config) == {
+        "name": "S",
+        "placement": {"tags": ["a"]},
+        "sources": [{"name": "O", "opt_start_seq": 3}],
+    }
+
+
+def test_field_names_leave_out_our_own() -> None:
+    assert "extra" not in field_names(StreamConfig)
+    assert not any("<" in name for name in field_names(StreamConfig))
