@@ -42,44 +42,29 @@ def split_frames(
             if op == b"MSG" and 4 <= count <= 5:
                 body = eol + 2
                 end = body + _size(parts[-1])
-                if end + 2 > size:
-                    return pos, end + 2 - pos
-                append(
-                    (
-                        int(parts[2]),
-                        parts[1],
-                        parts[3] if count == 5 else None,
-                        None,
-                        data[body:end],
-                    )
-                )
+                reply = parts[3] if count == 5 else None
+                headers = None
             elif op == b"HMSG" and 5 <= count <= 6:
                 head = eol + 2
                 body = head + _size(parts[-2])
                 end = head + _size(parts[-1])
                 if end < body:
                     raise ProtocolError(f"header longer than message in {_show(data[pos:eol])}")
-                if end + 2 > size:
-                    return pos, end + 2 - pos
-                append(
-                    (
-                        int(parts[2]),
-                        parts[1],
-                        parts[3] if count == 6 else None,
-                        data[head:body],
-                        data[body:end],
-                    )
-                )
+                reply = parts[3] if count == 6 else None
+                headers = data[head:body]
             else:
                 append(_control(data[pos:eol]))
                 pos = eol + 2
                 if one:
                     return pos, 0
                 continue
+            if end + 2 > size:
+                return pos, end + 2 - pos
+            if data[end : end + 2] != b"\r\n":
+                raise ProtocolError(f"no CRLF after the payload of {_show(data[pos:eol])}")
+            append((int(parts[2]), parts[1], reply, headers, data[body:end]))
         except ValueError:
             raise ProtocolError(f"bad control line {_show(data[pos:eol])}") from None
-        if data[end : end + 2] != b"\r\n":
-            raise ProtocolError(f"no CRLF after the payload of {_show(data[pos:eol])}")
         pos = end + 2
         if one:
             return pos, 0

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.timestamps import (
+    datetime_to_ns,
+    duration_to_ns,
+    format_isotime,
+    ns_to_datetime,
+    ns_to_timedelta,
+    parse_isotime,
+)
+
+YEAR_1 = -62135596800 * 10**9
+YEAR_9999 = 253402300799 * 10**9
+
+
+@given(st.integers(YEAR_1, YEAR_9999))
+def test_no_nanosecond_is_lost_in_text(ns: int) -> None:
+    assert parse_isotime(format_isotime(ns)) == ns
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_datetimes_go_both_ways(value: datetime) -> None:
+    assert ns_to_datetime(datetime_to_ns(value)) == value
+    assert parse_isotime(value.isoformat()) == datetime_to_ns(value)
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.integers(-14 * 60, 14 * 60))
+def test_offsets_are_understood(naive: datetime, minutes: int) -> None:
+    value = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert parse_isotime(value.isoformat()) == datetime_to_ns(value)
+
+
+@given(st.timedeltas(timedelta(days=-10000), timedelta(days=10000)))
+def test_durations_go_both_ways(value: timedelta) -> None:
+    assert ns_to_timedelta(duration_to_ns(value)) == value
+
+
+def test_known_times() -> None:
+    assert parse_isotime("2013-01-01T05:15:00.123456789Z") == 1357017300123456789
+    assert parse_isotime("2013-01-01t05:15:00.1234567891z") == 1357017300123456789
+    assert format_isotime(0) == "1970-01-01T00:00:00Z"
+    assert format_isotime(-1) == "1969-12-31T23:59:59.999999999Z"
+    assert format_isotime(YEAR_1) == "0001-01-01T00:00:00Z"
+    assert duration_to_ns(1.5) == 1_500_000_000
+
+
+@pytest.mark.parametrize("text", ["", "2013-01-01", "2013-01-01T05:15:00", "2013-13-01T00:00:00Z"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_isotime(text)
+
+
+def test_a_datetime_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError):
+        datetime_to_ns(datetime(2020, 1, 1))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import BadHeaderError
+from jetspark.wire.headers import Headers, encode_headers, parse_headers
+from jetspark.wire.status import Status, status_of
+
+# What the protocol can carry: no control characters that end a line, no blanks at the edges.
+text = st.text(st.characters(exclude_characters="\r\n\x00", codec="utf-8"), max_size=12)
+values = text.map(lambda value: value.strip(" \t"))
+names = st.text(
+    st.characters(exclude_characters=":\r\n\x00", codec="utf-8"), min_size=1, max_size=12
+).filter(lambda name: name == name.strip())
+
+
+@given(st.lists(st.tuples(names, values), max_size=8))
+def test_headers_survive_the_wire_with_case_order_and_repeats(pairs: list[tuple[str, str]]) -> None:
+    headers = Headers(pairs)
+    back, status = parse_headers(encode_headers(headers))
+    assert status is None
+    assert back == headers
+    assert list(back) == list(headers)
+    assert sorted(back.items()) == sorted(pairs)
+
+
+@given(st.binary(max_size=60))
+def test_any_block_parses_or_raises_bad_header(block: bytes) -> None:
+    for candidate in (block, b"NATS/1.0" + block + b"\r\n\r\n"):
+        try:
+            parse_headers(candidate)
+        except BadHeaderError:
+            pass
+        status_of(candidate)
+
+
+@pytest.mark.parametrize(
+    ("block", "status"),
+    [
+        (b"NATS/1.0 503\r\n\r\n", Status(503)),
+        (b"NATS/1.0 503 \r\n\r\n", Status(503)),
+        (b"NATS/1.0 404 No Messages\r\n\r\n", Status(404, "No Messages")),
+        (b"NATS/1.0\r\nStatus: 503\r\n\r\n", None),
+        (b"NATS/1.0\r\n\r\n", None),
+    ],
+)
+def test_only_the_version_line_is_a_status(block: bytes, status: Status | None) -> None:
+    assert parse_headers(block)[1] == status
+    assert status_of(block) == status
+
+
+def test_idle_heartbeat_has_status_and_headers() -> None:
+    headers, status = parse_headers(b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 7\r\n\r\n")
+    assert status is not None
+    assert status.is_idle_heartbeat
+    assert not status.is_flow_control
+    assert headers["Nats-Last-Consumer"] == "7"
+
+
+@pytest.mark.parametrize(("name", "value"), [("a\r", "x"), ("a", "x\r\ny"), ("", "x"), ("a:b", "")])
+def test_what_would_break_the_protocol_is_refused(name: str, value: str) -> None:
+    with pytest.raises(BadHeaderError):
+        Headers({name: value})
+
+
+def test_access() -> None:
+    headers = Headers({"a": ["1", "2"], "A": "3"})
+    headers.add("a", "4")
+    assert headers["a"] == "1"
+    assert headers.values("a") == ["1", "2", "4"]
+    assert headers.last("a") == "4"
+    assert headers.get("none") is None
+    assert headers.lookup("none", "d") == "d"
+    assert headers.keys("[aA]") == ["a", "A"]
+    headers["a"] = "5"
+    assert headers.to_dict() == {"A": ["3"], "a": ["5"]}
+    headers.delete("a")
+    headers.delete("a")
+    assert "a" not in headers
+    with pytest.raises(KeyError):
+        headers["a"]

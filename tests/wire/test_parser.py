@@ -1,0 +1,130 @@
+"""The parser gives the same events wherever the bytes are cut, and nothing but ProtocolError."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.wire.strategies import Sent, messages, streams
+
+from jetspark.errors import ProtocolError
+from jetspark.wire.events import PING, Err, Event, Info
+from jetspark.wire.kernel import MAX_CONTROL_LINE, MAX_MESSAGE
+from jetspark.wire.parser import Parser
+
+
+def parse(*chunks: bytes) -> list[Event]:
+    parser = Parser()
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    if parser.error is not None:
+        raise parser.error
+    return events
+
+
+@given(streams)
+def test_all_at_once_gives_what_was_sent(sent: list[Sent]) -> None:
+    assert parse(b"".join(data for data, _ in sent)) == [event for _, event in sent]
+
+
+@given(streams)
+def test_byte_by_byte_gives_the_same(sent: list[Sent]) -> None:
+    data = b"".join(data for data, _ in sent)
+    assert parse(*(data[i : i + 1] for i in range(len(data)))) == [event for _, event in sent]
+
+
+@given(streams)
+def test_every_split_point_gives_the_same(sent: list[Sent]) -> None:
+    data = b"".join(data for data, _ in sent)
+    events = [event for _, event in sent]
+    for cut in range(len(data) + 1):
+        assert parse(data[:cut], data[cut:]) == events
+
+
+@given(streams, st.lists(st.integers(0, 2000)))
+def test_any_chunks_give_the_same(sent: list[Sent], cuts: list[int]) -> None:
+    data = b"".join(data for data, _ in sent)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    chunks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    assert parse(*chunks) == [event for _, event in sent]
+
+
+@given(messages())
+def test_events_do_not_alias_the_receive_buffer(sent: Sent) -> None:
+    data, event = sent
+    buffer = bytearray(data)
+    parser = Parser()
+    events = parser.feed(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert events == [event]
+
+
+@given(st.binary(max_size=200), st.integers(1, 50))
+@example(b"MSG a 1 99999999999999999999\r\n", 7)
+@example(b"MSG a 1 -1\r\n\r\n", 3)
+@example(b"MSG a x 1\r\nz\r\n", 3)
+@example(b"MSG a 1 " + b"9" * 5000 + b"\r\n", 100)
+@example(b"HMSG a 1 20 10\r\n0123456789\r\n", 3)
+@example(b"MSG a 1 2\r\nabcd\r\n", 3)
+@example(b"\r\n", 1)
+def test_any_bytes_set_an_error_at_most(data: bytes, step: int) -> None:
+    parser = Parser()
+    for i in range(0, len(data), step):
+        parser.feed(data[i : i + step])
+    assert parser.error is None or isinstance(parser.error, ProtocolError)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"HELLO\r\n",
+        b"\r\n",
+        b"MSG a 1\r\n",
+        b"MSG a 1 x\r\n",
+        b"MSG a 1 +2\r\nab\r\n",
+        b"MSG a 1 r r 2\r\nab\r\n",
+        b"MSG a 1 2\r\nabc\r\n",
+        b"HMSG a 1 5\r\n",
+        b"HMSG a 1 20 10\r\n0123456789\r\n",
+        b"MSG a 1 %d\r\n" % (MAX_MESSAGE + 1),
+        b"HTTP/1.1 400 Bad Request\r\n",
+    ],
+)
+def test_bad_bytes_set_the_error_and_keep_the_events_before(bad: bytes) -> None:
+    parser = Parser()
+    assert parser.feed(b"PING\r\nMSG a 1 1\r\nx\r\n" + bad) == [PING, (1, b"a", None, None, b"x")]
+    assert isinstance(parser.error, ProtocolError)
+    assert parser.feed(b"PING\r\n") == []
+
+
+def test_an_endless_control_line_is_refused() -> None:
+    parser = Parser()
+    for _ in range(MAX_CONTROL_LINE // 65536 + 2):
+        parser.feed(b"x" * 65536)
+    assert isinstance(parser.error, ProtocolError)
+
+
+def test_a_long_info_is_no_error() -> None:
+    text = b'{"x":"%b"}' % (b"y" * 300_000)
+    data = b"INFO %b\r\n" % text
+    assert parse(data[:100_000], data[100_000:]) == [Info(text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (b"ping\r\n", PING),
+        (b"PING \r\n", PING),
+        (b"-ERR 'it''s'\r\n", Err("it''s")),
+        (b"-ERR Unquoted\r\n", Err("Unquoted")),
+        (b"MSG  a\t1  0 \r\n\r\n", (1, b"a", None, None, b"")),
+    ],
+)
+def test_odd_spelling_is_understood(line: bytes, event: Event) -> None:
+    assert parse(line) == [event]
+
+
+def test_a_large_message_is_put_together_once() -> None:
+    payload = bytes(range(256)) * 40_000
+    data = b"MSG big 1 %d\r\n%b\r\n" % (len(payload), payload)
+    chunks = [data[i : i + 65_536] for i in range(0, len(data), 65_536)]
+    assert parse(*chunks) == [(1, b"big", None, None, payload)]
