@@ -2,8 +2,9 @@
 
 Per stream: the next sequence to read, the stream's creation time (a stream made anew under the
 same name has another one), and the start that this query resolved when it began. Spark logs a
-batch's end before it runs the batch, but never the initial offset: carrying the start in every
-end is what makes a crash before the first commit lose nothing.
+batch's end before it runs the batch, but never the initial offset. So every end carries the start,
+and the first end differs from the initial offset even when there is nothing to read yet: Spark logs
+it, and from then on neither a crash nor a restart can move the start.
 
 Spark compares offsets as JSON text, so the keys stand in one canonical order.
 """
@@ -29,11 +30,8 @@ class StreamOffset:
     """Where this query began in this stream."""
     earliest: bool = False
     """The start was resolved from "earliest"."""
-
-    @property
-    def is_initial(self) -> bool:
-        """Nothing has been read yet."""
-        return self.next == self.start
+    initial: bool = False
+    """Resolved just now, and in no log yet."""
 
 
 def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
@@ -42,6 +40,7 @@ def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
         name: {
             "created": offset.created,
             "earliest": offset.earliest,
+            "initial": offset.initial,
             "next": offset.next,
             "start": offset.start,
         }
@@ -64,6 +63,7 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
                 next=int(one["next"]),
                 start=int(one["start"]),
                 earliest=bool(one["earliest"]),
+                initial=bool(one["initial"]),
             )
             for name, one in document["streams"].items()
         }

@@ -27,11 +27,11 @@ def initial_offset(facts: StreamFacts, start: Position) -> StreamOffset:
     """Where a query begins. Raises ConfigError for a sequence that does not exist yet."""
     if start == "earliest":
         first = head(facts)
-        return StreamOffset(facts.created, first, first, earliest=True)
+        return StreamOffset(facts.created, first, first, earliest=True, initial=True)
     if start == "latest":
-        return StreamOffset(facts.created, tail(facts), tail(facts))
+        return StreamOffset(facts.created, tail(facts), tail(facts), initial=True)
     _check_exists(facts, start, "startingOffsets")
-    return StreamOffset(facts.created, start, start)
+    return StreamOffset(facts.created, start, start, initial=True)
 
 
 def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
@@ -50,7 +50,8 @@ def next_offset(
     target: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> StreamOffset:
-    """The end of the next batch; `offset` itself when there is nothing new.
+    """The end of the next batch; equal to `offset` when there is nothing new, unless that is
+    initial and thus not logged yet.
 
     `max_offsets` counts sequences, gaps included; `target` is a sequence not to pass.
     Raises StreamRecreatedError and DataLossError, or goes on without what is lost.
@@ -72,7 +73,7 @@ def next_offset(
             )
         return offset
     if head(facts) > begin:
-        may_go = offset.is_initial and offset.earliest
+        may_go = offset.initial and offset.earliest
         if fail_on_data_loss and not may_go and not facts.keeps_last_per_subject:
             raise DataLossError(
                 facts.name,
@@ -88,9 +89,7 @@ def next_offset(
         end = min(end, begin + max_offsets)
     if target is not None:
         end = min(end, max(target, offset.next))
-    if end <= offset.next:
-        return offset
-    return StreamOffset(offset.created, end, offset.start, offset.earliest)
+    return StreamOffset(offset.created, max(end, offset.next), offset.start, offset.earliest)
 
 
 def batch_range(
@@ -104,7 +103,7 @@ def batch_range(
     An initial `start` may have been resolved again after a crash; what counts is the start that
     the logged end carries. The same holds when the stream was recreated in between.
     """
-    resolved = start.is_initial or start.created != end.created
+    resolved = start.initial or start.created != end.created
     begin = end.start if resolved else start.next
     return SequenceRange(
         stream=stream,

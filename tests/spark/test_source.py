@@ -1,0 +1,283 @@
+"""format("jetstream") in a real Spark against a real server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.support.streams import Admin, numbered
+
+from jetspark.errors import JetsparkError
+from jetspark.spark.failures import explain
+from jetspark.spark.ingest import lag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def admin(shared_server: NatsServer) -> Iterator[Admin]:
+    with Admin(shared_server.url) as admin:
+        yield admin
+
+
+@pytest.fixture
+def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    """A stream of 1,000 numbered messages on ten subjects."""
+    name = unique("SPARK")
+    admin.create(name, f"{name}.*")
+    admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 1001)])
+    return name
+
+
+class Query:
+    """A streaming query from one stream into Parquet, run again and again like a user would."""
+
+    def __init__(self, spark: SparkSession, url: str, stream: str, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.options = {"servers": url, "stream": stream, "startingOffsets": "earliest"}
+
+    def run(self, **options: str) -> list[dict[str, Any]]:
+        """One AvailableNow run; the progress of batches with rows."""
+        query = (
+            self.spark.readStream.format("jetstream")
+            .options(**(self.options | options))
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(self.folder / "table"))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    def sequences(self) -> list[int]:
+        table = self.spark.read.parquet(str(self.folder / "table"))
+        return [row.seq for row in table.select("seq").orderBy("seq").collect()]
+
+
+@pytest.fixture
+def query(spark: SparkSession, shared_server: NatsServer, stream: str, tmp_path: Path) -> Query:
+    return Query(spark, shared_server.url, stream, tmp_path)
+
+
+def load(spark: SparkSession, url: str, stream: str, **options: str) -> DataFrame:
+    return spark.read.format("jetstream").options(servers=url, stream=stream, **options).load()
+
+
+def sequences(rows: DataFrame) -> list[int]:
+    return sorted(row.seq for row in rows.select("seq").collect())
+
+
+def failure(function: Callable[[], object]) -> JetsparkError:
+    with pytest.raises(PySparkException) as caught:
+        function()
+    return explain(caught.value)
+
+
+# -- batch -----------------------------------------------------------------------------------
+
+
+def test_a_stream_is_a_dataframe_without_registration(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    rows = load(spark, shared_server.url, stream)
+    assert rows.columns == ["stream", "subject", "seq", "timestamp", "data", "headers"]
+    found = rows.selectExpr("seq", "subject", "cast(data as string) as text").orderBy("seq")
+    assert [tuple(row) for row in found.collect()] == [
+        (number, f"{stream}.{number % 10}", str(number)) for number in range(1, 1001)
+    ]
+
+
+def test_partitions_by_number_and_by_size(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    def partitions(**options: str) -> int:
+        rows = load(spark, shared_server.url, stream, **options)
+        assert sequences(rows) == list(range(1, 1001))
+        return rows.rdd.getNumPartitions()
+
+    assert partitions() == 1
+    assert partitions(minPartitions="3") == 3
+    assert partitions(maxRecordsPerPartition="300") == 4
+
+
+def test_a_part_and_some_subjects(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    rows = load(
+        spark, shared_server.url, stream,
+        startingOffsets="101", endingOffsets="201", subjects=f"{stream}.1,{stream}.2",
+    )  # fmt: skip
+    assert sequences(rows) == [n for n in range(101, 201) if n % 10 in (1, 2)]
+
+
+def test_an_empty_stream_is_an_empty_dataframe(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("EMPTY")
+    admin.create(name, name)
+    assert load(spark, shared_server.url, name).count() == 0
+
+
+def test_a_large_message_and_headers_arrive(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("LARGE")
+    admin.create(name, name)
+    payload = bytes(range(256)) * 4000
+    admin.fill([(name, payload, [("a", "1"), ("a", "2")]), (name, b"")])
+    first, last = load(spark, shared_server.url, name).orderBy("seq").collect()
+    assert bytes(first.data) == payload
+    assert [tuple(pair) for pair in first.headers] == [("a", "1"), ("a", "2")]
+    assert last.headers is None
+
+
+def test_a_temporary_view_in_sql(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW orders USING jetstream "
+        f"OPTIONS (servers '{shared_server.url}', stream '{stream}')"
+    )
+    assert spark.sql("SELECT max(seq) AS last FROM orders").collect()[0]["last"] == 1000
+
+
+def test_what_is_lost_fails_the_read_or_is_left_out(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str
+) -> None:
+    # A DataFrame is a snapshot: its range was planned before the purge.
+    strict = load(spark, shared_server.url, stream, startingOffsets="1")
+    lenient = load(spark, shared_server.url, stream, startingOffsets="1", failOnDataLoss="false")
+    admin.purge(stream, seq=11)
+    assert "sequences 1 to 10 were removed" in str(failure(strict.collect))
+    assert sequences(lenient) == list(range(11, 1001))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"straem": "X"}, "Unknown option 'straem' for format jetstream; did you mean 'stream'?"),
+        ({"servers": "nats://127.0.0.1:1"}, "Cannot connect to nats://127.0.0.1:1: "),
+        ({"stream": "NO_SUCH_STREAM_HERE"}, 'Stream "NO_SUCH_STREAM_HERE" not found on nats://'),
+        ({"startingOffsets": "5000"}, "Option 'startingOffsets' is 5000, but stream"),
+        ({"endingOffsets": "x"}, "Option 'endingOffsets' must be earliest, latest or a sequence"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    stream: str,
+    options: dict[str, str],
+    sentence: str,
+) -> None:
+    base = {"servers": shared_server.url, "stream": stream}
+    error = failure(
+        lambda: spark.read.format("jetstream").options(**(base | options)).load().collect()
+    )
+    assert str(error).startswith(sentence)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_streams_that_forget_what_is_acked_are_refused(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    retention: str,
+) -> None:
+    name = unique("QUEUE")
+    admin.create(name, name, retention=retention)
+    error = failure(lambda: load(spark, shared_server.url, name).count())
+    assert f"has retention '{retention}'" in str(error)
+
+
+# -- streaming -------------------------------------------------------------------------------
+
+
+def test_runs_go_on_where_the_last_one_ended(query: Query, admin: Admin, stream: str) -> None:
+    batches = query.run(maxOffsetsPerTrigger="400")
+    assert [progress["numInputRows"] for progress in batches] == [400, 400, 200]
+    assert query.run() == []
+    admin.fill(numbered(f"{stream}.x", 50))
+    assert [progress["numInputRows"] for progress in query.run()] == [50]
+    assert query.sequences() == list(range(1, 1051))
+
+
+def test_the_progress_shows_the_lag(query: Query) -> None:
+    batches = query.run(maxOffsetsPerTrigger="400")
+    assert [lag_of(progress) for progress in batches] == [600, 200, 0]
+
+
+def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    assert query.run(startingOffsets="latest") == []
+    admin.fill(numbered(f"{stream}.x", 50))
+    query.run(startingOffsets="latest")
+    assert query.sequences() == list(range(1001, 1051))
+
+
+def test_a_purged_head_stops_the_query_until_allowed(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.fill(numbered(f"{stream}.x", 100))
+    admin.purge(stream, seq=1051)
+    assert "sequences 1001 to 1050 were removed" in str(failure(query.run))
+    query.run(failOnDataLoss="false")
+    assert query.sequences() == [*range(1, 1001), *range(1051, 1101)]
+
+
+def test_a_recreated_stream_stops_the_query_until_allowed(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.call(f"STREAM.DELETE.{stream}")
+    admin.create(stream, f"{stream}.*")
+    admin.fill(numbered(f"{stream}.x", 10))
+    assert "was recreated or restored" in str(failure(query.run))
+    query.run(failOnDataLoss="false")
+    assert query.sequences() == sorted([*range(1, 1001), *range(1, 11)])
+
+
+def test_a_checkpoint_of_another_stream_is_refused(
+    query: Query, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    query.run()
+    other = unique("OTHER")
+    admin.create(other, other)
+    admin.fill(numbered(other, 5))
+    assert "use another checkpointLocation" in str(failure(lambda: query.run(stream=other)))
+
+
+def test_an_idle_query_makes_no_batches(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
+) -> None:
+    running = (
+        spark.readStream.format("jetstream")
+        .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        running.processAllAvailable()
+        running.processAllAvailable()
+        admin.fill(numbered(f"{stream}.x", 5))
+        running.processAllAvailable()
+        batches = {p["batchId"]: p["numInputRows"] for p in running.recentProgress}
+        assert batches.pop(0) == 1000
+        assert batches.pop(1) == 5
+        assert not any(batches.values())
+    finally:
+        running.stop()
