@@ -17,11 +17,8 @@ numbers = st.integers(1, 2**63)
 def deliveries(draw: st.DrawFn) -> bytes:
     domain = draw(st.sampled_from([b"", b"hub.ACCHASH.", b"_.ACCHASH."]))
     tail = draw(st.sampled_from([b"", b".rnd7"])) if domain else b""
-    reply = b"$JS.ACK.%bS-1.c_1.%d.%d.%d.%d.%d%b" % (
-        domain,
-        *(draw(numbers) for _ in range(5)),
-        tail,
-    )
+    counts = b".".join(b"%d" % draw(numbers) for _ in range(5))
+    reply = b"$JS.ACK.%bS-1.c_1.%b%b" % (domain, counts, tail)
     subject, payload, block = draw(subjects), draw(payloads), draw(st.none() | header_blocks)
     if block is None:
         return b"MSG %b 4 %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)

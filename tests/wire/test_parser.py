@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_every_split_point_gives_the_same(sent: list[Sent]) -> None:
 def test_any_chunks_give_the_same(sent: list[Sent], cuts: list[int]) -> None:
     data = b"".join(data for data, _ in sent)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    chunks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
     assert parse(*chunks) == [event for _, event in sent]
 
 

@@ -1,0 +1,132 @@
+"""What waits to be sent: order, bounds, what survives a link."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jetspark.connection.outbox import FLUSH_AT, Outbox
+from jetspark.errors import ConnectionClosedError, OutboundBufferError
+
+LIMIT = 1000
+
+
+@pytest.fixture
+async def outbox() -> Outbox:
+    box = Outbox(LIMIT, asyncio.get_running_loop())
+    box.open()
+    return box
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_a_turn_of_the_loop_is_one_write(outbox: Outbox) -> None:
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.put(b"a")
+    outbox.put_control(b"b")
+    outbox.put(b"c")
+    assert writes == []
+    await turn()
+    assert writes == [b"abc"]
+    outbox.put(b"d")
+    await turn()
+    assert writes == [b"abc", b"d"]
+
+
+async def test_without_a_link_publishes_wait_up_to_the_limit(outbox: Outbox) -> None:
+    outbox.put(bytes(LIMIT - 1))
+    with pytest.raises(OutboundBufferError):
+        outbox.put(b"xx")
+    outbox.put(b"y")
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    assert writes == [bytes(LIMIT - 1) + b"y"]
+    assert outbox.size == 0
+
+
+async def test_control_frames_die_with_their_link_and_publishes_do_not(outbox: Outbox) -> None:
+    outbox.put_control(b"before any link")
+    first: list[bytes] = []
+    outbox.attach(first.append)
+    outbox.put(b"1")
+    outbox.put_control(b"PING")
+    outbox.put(b"2")
+    outbox.detach()
+    await turn()
+    second: list[bytes] = []
+    outbox.attach(second.append)
+    await turn()
+    assert (first, second) == ([], [b"12"])
+
+
+async def test_what_a_link_took_is_not_sent_again(outbox: Outbox) -> None:
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.put(b"1")
+    await turn()
+    outbox.detach()
+    outbox.attach(writes.append)
+    await turn()
+    assert writes == [b"1"]
+
+
+async def test_much_in_one_turn_is_written_early_and_publishers_are_asked_to_wait(
+    outbox: Outbox,
+) -> None:
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.put(bytes(FLUSH_AT + 1))
+    assert len(writes) == 1
+    assert outbox.crowded
+    await asyncio.wait_for(outbox.wait(), 1)
+    assert not outbox.crowded
+
+
+async def test_a_stopped_transport_bounds_the_outbox_and_waiters_go_on_after(
+    outbox: Outbox,
+) -> None:
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.pause()
+    outbox.put(b"1")
+    await turn()
+    assert writes == []
+    with pytest.raises(OutboundBufferError):
+        outbox.put(bytes(LIMIT))
+    waiting = asyncio.create_task(outbox.wait())
+    await turn()
+    assert not waiting.done()
+    outbox.resume()
+    await asyncio.wait_for(waiting, 1)
+    assert writes == [b"1"]
+    outbox.put(b"2")
+    await turn()
+    assert writes == [b"1", b"2"]
+
+
+async def test_losing_the_link_frees_who_waits(outbox: Outbox) -> None:
+    outbox.attach(lambda _: None)
+    outbox.pause()
+    waiting = asyncio.create_task(outbox.wait())
+    await turn()
+    outbox.detach()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_closed_refuses_with_the_reason(outbox: Outbox) -> None:
+    reason = OutboundBufferError("why")
+    outbox.close(reason)
+    with pytest.raises(ConnectionClosedError) as caught:
+        outbox.put(b"x")
+    assert caught.value.__cause__ is reason
+    outbox.put_control(b"x")
+    assert outbox.size == 0
+
+
+async def test_not_opened_is_closed() -> None:
+    with pytest.raises(ConnectionClosedError):
+        Outbox(LIMIT, asyncio.get_running_loop()).put(b"x")
