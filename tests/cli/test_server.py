@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.processes import end, finish, first_line, jetspark, wait_until_gone
+from tests.support.processes import end, finish, first_line, jetspark, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
 from jetspark.server import NatsServer, free_port, server_version
@@ -71,6 +71,17 @@ def test_second_ctrl_c_does_not_cut_the_end_short() -> None:
         command.send_signal(signal.SIGINT)
         code, _, err = end(command, signal.SIGINT)
         wait_until_gone(pid)
+    assert (code, err) == (0, "")
+
+
+def test_signal_that_was_ignored_stays_ignored() -> None:
+    nohup = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    script = nohup + "from jetspark.cli.main import main; main()"
+    with python(script, "server", "--port", "0") as command:
+        url = first_line(command)
+        command.send_signal(signal.SIGHUP)
+        RawClient(url).close()
+        code, _, err = end(command, signal.SIGTERM)
     assert (code, err) == (0, "")
 
 

@@ -182,11 +182,21 @@ def test_error_in_the_block_ends_the_server_too() -> None:
 
 
 def test_paused_server_keeps_its_connections_and_is_silent(nats_server: NatsServer) -> None:
-    with RawClient(nats_server.url, timeout=0.2) as client:
+    with RawClient(nats_server.url) as client:
         nats_server.pause()
+        client.set_timeout(0.2)
         with pytest.raises(TimeoutError):
             client.ping()
     nats_server.resume()
+    with RawClient(nats_server.url) as client:
+        client.ping()
+
+
+def test_pausing_twice_is_pausing_once(nats_server: NatsServer) -> None:
+    for _ in range(2):
+        nats_server.pause()
+        nats_server.pause()
+        nats_server.resume()
     with RawClient(nats_server.url) as client:
         client.ping()
 

@@ -63,6 +63,9 @@ class RawClient:
         answer: dict[str, Any] = json.loads(self.request(f"$JS.API.{name}", payload))
         return answer
 
+    def set_timeout(self, timeout: float) -> None:
+        self._socket.settimeout(timeout)
+
     def close(self) -> None:
         self._file.close()
         self._socket.close()

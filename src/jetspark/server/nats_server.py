@@ -193,7 +193,7 @@ class NatsServer:
 
     def pause(self) -> None:
         """Freezes the server (SIGSTOP): its sockets stay open and nothing answers."""
-        self._running_child().signal(signal.SIGSTOP)
+        self._running_child().pause()
 
     def resume(self) -> None:
         """Lets a paused server go on (SIGCONT)."""

@@ -15,6 +15,7 @@ whole process, never before.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -112,6 +113,16 @@ class ChildProcess:
         """Sends a signal; nothing happens when the process has ended."""
         if self._process is not None and self.running:
             self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Freezes the process (SIGSTOP); returns when all its threads stand still."""
+        self.signal(signal.SIGSTOP)
+        if hasattr(os, "waitid") and self.running:
+            try:
+                # WNOWAIT leaves the state to be seen again, so pausing twice does not hang.
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+            except ChildProcessError:
+                pass  # it ended meanwhile
 
     def kill(self) -> None:
         """Ends the process at once (SIGKILL) and waits until it is gone."""
