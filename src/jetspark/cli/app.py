@@ -22,6 +22,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _COMMANDS = {
     "server": ("jetspark.cli.server:server", "Run a nats-server with JetStream on this machine."),
+    "demo": ("jetspark.cli.demo:demo", "See it all work, on real data and a server of its own."),
     "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
 }
 
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     except CycloptsError:
         return WRONG_USAGE  # cyclopts has printed its own message
     except JetsparkError as error:
-        console.fail(str(error))
+        console.fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.spark_runs import quiet_spark, run_ingest
 from jetspark.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from jetspark.spark.ingest import Ingest
-    from jetspark.spark.ingest import Progress as IngestProgress
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
-_LOOK_SECONDS = 0.2
 _REPEATED = Parameter(negative="")
 
 
@@ -94,8 +82,8 @@ def ingest(
     )
     check_source(source)
     try:
-        with stop_on_signals():
-            rows = run(job, master=master, settings=settings)
+        with stop_on_signals(), quiet_spark(f"jetspark ingest {to}", master, settings) as spark:
+            rows = run_ingest(spark, job)
     except StopRequested:
         console.say("Stopped; the same command goes on from here.")
     else:
@@ -108,58 +96,6 @@ def check_source(source: dict[str, str]) -> None:
     from jetspark.spark.reading import stream_facts
 
     stream_facts(parse_options(source).for_streaming())
-
-
-def run(job: Ingest, *, master: str, settings: dict[str, str]) -> int:
-    """Run to the end with live progress; rows written. Spark is gone when this returns."""
-    from jetspark.spark.failures import explain
-    from jetspark.spark.ingest import Progress as IngestProgress
-    from jetspark.spark.session import close_session, local_session
-
-    log = Path(tempfile.mkdtemp(prefix="jetspark-spark-")) / "spark.log"
-    done = IngestProgress()
-    with _display() as display:
-        task = display.add_task("starting Spark …", total=None)
-        spark = local_session(
-            f"jetspark ingest {job.to}", master=master, log_file=log, conf=settings
-        )
-        try:
-            query = job.start(spark)
-            try:
-                _watch(query, done, lambda text: display.update(task, description=text))
-            finally:
-                query.stop()
-                done.update(query)
-            if (failure := query.exception()) is not None:
-                raise explain(failure)
-        finally:
-            display.update(task, description=f"{_rows(done)} · stopping Spark …")
-            close_session(spark)
-    shutil.rmtree(log.parent, ignore_errors=True)
-    return done.rows
-
-
-def _rows(done: IngestProgress) -> str:
-    return f"{done.rows:,} rows written"
-
-
-def _watch(query: StreamingQuery, done: IngestProgress, show: Callable[[str], None]) -> None:
-    began = time.monotonic()
-    while query.isActive:
-        done.update(query)
-        average = done.rows / max(time.monotonic() - began, 0.001)
-        lag = "?" if done.lag is None else f"{done.lag:,}"
-        show(f"{_rows(done)} · {average:,.0f} messages/s · lag {lag}")
-        time.sleep(_LOOK_SECONDS)
-
-
-def _display() -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console.err,
-    )
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -72,7 +73,7 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
-    with _standard_error_to(log_file):
+    with _standard_error_to(log_file), _keeping_own_interrupt_handler():
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
@@ -94,6 +95,16 @@ def close_session(session: SparkSession) -> None:
         jvm.kill()
         jvm.wait()
     SparkContext._gateway = SparkContext._jvm = None
+
+
+@contextmanager
+def _keeping_own_interrupt_handler() -> Iterator[None]:
+    """PySpark replaces the handler of SIGINT; one that the program set itself stays."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before not in (signal.default_int_handler, signal.getsignal(signal.SIGINT)):
+        with suppress(ValueError):  # not in the main thread: nothing was replaced
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

