@@ -81,6 +81,7 @@ class TcpTransport(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None  # asyncio's may fail when it is aborted after its end
         self._receiver.link_lost(exc)
 
     def pause_writing(self) -> None:

@@ -1,0 +1,607 @@
+"""The life of a link against a scripted peer: what no real server does on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from tests.support.scripted_server import Peer, ScriptedServer
+
+from jetspark import (
+    AuthorizationError,
+    Client,
+    ConnectionClosedError,
+    ConnectionEvent,
+    ConnectionStatus,
+    Disconnected,
+    JetsparkError,
+    LameDuck,
+    NoServersError,
+    OutboundBufferError,
+    ServersDiscovered,
+)
+from jetspark.connection.events import TRANSITIONS
+from jetspark.connection.options import make_options
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import (
+    BadHeaderError,
+    BrokenSocketError,
+    ConnectTimeoutError,
+    HeadersNotSupportedError,
+    ProtocolError,
+    SecureConnectionWantedError,
+    ServerError,
+    ServerRefusedError,
+    StaleConnectionError,
+)
+
+T = TypeVar("T")
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    return await asyncio.wait_for(awaitable, 5)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as server:
+        yield server
+
+
+class Connected:
+    """A client, its peer, and what the client told."""
+
+    def __init__(self, client: Client, peer: Peer) -> None:
+        self.client = client
+        self.peer = peer
+        self.errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
+        self.events: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
+
+    async def event(self, kind: type[T]) -> T:
+        while True:
+            event = await soon(self.events.get())
+            if isinstance(event, kind):
+                return event
+
+
+Link = Callable[..., Awaitable[Connected]]
+
+
+@pytest.fixture
+async def link(server: ScriptedServer) -> AsyncIterator[Link]:
+    clients: list[Client] = []
+
+    async def make(
+        *, info: dict[str, Any] | None = None, servers: list[str] | None = None, **options: Any
+    ) -> Connected:
+        options = {"reconnect_wait": 0.01, "reconnect_jitter": 0, "randomize": False} | options
+        client = Client(
+            make_options(servers or server.url, **options),
+            event_callback=lambda event: made.events.put_nowait(event),
+            error_callback=lambda error: made.errors.put_nowait(error),
+        )
+        clients.append(client)
+        made = Connected(client, None)  # type: ignore[arg-type]
+        connecting = asyncio.create_task(client.connect())
+        made.peer = await server.accept()
+        await made.peer.shake_hands(**(info or {}))
+        await soon(connecting)
+        return made
+
+    yield make
+    for client in clients:
+        await client.close()
+
+
+# -- connecting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first_words", "options", "error"),
+    [
+        (b"-ERR 'Authorization Violation'\r\n", {}, AuthorizationError),
+        (b"-ERR 'maximum connections exceeded'\r\n", {}, ServerError),
+        (b"SSH-2.0-OpenSSH\r\n", {}, ProtocolError),
+        (b"PING\r\n", {}, ProtocolError),
+        (b"INFO {broken\r\n", {}, ProtocolError),
+        (b"INFO {}\r\n", {"tls": True}, SecureConnectionWantedError),
+        (b"", {"connect_timeout": 0.1}, ConnectTimeoutError),
+        (b"INFO {}\r\n", {"connect_timeout": 0.1}, ConnectTimeoutError),
+    ],
+)
+async def test_one_server_raises_its_own_error(
+    server: ScriptedServer, first_words: bytes, options: dict[str, Any], error: type[Exception]
+) -> None:
+    client = Client(make_options(server.url, **options))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    peer.send(first_words)
+    with pytest.raises(error):
+        await soon(connecting)
+    assert client.status is ConnectionStatus.CLOSED
+    assert isinstance(client.last_error, error)
+    with pytest.raises(ConnectionClosedError):
+        client.publish_nowait("a")
+    while await peer.line():  # the client hangs up
+        pass
+
+
+async def test_a_peer_that_hangs_up_is_a_broken_socket(server: ScriptedServer) -> None:
+    client = Client(make_options(server.url))
+    connecting = asyncio.create_task(client.connect())
+    (await server.accept()).close()
+    with pytest.raises(BrokenSocketError):
+        await soon(connecting)
+
+
+async def test_several_servers_are_tried_once_each_and_the_last_error_is_the_cause(
+    server: ScriptedServer,
+) -> None:
+    async with ScriptedServer() as other:
+        urls = [server.url, other.url]
+        client = Client(make_options(urls, randomize=False, max_reconnect_attempts=9))
+        connecting = asyncio.create_task(client.connect())
+        (await server.accept()).close()
+        (await other.accept()).send(b"-ERR 'Authorization Violation'\r\n")
+        with pytest.raises(NoServersError) as caught:
+            await soon(connecting)
+        assert isinstance(caught.value.__cause__, AuthorizationError)
+
+
+async def test_the_first_server_that_answers_is_taken(server: ScriptedServer, link: Link) -> None:
+    async with ScriptedServer() as gone:
+        dead = gone.url
+    made = await link(servers=[dead, server.url])
+    assert made.client.current_server == server.url
+
+
+async def test_publishing_and_subscribing_while_connecting_is_kept(server: ScriptedServer) -> None:
+    client = Client(make_options(server.url))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    client.publish_nowait("a", b"1")
+    client.subscribe("s")
+    await peer.shake_hands()
+    await soon(connecting)
+    await peer.expect(b"SUB s 1", b"PUB a 1", b"1")
+    await client.close()
+
+
+async def test_cancelling_connect_closes_everything(server: ScriptedServer) -> None:
+    client = Client(make_options(server.url))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert await peer.line() == b""
+    assert client.status is ConnectionStatus.CLOSED
+    with pytest.raises(ConnectionClosedError):
+        await client.connect()
+
+
+async def test_a_ping_during_the_handshake_is_answered(server: ScriptedServer) -> None:
+    client = Client(make_options(server.url))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    peer.send_info()
+    peer.send(b"PING\r\n")
+    assert (await peer.line()).startswith(b"CONNECT ")
+    await peer.expect(b"PING", b"PONG")
+    peer.send(b"PONG\r\n")
+    await soon(connecting)
+    await client.close()
+
+
+async def test_credentials_of_the_url_win(server: ScriptedServer) -> None:
+    url = f"nats://me:pass%40word@127.0.0.1:{server.port}"
+    client = Client(make_options(url, token="t", name="n", echo=False))
+    connecting = asyncio.create_task(client.connect())
+    document = await (await server.accept()).shake_hands()
+    await soon(connecting)
+    assert (document["user"], document["pass"]) == ("me", "pass@word")
+    assert "auth_token" not in document
+    assert (document["name"], document["echo"], document["lang"]) == ("n", False, "python")
+    assert document["headers"]
+    assert document["no_responders"]
+    await client.close()
+
+
+# -- living --------------------------------------------------------------------------------------
+
+
+async def test_a_message_in_pieces_is_delivered_whole(link: Link) -> None:
+    made = await link()
+    sub = made.client.subscribe("a")
+    await made.peer.expect(b"SUB a 1")
+    for byte in b"MSG a 1 r 6\r\nx\r\ny\r\n\r\nMSG a 1 0\r\n\r\n":
+        made.peer.send(bytes([byte]))
+        await asyncio.sleep(0)
+    message = await sub.next(5)
+    assert (message.data, message.reply) == (b"x\r\ny\r\n", "r")
+    assert (await sub.next(5)).data == b""
+
+
+async def test_pings_are_answered_in_order_with_what_is_published(link: Link) -> None:
+    made = await link()
+    made.peer.send(b"PING\r\n")
+    await made.peer.expect(b"PONG")
+    made.client.publish_nowait("a", b"x")
+    flushing = asyncio.create_task(made.client.flush())
+    await made.peer.expect(b"PUB a 1", b"x", b"PING")
+    assert not flushing.done()
+    made.peer.send(b"PONG\r\n")
+    await soon(flushing)
+
+
+async def test_flush_times_out(link: Link) -> None:
+    made = await link()
+    with pytest.raises(TimeoutError):
+        await made.client.flush(0.01)
+    # The late PONG is not taken for that of the next PING.
+    flushing = asyncio.create_task(made.client.flush())
+    await made.peer.expect(b"PING", b"PING")
+    made.peer.send(b"PONG\r\n")
+    await made.client.loop.run_in_executor(None, lambda: None)
+    assert not flushing.done()
+    made.peer.send(b"PONG\r\n")
+    await soon(flushing)
+
+
+async def test_unanswered_pings_make_the_connection_stale(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link(ping_interval=0.02, max_outstanding_pings=2)
+    await made.peer.expect(b"PING", b"PING", b"")
+    assert isinstance(await soon(made.errors.get()), StaleConnectionError)
+    await (await server.accept()).shake_hands()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (b"-ERR 'Stale Connection'\r\n", StaleConnectionError),
+        (b"-ERR 'Slow Consumer Detected'\r\n", ServerError),
+        (b"-ERR 'User Authentication Expired'\r\n", ConnectionError),
+        (b"NONSENSE\r\n", ProtocolError),
+        (b"MSG a 1 5\r\nxx", BrokenSocketError),
+    ],
+)
+async def test_the_link_is_given_up_and_made_again(
+    server: ScriptedServer, link: Link, words: bytes, error: type[Exception]
+) -> None:
+    from jetspark.errors import AuthExpiredError
+
+    error = AuthExpiredError if error is ConnectionError else error
+    made = await link()
+    sub = made.client.subscribe("a")
+    await made.peer.expect(b"SUB a 1")
+    made.peer.send(words)
+    if error is BrokenSocketError:
+        await made.peer.writer.drain()
+        made.peer.reset()
+    lost = await made.event(Disconnected)
+    assert isinstance(lost.error, error)
+    again = await server.accept()
+    await again.shake_hands()
+    await again.expect(b"SUB a 1")
+    again.send(b"MSG a 1 2\r\nok\r\n")
+    assert (await sub.next(5)).data == b"ok"
+    assert made.client.stats.reconnects == 1
+    assert made.client.last_error is None
+
+
+async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publishes(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    client, peer = made.client, made.peer
+    client.subscribe("all")
+    limited = client.subscribe("few", queue="q", max_msgs=3)
+    later = client.subscribe("later")
+    gone = client.subscribe("gone")
+    await peer.expect(b"SUB all 1", b"SUB few q 2", b"UNSUB 2 3", b"SUB later 3", b"SUB gone 4")
+    peer.send(b"MSG few 2 1\r\n1\r\nMSG later 3 1\r\n1\r\n")
+    await limited.next(5)
+    await later.next(5)
+    later.unsubscribe(5)
+    await peer.expect(b"UNSUB 3 5")
+    peer.close()
+    await made.event(Disconnected)
+    gone.unsubscribe()
+    client.publish_nowait("p", b"1")
+    new = client.subscribe("new")
+    client.publish_nowait("p", b"2", headers={"k": "v"})
+    assert client.status is ConnectionStatus.RECONNECTING
+    again = await server.accept()
+    await again.shake_hands()
+    await again.expect(
+        b"SUB all 1", b"SUB few q 2", b"UNSUB 2 2", b"SUB later 3", b"UNSUB 3 4", b"SUB new 5"
+    )
+    await again.expect(b"PUB p 1", b"1", b"HPUB p 18 19", b"NATS/1.0", b"k: v", b"", b"2")
+    again.send(b"MSG few 2 1\r\n2\r\nMSG few 2 1\r\n3\r\nMSG few 2 1\r\n4\r\nMSG new 5 0\r\n\r\n")
+    assert [message.data async for message in limited] == [b"2", b"3"]
+    await new.next(5)
+
+
+async def test_a_limit_set_after_a_reconnect_counts_for_the_server_from_there(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    sub = made.client.subscribe("a")
+    made.peer.send(b"MSG a 1 0\r\n\r\n" * 3)
+    for _ in range(3):
+        await sub.next(5)
+    made.peer.close()
+    again = await server.accept()
+    await again.shake_hands()
+    await again.expect(b"SUB a 1")
+    sub.unsubscribe(5)
+    await again.expect(b"UNSUB 1 2")
+
+
+async def test_the_publish_that_exceeds_the_buffer_raises_and_the_others_arrive_once(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link(pending_size=60)
+    made.peer.close()
+    await made.event(Disconnected)
+    taken = []
+    with pytest.raises(OutboundBufferError):
+        for i in range(100):
+            made.client.publish_nowait("p", b"%02d" % i)
+            taken.append(b"%02d" % i)
+    assert 0 < len(taken) < 10
+    again = await server.accept()
+    await again.shake_hands()
+    for payload in taken:
+        await again.expect(b"PUB p 2", payload)
+    made.client.publish_nowait("p", b"end")
+    await again.expect(b"PUB p 3", b"end")
+
+
+async def test_a_frame_cut_by_the_loss_of_the_link_is_not_sent_again(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    big = bytes(900_000)
+    # More than the kernel and the transport take; the peer reads nothing.
+    with pytest.raises(OutboundBufferError):
+        for _ in range(100):
+            made.client.publish_nowait("big", big)
+    made.client.publish_nowait("small", b"kept")
+    made.peer.reset()
+    again = await server.accept()
+    await again.shake_hands()
+    count = 0
+    while (line := await again.line()) != b"PUB small 4":
+        assert line == b"PUB big 900000"
+        assert await again.reader.readexactly(900_002) == big + b"\r\n"
+        count += 1
+    await again.expect(b"kept")
+    assert 0 < count <= 9  # those of the outbox (8 MiB), none of the transport's
+
+
+async def test_polite_publishers_wait_for_a_slow_peer_and_lose_nothing(link: Link) -> None:
+    made = await link(pending_size=1000)
+    sent = 300
+
+    async def publish() -> None:
+        for _ in range(sent):
+            await made.client.publish("p", bytes(50_000))
+
+    publishing = [asyncio.create_task(publish()) for _ in range(2)]
+    await asyncio.sleep(0.05)  # nothing to wait for: the point is that they are not done
+    assert not any(task.done() for task in publishing)
+    for _ in range(2 * sent):
+        await made.peer.expect(b"PUB p 50000")
+        await made.peer.reader.readexactly(50_002)
+    await soon(asyncio.gather(*publishing))
+
+
+async def test_close_sends_what_a_slow_peer_has_not_taken_yet(link: Link) -> None:
+    made = await link()
+    payload = bytes(1_000_000)
+    for _ in range(8):
+        made.client.publish_nowait("p", payload)
+    closing = asyncio.create_task(made.client.close())
+    for _ in range(8):
+        await made.peer.expect(b"PUB p 1000000")
+        await made.peer.reader.readexactly(1_000_002)
+    assert await made.peer.line() == b""
+    await soon(closing)
+
+
+async def test_lame_duck_moves_before_the_first_link_ends(
+    server: ScriptedServer, link: Link
+) -> None:
+    async with ScriptedServer() as other:
+        made = await link(info={"connect_urls": [f"127.0.0.1:{other.port}"]})
+        assert (await made.event(ServersDiscovered)).servers == (other.url,)
+        made.client.subscribe("a")
+        await made.peer.expect(b"SUB a 1")
+        made.peer.send_info(ldm=True)
+        second = await other.accept()
+        assert (await made.event(LameDuck)).server == server.url
+        assert made.client.is_connected  # still by the first
+        made.client.publish_nowait("p", b"1")
+        await made.peer.expect(b"PUB p 1", b"1")
+        await second.shake_hands()
+        await second.expect(b"SUB a 1")
+        assert await made.peer.line() == b""
+        assert made.client.current_server == other.url
+        assert made.errors.empty()
+
+
+async def test_a_lame_duck_without_company_is_kept_until_it_ends(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    made.peer.send_info(ldm=True)
+    await made.event(LameDuck)
+    await flushing_of(made)
+    made.peer.close()
+    await (await server.accept()).shake_hands()
+
+
+async def flushing_of(made: Connected) -> None:
+    flushing = asyncio.create_task(made.client.flush())
+    await made.peer.expect(b"PING")
+    made.peer.send(b"PONG\r\n")
+    await soon(flushing)
+
+
+async def test_repeated_info_adds_no_duplicates(link: Link) -> None:
+    made = await link(info={"connect_urls": ["10.1.1.1:4222"]})
+    for _ in range(3):
+        made.peer.send_info(connect_urls=["10.1.1.1:4222", "10.1.1.2:4222"])
+    await flushing_of(made)
+    assert made.client.servers[1:] == ["nats://10.1.1.1:4222", "nats://10.1.1.2:4222"]
+
+
+async def test_force_reconnect_is_no_error(server: ScriptedServer, link: Link) -> None:
+    made = await link(reconnect_wait=60)
+    made.client.publish_nowait("p", b"x")
+    forcing = asyncio.create_task(made.client.force_reconnect())
+    await made.peer.expect(b"PUB p 1", b"x", b"")
+    await (await server.accept()).shake_hands()
+    await soon(forcing)
+    assert made.client.is_connected
+    assert made.errors.empty()
+    assert (await made.event(Disconnected)).error is None
+
+
+async def test_when_all_servers_are_given_up_the_connection_closes(link: Link) -> None:
+    async with ScriptedServer() as only:
+        client = Client(
+            make_options(
+                only.url, reconnect_wait=0.01, reconnect_jitter=0, max_reconnect_attempts=2
+            )
+        )
+        connecting = asyncio.create_task(client.connect())
+        peer = await only.accept()
+        await peer.shake_hands()
+        await soon(connecting)
+        events = client.events()
+        sub = client.subscribe("a")
+        request = asyncio.create_task(client.request("b", timeout=60))
+        await peer.expect(b"SUB a 1")
+    seen = [event async for event in events]
+    assert isinstance(seen[-1].error, ServerRefusedError)  # type: ignore[union-attr]
+    assert client.status is ConnectionStatus.CLOSED
+    with pytest.raises(ConnectionClosedError) as caught:
+        await soon(request)
+    assert isinstance(caught.value.__cause__, ServerRefusedError)
+    with pytest.raises(ConnectionClosedError):
+        await soon(sub.__anext__())
+
+
+async def test_the_same_auth_error_twice_ends_reconnecting(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link(max_reconnect_attempts=-1)
+    made.peer.close()
+    for _ in range(2):
+        (await server.accept()).send(b"-ERR 'Authorization Violation'\r\n")
+    await soon(wait_closed(made.client))
+    assert isinstance(made.client.last_error, AuthorizationError)
+
+
+async def wait_closed(client: Client) -> None:
+    events = client.events()
+    if client.status is not ConnectionStatus.CLOSED:
+        async for _ in events:
+            pass
+
+
+async def test_without_reconnect_a_lost_link_is_the_end(link: Link) -> None:
+    made = await link(reconnect=False)
+    made.peer.close()
+    await soon(wait_closed(made.client))
+    assert isinstance(made.client.last_error, BrokenSocketError)
+
+
+async def test_closing_while_reconnecting_is_at_once(link: Link) -> None:
+    made = await link(reconnect_wait=60)
+    made.peer.close()
+    await made.event(Disconnected)
+    await asyncio.wait_for(made.client.close(), 0.5)
+    assert made.client.status is ConnectionStatus.CLOSED
+
+
+async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
+    server: ScriptedServer, link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(
+        make_options(server.url, reconnect_wait=0.01, reconnect_delay=lambda _: 1 / 0),
+        event_callback=lambda _: 1 / 0,  # type: ignore[arg-type,return-value]
+        error_callback=lambda _: 1 / 0,  # type: ignore[arg-type,return-value]
+    )
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    await peer.shake_hands()
+    await soon(connecting)
+    frames: list[bytes] = []
+
+    def handler(frame: tuple[Any, ...]) -> None:
+        frames.append(frame[4])
+        raise RuntimeError("handler")
+
+    def hook() -> None:
+        raise RuntimeError("hook")
+
+    client.listen("a", handler, on_disconnect=hook, on_reconnect=hook)
+    peer.send(b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPING\r\n")
+    await peer.expect(b"SUB a 1", b"PONG")
+    peer.close()
+    (await server.accept()).close()
+    again = await server.accept()
+    await again.shake_hands()
+    again.send(b"MSG a 1 1\r\n3\r\nPING\r\n")
+    await again.expect(b"SUB a 1", b"PONG")
+    assert frames == [b"1", b"2", b"3"]
+    assert "ZeroDivisionError" in caplog.text
+    await client.close()
+
+
+async def test_headers_are_refused_by_a_server_without_them(link: Link) -> None:
+    made = await link(info={"headers": False})
+    with pytest.raises(HeadersNotSupportedError):
+        made.client.publish_nowait("a", headers={"a": "b"})
+
+
+@pytest.mark.parametrize("block", [b"NATS/1.0\r\nk: \xff\r\n\r\n", b"garbage!\r\n\r\n"])
+async def test_malformed_headers_are_reported_and_the_body_delivered(
+    link: Link, block: bytes
+) -> None:
+    made = await link()
+    sub = made.client.subscribe("a")
+    made.peer.send(b"HMSG a 1 %d %d\r\n%bbody\r\n" % (len(block), len(block) + 4, block))
+    message = await sub.next(5)
+    assert message.data == b"body"
+    assert message.headers is None
+    assert message.headers is None
+    assert isinstance(made.client.last_error, BadHeaderError)
+    assert isinstance(await soon(made.errors.get()), BadHeaderError)
+    await asyncio.sleep(0)
+    assert made.errors.empty()
+
+
+async def test_gossip_under_tls_keeps_the_name_to_verify() -> None:
+    # The pool's own tests have the rule; here: the handshake asks for that name.
+    from jetspark.connection.handshake import StartTLS, handshake
+    from jetspark.wire.events import Info
+
+    server = ServerURL("10.0.0.1", scheme="tls", tls_name="nats.example")
+    steps = handshake(make_options(), server, "1")
+    next(steps)
+    assert steps.send(Info(b'{"tls_required":true}')) == StartTLS("nats.example")
+
+
+def test_every_state_can_be_left_and_closed_is_the_only_start() -> None:
+    assert set(TRANSITIONS) == set(ConnectionStatus)
+    for state, following in TRANSITIONS.items():
+        if state is not ConnectionStatus.CLOSED:
+            assert ConnectionStatus.CLOSED in following
