@@ -1,0 +1,222 @@
+"""Reading a stream over one connection, against a raw socket and other clients.
+
+Every contestant that fetches has an equal consumer (ephemeral, ack none, kept in memory; made for
+it beforehand) and looks at the payload and at the stream sequence of every message once, since a
+client that parses late must pay for it too. The sums are compared with what the stream holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.raw import Drain, RawLink, make_consumer
+from benchmarks.report import Section
+from benchmarks.stage import stage
+from benchmarks.turns import Contestant, take_turns
+
+BATCH = 1000
+RAW_BATCH = 10_000
+_TIMEOUT = 30.0
+_LABELS = {
+    "raw_drain": "raw drain",
+    "jetspark_bulk": "jetspark bulk, Arrow",
+    "jetspark_fetch": f"jetspark fetch({BATCH})",
+    "natsrpy_fetch": f"natsrpy fetch({BATCH})",
+    "natsio_fetch": f"natsio fetch({BATCH})",
+    "nats_py_fetch": f"nats-py fetch({BATCH})",
+}
+
+Read = Callable[[str, str, int], Awaitable[Tally]]
+"""Reads so many messages: (stream, consumer, messages)."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [function.replace("_", "-") for function in _LABELS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.add_argument(
+        "--natsio-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="an interpreter that has natsio: 1.0 needs Python 3.13",
+    )
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    with stage(options.messages, options.warm_up, options.size) as url:
+        job = Job(
+            url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
+        )
+        contestants = [
+            Contestant(
+                label=label,
+                suite=__name__,
+                function=function,
+                job=job,
+                python=options.natsio_python if function == "natsio_fetch" else sys.executable,
+            )
+            for function, label in _LABELS.items()
+            if function.replace("_", "-") in options.only
+        ]
+        yield Section(
+            f"Read {options.messages:,} messages of {options.size:,} bytes, "
+            f"medians of {options.rounds} rounds",
+            take_turns(contestants, options.rounds, options.timeout),
+            (_LABELS["raw_drain"], _LABELS["nats_py_fetch"]),
+        )
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+
+def raw_drain(job: Job) -> Measure:
+    with RawLink(job.url) as link:
+        Drain(link, job.url, job.warm_stream, job.warm_messages, RAW_BATCH).run()
+    with RawLink(job.url) as link:
+        drain = Drain(link, job.url, job.stream, job.messages, RAW_BATCH)
+        with Stopwatch() as watch:
+            drain.run()
+        drain.check()
+    return watch.measure(job.messages)
+
+
+def jetspark_bulk(job: Job) -> Measure:
+    read_arrow(job, job.warm_stream, job.warm_messages)
+    with Stopwatch() as watch:
+        seen = read_arrow(job, job.stream, job.messages)
+    seen.check(job.messages, job.size)
+    return watch.measure(job.messages)
+
+
+def read_arrow(job: Job, stream: str, messages: int) -> Tally:
+    """A whole stream as record batches, of which none is kept."""
+    import pyarrow.compute as pc
+
+    from jetspark.bulk import links
+    from jetspark.bulk.ranges import SequenceRange
+    from jetspark.bulk.reader import read_range
+    from jetspark.bulk.stream_api import StreamAPI
+    from jetspark.connection.options import make_options
+
+    options = make_options(job.url)
+    link = links.borrow(options)
+    created = StreamAPI(link).stream(stream).created
+    links.give_back(options, link)
+    rows = size = sequences = 0
+    for batch in read_range(options, SequenceRange(stream, 1, messages + 1, created)):
+        rows += batch.num_rows
+        size += pc.sum(pc.binary_length(batch.column("data"))).as_py()
+        sequences += pc.sum(batch.column("seq")).as_py()
+    return Tally(rows, size, sequences)
+
+
+def jetspark_fetch(job: Job) -> Measure:
+    from jetspark.face import connect
+
+    async def main() -> Measure:
+        async with connect(job.url) as client:
+            context = client.jetstream()
+
+            async def read(stream: str, name: str, messages: int) -> Tally:
+                consumer = await context.consumer(stream, name)
+                count = size = sequences = 0
+                while count < messages:
+                    batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                    count += len(batch)
+                    for message in batch:
+                        size += len(message.data)
+                        sequences += message.seq
+                return Tally(count, size, sequences)
+
+            return await _measure(job, read)
+
+    return asyncio.run(main())
+
+
+def nats_py_fetch(job: Job) -> Measure:
+    import nats
+
+    async def main() -> Measure:
+        client = await nats.connect(job.url)
+        context = client.jetstream()
+
+        async def read(stream: str, name: str, messages: int) -> Tally:
+            consumer = await context.pull_subscribe_bind(consumer=name, stream=stream)
+            count = size = sequences = 0
+            while count < messages:
+                batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                count += len(batch)
+                for message in batch:
+                    size += len(message.data)
+                    sequences += message.metadata.sequence.stream
+            return Tally(count, size, sequences)
+
+        measure = await _measure(job, read)
+        await client.close()
+        return measure
+
+    return asyncio.run(main())
+
+
+def natsrpy_fetch(job: Job) -> Measure:
+    import natsrpy
+
+    async def main() -> Measure:
+        client = natsrpy.Nats(addrs=[job.url])
+        await client.startup()
+        context = await client.jetstream()
+
+        async def read(stream: str, name: str, messages: int) -> Tally:
+            consumer = await (await context.streams.get(stream)).consumers.get_pull(name)
+            count = size = sequences = 0
+            while count < messages:
+                batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                count += len(batch)
+                for message in batch:
+                    size += len(message.payload)
+                    sequences += message.stream_sequence
+            return Tally(count, size, sequences)
+
+        measure = await _measure(job, read)
+        await client.shutdown()
+        return measure
+
+    return asyncio.run(main())
+
+
+def natsio_fetch(job: Job) -> Measure:
+    import natsio
+    import natsio.jetstream  # versions before 1.0 have none
+
+    async def main() -> Measure:
+        async with await natsio.connect(job.url) as client:
+            context = client.jetstream()
+
+            async def read(stream: str, name: str, messages: int) -> Tally:
+                consumer = await (await context.stream(stream)).consumer(name)
+                count = size = sequences = 0
+                while count < messages:
+                    batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                    count += len(batch)
+                    for message in batch:
+                        size += len(message.data)
+                        sequences += message.metadata.stream_seq
+                return Tally(count, size, sequences)
+
+            return await _measure(job, read)
+
+    return asyncio.run(main())
+
+
+async def _measure(job: Job, read: Read) -> Measure:
+    """Warm up on the small stream, then the timed part: bind to the consumer and fetch it all."""
+    warm_consumer = make_consumer(job.url, job.warm_stream)
+    await read(job.warm_stream, warm_consumer, job.warm_messages)
+    consumer = make_consumer(job.url, job.stream)
+    with Stopwatch() as watch:
+        seen = await read(job.stream, consumer, job.messages)
+    seen.check(job.messages, job.size)
+    return watch.measure(job.messages)

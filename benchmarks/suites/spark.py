@@ -1,0 +1,160 @@
+"""Spark reading a stream: jetspark against a source on nats-py, and into Parquet.
+
+All in Spark's local mode with as many partitions as threads, equal for all. The start of the
+session and the warm-up are not timed; planning a read is. The first table reads to `noop`, where
+Spark throws the rows away; the second writes Parquet, beside Spark writing the same rows from its
+own memory. CPU and memory are those of all processes: driver, JVM, Python workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import Job, Measure, Stopwatch, Tally, session_cpu, session_peak
+from benchmarks.report import Section
+from benchmarks.stage import stage
+from benchmarks.turns import Contestant, take_turns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NOOP = {"jetspark_noop": "jetspark", "nats_py_noop": "source on nats-py"}
+_PARQUET = {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"}
+
+_WARM_WRITES = 3  # after so many the JVM has compiled what matters
+
+Load = Callable[["SparkSession", Job, str], "DataFrame"]
+"""A stream as a DataFrame: (session, job, stream)."""
+Write = Callable[["DataFrame"], None]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(rounds=3, warm_up=100_000)
+    parser.add_argument("--partitions", type=int, default=2, metavar="N")
+    parser.add_argument(
+        "--fetch", type=int, default=1000, metavar="N", help="messages in a fetch of nats-py"
+    )
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    with stage(options.messages, options.warm_up, options.size) as url:
+        job = Job(
+            url=url,
+            messages=options.messages,
+            size=options.size,
+            warm_messages=options.warm_up,
+            settings={"partitions": options.partitions, "fetch": options.fetch},
+        )
+        what = f"{options.messages:,} messages of {options.size:,} bytes"
+        how = f"{options.partitions} partitions, medians of {options.rounds} rounds"
+        for title, functions in ((f"{what} to noop", _NOOP), (f"{what} to Parquet", _PARQUET)):
+            contestants = [
+                Contestant(label=label, suite=__name__, function=function, job=job)
+                for function, label in functions.items()
+            ]
+            results = take_turns(contestants, options.rounds, options.timeout)
+            yield Section(f"Spark: {title}, {how}", results, (list(functions.values())[-1],))
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+
+def jetspark_noop(job: Job) -> Measure:
+    return _read(job, _jetspark, _to_noop)
+
+
+def nats_py_noop(job: Job) -> Measure:
+    from benchmarks.nats_py_source import NatsPySource
+
+    def load(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+        spark.dataSource.register(NatsPySource)
+        return (
+            spark.read.format("natspy")
+            .option("servers", job.url)
+            .option("stream", stream)
+            .option("partitions", job.settings["partitions"])
+            .option("fetch", job.settings["fetch"])
+            .load()
+        )
+
+    return _read(job, load, _to_noop)
+
+
+def jetspark_parquet(job: Job) -> Measure:
+    return _read(job, _jetspark, _to_parquet)
+
+
+def memory_parquet(job: Job) -> Measure:
+    with _session(job) as spark:
+        for _ in range(_WARM_WRITES):
+            _to_parquet(_jetspark(spark, job, job.warm_stream))
+        rows = _jetspark(spark, job, job.stream).cache()
+        _tally(rows).check(job.messages, job.size)  # and now they are in memory
+        with Stopwatch(session_cpu, session_peak) as watch:
+            _to_parquet(rows)
+        return watch.measure(job.messages)
+
+
+def _jetspark(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+    return (
+        spark.read.format("jetstream")
+        .option("servers", job.url)
+        .option("stream", stream)
+        .option("minPartitions", job.settings["partitions"])
+        .option("maxRecordsPerPartition", job.messages)
+        .load()
+    )
+
+
+def _to_noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _to_parquet(rows: DataFrame) -> None:
+    rows.write.mode("overwrite").parquet("table")  # in the temporary folder of this process
+
+
+def _read(job: Job, load: Load, write: Write) -> Measure:
+    with _session(job) as spark:
+        _tally(load(spark, job, job.warm_stream)).check(job.warm_messages, job.size)
+        for _ in range(_WARM_WRITES):
+            write(load(spark, job, job.warm_stream))
+        with Stopwatch(session_cpu, session_peak) as watch:
+            write(load(spark, job, job.stream))
+        measure = watch.measure(job.messages)
+        if write is _to_parquet:
+            _tally(spark.read.parquet("table")).check(job.messages, job.size)
+        return measure
+
+
+def _tally(rows: DataFrame) -> Tally:
+    return Tally(*rows.selectExpr("count(*)", "sum(length(data))", "sum(seq)").collect()[0])
+
+
+@contextmanager
+def _session(job: Job) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    folder = os.getcwd()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master(f"local[{job.settings['partitions']}]")
+        .appName("benchmark")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.local.dir", folder)
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .getOrCreate()
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
