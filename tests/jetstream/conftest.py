@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.raw_client import RawClient
 
 from jetspark.face import connect
 from jetspark.jetstream import JetStream
@@ -28,9 +29,12 @@ def js(nc: Client) -> JetStream:
 
 
 @pytest.fixture
-async def stream(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[str]:
+async def stream(
+    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+) -> AsyncIterator[str]:
     """A stream in memory that listens to "<its name>.>"."""
     name = unique("S")
     await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     yield name
-    await js.delete_stream(name)
+    with RawClient(shared_server.url) as raw:  # the test may have closed its own connection
+        raw.api(f"STREAM.DELETE.{name}")

@@ -66,6 +66,7 @@ CONSUMER_NOT_FOUND: Final = 10014
 CONSUMER_NAME_IN_USE: Final = 10013
 MESSAGE_NOT_FOUND: Final = 10037
 NOT_ENABLED_FOR_ACCOUNT: Final = 10039
+SEQUENCE_NOT_FOUND: Final = 10043
 MESSAGE_DELETE_FAILED: Final = 10057
 STREAM_NAME_IN_USE: Final = 10058
 STREAM_NOT_FOUND: Final = 10059
@@ -79,6 +80,7 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
     CONSUMER_NOT_FOUND: ConsumerNotFoundError,
     CONSUMER_NAME_IN_USE: NameInUseError,
     MESSAGE_NOT_FOUND: MessageNotFoundError,
+    SEQUENCE_NOT_FOUND: MessageNotFoundError,
     NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
     STREAM_NAME_IN_USE: NameInUseError,
     STREAM_NOT_FOUND: StreamNotFoundError,

@@ -9,6 +9,9 @@ statuses are errors: raised when no message came, else attached to the result. W
 (409 Leadership Change, Server Shutdown, 503) the fetch asks again, every 250 ms, until its time is
 over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
 
+A server says nothing to a fetch without timeout when the consumer is paused or has its
+max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
+
 Lost connection: the old inbox is given up at once, so that a request which outlived the
 connection cannot deliver to it, and what is missing is asked for again when the link is back. The
 deadline goes on meanwhile, the heartbeat clock does not.
@@ -17,7 +20,7 @@ deadline goes on meanwhile, the heartbeat clock does not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +49,9 @@ EXPIRES_EARLIER = 0.010
 
 RETRY_WAIT = 0.25
 """Seconds between two requests while a consumer has no leader."""
+
+SILENCE = 0.25
+"""Seconds without an answer after which a fetch of what is pending looks at the consumer."""
 
 _BATCH_COMPLETED = "batch completed"
 _MAX_BYTES = "message size exceeds maxbytes"
@@ -76,6 +82,7 @@ class Pull:
         "_heard",
         "_heartbeat",
         "_listener",
+        "_look",
         "_max_bytes",
         "_names",
         "_no_wait",
@@ -122,13 +129,14 @@ class Pull:
         self._deadline = 0.0
         self._listener: Listener | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._look: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self) -> FetchResult:
         """The fetch. Cancelling it leaves nothing behind."""
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
-        self._timers["deadline"] = loop.call_at(self._deadline, self._on_deadline)
+        self._set_timer("deadline", self._deadline, self._on_deadline)
         try:
             while True:
                 self._again = False
@@ -148,6 +156,8 @@ class Pull:
             self._stop_listening()
             for timer in self._timers.values():
                 timer.cancel()
+            if self._look is not None:
+                self._look.cancel()
         return self._result()
 
     def _result(self) -> FetchResult:
@@ -179,6 +189,7 @@ class Pull:
         request: dict[str, Any] = {"batch": self._batch - len(self._frames)}
         if self._no_wait:
             request["no_wait"] = True
+            self._watch_silence()
         else:
             request["expires"] = duration_to_ns(_expires(left))
         if self._max_bytes is not None:
@@ -290,10 +301,18 @@ class Pull:
             f"within {self._timeout:g} s."
         )
 
+    def _set_timer(self, name: str, when: float, call: Callable[..., None], *args: Any) -> None:
+        self._stop_timer(name)
+        self._timers[name] = self._client.loop.call_at(when, call, *args)
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
     def _set_heartbeat_timer(self, heartbeat: float) -> None:
-        self._timers["heartbeat"] = self._client.loop.call_at(
-            self._heard + 2 * heartbeat, self._on_heartbeat_timer, heartbeat
-        )
+        due = self._heard + 2 * heartbeat
+        self._set_timer("heartbeat", due, self._on_heartbeat_timer, heartbeat)
 
     def _on_heartbeat_timer(self, heartbeat: float) -> None:
         if self._client.loop.time() < self._heard + 2 * heartbeat:
@@ -306,10 +325,34 @@ class Pull:
             )
         )
 
+    def _watch_silence(self) -> None:
+        due = self._client.loop.time() + SILENCE
+        self._set_timer("silence", due, self._on_silence_timer, len(self._frames))
+
+    def _on_silence_timer(self, frames: int) -> None:
+        if len(self._frames) != frames:
+            self._watch_silence()
+        else:
+            self._look = self._client.loop.create_task(self._look_at_consumer(frames))
+
+    async def _look_at_consumer(self, frames: int) -> None:
+        try:
+            info = await self._api.call(api.CONSUMER_INFO, **self._names)
+        except RequestTimeoutError:
+            return  # so long that the fetch is over, too
+        except JetsparkError as error:
+            self._finish(error)
+            return
+        limit = info["config"].get("max_ack_pending", 0)
+        blocked = info.get("paused", False) or 0 < limit <= info["num_ack_pending"]
+        if blocked and len(self._frames) == frames:
+            self._finish(None)
+        elif self._waiter is not None and not self._waiter.done():
+            self._watch_silence()
+
     def _on_disconnect(self) -> None:
-        heartbeat_timer = self._timers.pop("heartbeat", None)
-        if heartbeat_timer is not None:
-            heartbeat_timer.cancel()
+        self._stop_timer("heartbeat")
+        self._stop_timer("silence")
         if self._waiter is not None and not self._waiter.done():
             self._stop_listening()
             self._listen()

@@ -293,7 +293,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     ts: Moment | None = None
     """When the server answered."""
     did_create: bool = False
-    """Whether this very call made the stream."""
+    """The server answers so to create_stream, also when an equal stream was there already."""
 
     @property
     def name(self) -> str:

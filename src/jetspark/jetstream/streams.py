@@ -24,6 +24,8 @@ from jetspark.jetstream.documents import StoredMsg, StreamConfig, StreamInfo
 from jetspark.jetstream.paging import Paged
 from jetspark.subjects import check_name, check_subscribe_subject
 
+_NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
+
 StreamConfigLike: TypeAlias = StreamConfig | Mapping[str, Any] | str | bytes
 
 
@@ -165,9 +167,10 @@ class StreamCalls:
         try:
             await self._api.call(api.MSG_DELETE, body, stream=stream)
         except APIError as error:
-            # The server has one code for every failure and Go's texts for the reason.
-            if error.err_code == api.MESSAGE_DELETE_FAILED and error.description.endswith(
-                ("EOF", "no message found", "message not found", "deleted message")
+            # A file store has one code for every failure, and Go's texts for the reason.
+            if error.err_code == api.SEQUENCE_NOT_FOUND or (
+                error.err_code == api.MESSAGE_DELETE_FAILED
+                and error.description.endswith(_NO_MESSAGE)
             ):
                 raise MessageNotFoundError(
                     error.code,

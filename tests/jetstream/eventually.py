@@ -1,0 +1,16 @@
+"""For what a server does after it has answered: acknowledgements are such a thing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], *, within: float = 5.0) -> None:
+    """Returns when it holds; asks every 10 ms."""
+    async with asyncio.timeout(within):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # the server tells nobody when it is so far

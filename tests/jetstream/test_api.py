@@ -1,0 +1,139 @@
+"""API calls: subjects, names, envelopes, errors."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark import errors
+from jetspark.face import connect
+from jetspark.jetstream import JetStream, api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.client.messages import Message
+    from jetspark.face import Client
+
+CALLS = [value for value in vars(api).values() if isinstance(value, api.Call)]
+
+
+def test_subjects_of_the_wire_document() -> None:
+    names = {"stream": "S", "consumer": "c", "filter": "a.b"}
+    subjects = {api.subject_of("$JS.API", call, names) for call in CALLS}
+    assert {
+        "$JS.API.INFO",
+        "$JS.API.STREAM.CREATE.S",
+        "$JS.API.STREAM.MSG.GET.S",
+        "$JS.API.CONSUMER.CREATE.S.c.a.b",
+        "$JS.API.CONSUMER.MSG.NEXT.S.c",
+    } <= subjects
+    assert len(subjects) == len(CALLS)
+
+
+def test_prefixes() -> None:
+    assert api.api_prefix_of(None, None) == "$JS.API"
+    assert api.api_prefix_of("hub", None) == "$JS.hub.API"
+    assert api.api_prefix_of(None, "from.acc.") == "from.acc"
+    with pytest.raises(errors.ConfigError, match="either domain or api_prefix"):
+        api.api_prefix_of("hub", "from.acc")
+    with pytest.raises(errors.BadNameError):
+        api.api_prefix_of("a.b", None)
+    with pytest.raises(errors.BadSubjectError):
+        api.api_prefix_of(None, "a..b")
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "a/b", "a\\b", "a\r\nb"])
+def test_names_are_checked_by_adr_6(name: str) -> None:
+    for call in (api.STREAM_INFO, api.CONSUMER_INFO):
+        with pytest.raises(errors.BadNameError):
+            api.subject_of("$JS.API", call, {"stream": name, "consumer": "c"})
+    with pytest.raises(errors.BadNameError):
+        api.subject_of("$JS.API", api.CONSUMER_INFO, {"stream": "S", "consumer": name})
+
+
+@pytest.mark.parametrize(
+    ("err_code", "wanted"),
+    [
+        (10059, errors.StreamNotFoundError),
+        (10014, errors.ConsumerNotFoundError),
+        (10149, errors.ConsumerNotFoundError),
+        (10037, errors.MessageNotFoundError),
+        (10071, errors.WrongLastSequenceError),
+        (10164, errors.WrongLastSequenceError),
+        (10076, errors.JetStreamNotEnabledError),
+        (10039, errors.JetStreamNotEnabledForAccountError),
+        (10058, errors.NameInUseError),
+        (10148, errors.NameInUseError),
+        (10025, errors.APIError),
+    ],
+)
+def test_errors_are_typed_by_their_code(err_code: int, wanted: type[errors.APIError]) -> None:
+    document = {"code": 400, "err_code": err_code, "description": "why"}
+    error = api.error_of(document, {})
+    assert type(error) is wanted
+    assert (error.code, error.err_code, error.description) == (400, err_code, "why")
+
+
+def test_a_missing_stream_is_named() -> None:
+    document = {"code": 404, "err_code": 10059, "description": "stream not found"}
+    assert str(api.error_of(document, {"stream": "ORDRES"})) == 'Stream "ORDRES" not found.'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"nonsense", b"[]", b"{}", b'{"type":"io.nats.jetstream.api.v1.stream_info_response"}'],
+)
+def test_what_is_no_answer_to_the_call_is_an_error(answer: bytes) -> None:
+    with pytest.raises(errors.JetStreamError):
+        api.parse_answer(api.STREAM_DELETE, answer, {"stream": "S"})
+
+
+async def test_calls_go_to_the_prefix_and_keep_the_timeout(
+    nc: Client, unique: Callable[[str], str]
+) -> None:
+    prefix = unique("imported")
+    js = JetStream(nc, api_prefix=prefix, timeout=0.2)
+
+    async def answer(msg: Message) -> None:
+        if msg.subject == f"{prefix}.INFO":
+            kind = "io.nats.jetstream.api.v1.account_info_response"
+            await msg.respond(json.dumps({"type": kind, "streams": 7, "new": 1}).encode())
+
+    async with nc.subscribe(f"{prefix}.>", callback=answer):
+        account = await js.account_info()
+        assert account.streams == 7
+        assert account.extra == {"new": 1}
+        with pytest.raises(errors.RequestTimeoutError):
+            await js.stream_info("S")
+    with pytest.raises(errors.JetStreamNotEnabledError, match=prefix):
+        await js.account_info()
+
+
+async def test_contexts_share_a_client(make_server: MakeServer) -> None:
+    server = make_server('jetstream { domain: "hub" }')
+    async with connect(server.url) as nc:
+        domains = [
+            (await js.account_info()).domain
+            for js in (JetStream(nc), JetStream(nc, domain="hub"), JetStream(nc, timeout=1))
+        ]
+        assert domains == ["hub"] * 3
+        with pytest.raises(errors.JetStreamNotEnabledError, match="'elsewhere'"):
+            await JetStream(nc, domain="elsewhere").account_info()
+
+
+async def test_a_server_without_jetstream_says_so(make_server: MakeServer) -> None:
+    server = make_server(jetstream=False)
+    async with connect(server.url) as nc:
+        with pytest.raises(errors.JetStreamNotEnabledError, match="not enabled"):
+            await JetStream(nc).create_stream(name="S", subjects=["s"])
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"domain": ""}])
+async def test_arguments_that_cannot_work(nc: Client, options: dict[str, Any]) -> None:
+    with pytest.raises(errors.ConfigError):
+        JetStream(nc, **options)

@@ -1,0 +1,175 @@
+"""Consumers on a real server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import (
+    BadNameError,
+    ConfigError,
+    ConsumerIsPushError,
+    ConsumerNotFoundError,
+    NameInUseError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream import PullConsumer
+from jetspark.jetstream.documents import ConsumerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+
+async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str) -> None:
+    config = ConsumerConfig(durable_name="c", ack_wait=timedelta(seconds=7))
+    made = await js.create_consumer(stream, config)
+    assert isinstance(made, PullConsumer)
+    assert (made.name, made.stream) == ("c", stream)
+    assert made.cached_info.config.ack_policy == "explicit"
+    again = await js.create_consumer(stream, config)
+    assert again.cached_info.created == made.cached_info.created
+    with pytest.raises(NameInUseError, match='"c"'):
+        await js.create_consumer(stream, config, ack_wait=timedelta(seconds=8))
+    assert (await made.info()).config.ack_wait == timedelta(seconds=7)
+    await made.delete()
+    with pytest.raises(ConsumerNotFoundError, match=f'"c" of stream "{stream}"'):
+        await made.info()
+
+
+async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str) -> None:
+    await js.create_consumer(
+        stream, durable_name="c", ack_wait=timedelta(seconds=7), filter_subject=f"{stream}.a"
+    )
+    info = await js.update_consumer(stream, name="c", max_ack_pending=5)
+    assert info.config.max_ack_pending == 5
+    assert info.config.ack_wait == timedelta(seconds=7)
+    assert info.config.filter_subject == f"{stream}.a"
+    filters = [f"{stream}.b", f"{stream}.c.>"]
+    info = await js.update_consumer(stream, name="c", filter_subjects=filters)
+    assert (info.config.filter_subject, info.config.filter_subjects) == (None, filters)
+    info = await js.update_consumer(stream, name="c", filter_subject=f"{stream}.d")
+    assert (info.config.filter_subject, info.config.filter_subjects) == (f"{stream}.d", None)
+    with pytest.raises(ConsumerNotFoundError):
+        await js.update_consumer(stream, name="nobody", max_ack_pending=5)
+    with pytest.raises(ConfigError, match="name"):
+        await js.update_consumer(stream, max_ack_pending=5)
+
+
+async def test_create_or_update_does_either(js: JetStream, stream: str) -> None:
+    made = await js.create_or_update_consumer(stream, durable_name="c", max_deliver=3)
+    changed = await js.create_or_update_consumer(stream, durable_name="c", description="d")
+    assert made.config.ack_policy == changed.config.ack_policy == "explicit"
+    assert (changed.config.max_deliver, changed.config.description) == (3, "d")
+
+
+@pytest.mark.parametrize("filter", ["a", "*", ">"])
+async def test_a_filter_with_and_without_wildcards(js: JetStream, stream: str, filter: str) -> None:
+    consumer = await js.create_consumer(stream, name="c", filter_subject=f"{stream}.{filter}")
+    await js.publish(f"{stream}.a", b"x")
+    assert len(await consumer.fetch(5)) == 1
+
+
+async def test_a_consumer_without_name_gets_one(js: JetStream, stream: str) -> None:
+    one = await js.create_consumer(stream)
+    other = await js.create_consumer(stream)
+    assert one.name
+    assert one.name != other.name
+    assert sorted(await js.consumer_names(stream).all()) == sorted([one.name, other.name])
+
+
+async def test_lists_are_paged(js: JetStream, stream: str) -> None:
+    names = [f"c{number:03}" for number in range(300)]
+    for name in names:
+        await js.create_consumer(stream, name=name, inactive_threshold=timedelta(minutes=1))
+    assert await js.consumer_names(stream).all() == names
+    assert sorted([info.name async for info in js.consumers(stream)]) == names
+    with pytest.raises(StreamNotFoundError):
+        await js.consumer_names("absent").all()
+
+
+async def test_binding_tells_pull_from_push(
+    js: JetStream, stream: str, nc: Client, unique: Callable[[str], str]
+) -> None:
+    await js.create_consumer(stream, durable_name="pull")
+    subject = unique("deliver")
+    push = await js.create_push_consumer(stream, durable_name="push", deliver_subject=subject)
+    assert push.deliver_subject == subject
+    assert (await js.consumer(stream, "pull")).name == "pull"
+    assert (await js.push_consumer(stream, "push")).deliver_subject == subject
+    with pytest.raises(ConsumerIsPushError):
+        await js.consumer(stream, "push")
+    with pytest.raises(ConfigError, match="pull consumer"):
+        await js.push_consumer(stream, "pull")
+    with pytest.raises(ConsumerNotFoundError):
+        await js.consumer(stream, "nobody")
+    async with nc.subscribe(subject) as deliveries:
+        await js.publish(f"{stream}.a", b"pushed")
+        async for msg in deliveries:
+            assert (msg.data, msg.metadata.consumer) == (b"pushed", "push")
+            break
+    await js.delete_consumer(stream, "push")
+
+
+async def test_next_is_one_message_or_a_timeout(js: JetStream, stream: str) -> None:
+    consumer = await js.create_consumer(stream, durable_name="c")
+    await js.publish(f"{stream}.a", b"1")
+    await js.publish(f"{stream}.a", b"2")
+    assert [(await consumer.next()).data, (await consumer.next(1)).data] == [b"1", b"2"]
+    with pytest.raises(RequestTimeoutError):
+        await consumer.next(0.05)
+
+
+async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+    before = nc.stats.out_msgs
+    for options, error in (
+        ({"name": "a", "durable_name": "b"}, ConfigError),
+        ({"name": "a.b"}, BadNameError),
+        ({"durable_name": "a b"}, BadNameError),
+        ({"filter_subject": "a", "filter_subjects": ["b"]}, ConfigError),
+        ({"filter_subject": "a..b"}, ConfigError),
+        ({"deliver_subject": "x"}, ConfigError),
+        ({"ack_wate": timedelta(1)}, ConfigError),
+    ):
+        with pytest.raises(error):
+            await js.create_consumer("S", **options)
+    with pytest.raises(BadNameError):
+        await js.create_consumer("S.T", name="c")
+    with pytest.raises(ConfigError, match="deliver_subject"):
+        await js.create_push_consumer("S", name="c")
+    assert nc.stats.out_msgs == before
+
+
+async def test_permissions_can_be_given_by_filter(make_server: MakeServer) -> None:
+    from jetspark.face import connect
+    from jetspark.jetstream import JetStream
+
+    server = make_server(
+        """
+        jetstream {}
+        authorization { users: [
+          { user: admin, password: pw }
+          { user: eu, password: pw, permissions: {
+              publish: ["$JS.API.CONSUMER.CREATE.S.*.orders.eu", "$JS.API.CONSUMER.MSG.NEXT.S.*"]
+              subscribe: ["_INBOX.>"] } }
+        ] }
+        """
+    )
+    async with (
+        connect(server.url, user="admin", password="pw") as admin,
+        connect(server.url, user="eu", password="pw") as eu,
+    ):
+        await JetStream(admin).create_stream(name="S", subjects=["orders.*"])
+        await JetStream(admin).publish("orders.eu", b"x")
+        js = JetStream(eu, timeout=0.3)
+        consumer = await js.create_consumer("S", name="c", filter_subject="orders.eu")
+        assert len(await consumer.fetch(1)) == 1
+        with pytest.raises(RequestTimeoutError):
+            await js.create_consumer("S", name="d", filter_subject="orders.us")

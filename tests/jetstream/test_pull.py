@@ -1,0 +1,467 @@
+"""Fetching: full, partial, empty and broken batches; time, cancel, outage."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+from tests.jetstream.scripted import ScriptedConsumer
+
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    ConsumerIsPushError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    MissedHeartbeatError,
+    PullError,
+    RequestTimeoutError,
+)
+from jetspark.face import connect
+from jetspark.jetstream import JetStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import Client
+    from jetspark.jetstream import FetchResult, PullConsumer
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def consumer(js: JetStream, stream: str) -> PullConsumer:
+    return await js.create_consumer(stream, durable_name="c")
+
+
+@pytest.fixture
+def scripted(
+    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
+) -> Callable[..., ScriptedConsumer]:
+    return lambda *scripts: ScriptedConsumer(nc, shared_server.url, unique("api"), *scripts)
+
+
+async def fill(js: JetStream, stream: str, count: int) -> None:
+    async with js.publisher() as publisher:
+        for number in range(count):
+            await publisher.send(f"{stream}.a", b"%d" % number)
+
+
+def routes(nc: Client) -> int:
+    return len(nc._link.routes)
+
+
+# -- with a real server ------------------------------------------------------------------------
+
+
+async def test_a_full_batch_in_order(js: JetStream, stream: str, consumer: PullConsumer) -> None:
+    await fill(js, stream, 1000)
+    first = await consumer.fetch(600, timeout=5)
+    rest = await consumer.fetch(600)
+    assert [int(msg.data) for msg in first + rest] == list(range(1000))
+    assert (len(first), first.error, rest.error) == (600, None, None)
+    assert [msg.seq for msg in first[:2]] == [1, 2]
+
+
+async def test_without_timeout_nothing_pending_is_an_empty_list_at_once(
+    consumer: PullConsumer, nc: Client
+) -> None:
+    begin = nc.loop.time()
+    assert await consumer.fetch(10) == []
+    assert nc.loop.time() - begin < 0.5
+
+
+async def test_a_partial_batch_at_expiry_is_no_error(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    await fill(js, stream, 3)
+    begin = nc.loop.time()
+    batch = await consumer.fetch(10, timeout=0.2)
+    assert (len(batch), batch.error) == (3, None)
+    # The server ends it, 10 ms before our own timer would.
+    assert 0.18 < nc.loop.time() - begin < 0.3
+
+
+async def test_nothing_until_expiry_is_an_empty_list(consumer: PullConsumer) -> None:
+    assert await consumer.fetch(10, timeout=0.05) == []
+
+
+async def test_without_timeout_a_consumer_with_all_acks_out_gives_what_it_may(
+    js: JetStream, stream: str
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="d", max_ack_pending=10)
+    await fill(js, stream, 20)
+    assert len(await consumer.fetch(6)) == 6
+    assert len(await consumer.fetch(6)) == 4
+    assert await consumer.fetch(6) == []
+
+
+async def test_without_timeout_a_paused_consumer_gives_nothing(js: JetStream, stream: str) -> None:
+    consumer = await js.create_consumer(
+        stream, durable_name="d", pause_until=datetime.now(UTC) + timedelta(hours=1)
+    )
+    await fill(js, stream, 1)
+    assert await consumer.fetch(6) == []
+
+
+async def test_messages_that_come_while_it_waits(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(consumer.fetch(2, timeout=5))
+        await eventually(lambda: _waits(consumer))
+        await fill(js, stream, 2)
+    assert len(waiting.result()) == 2
+
+
+async def _waits(consumer: PullConsumer) -> bool:
+    return (await consumer.info()).num_waiting == 1
+
+
+async def test_max_bytes_ends_a_batch_early(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    for _ in range(3):
+        await js.publish(f"{stream}.a", b"x" * 1000)
+    batch = await consumer.fetch(10, timeout=1, max_bytes=2500)
+    assert (len(batch), batch.error) == (2, None)
+    with pytest.raises(PullError, match="MaxBytes") as too_small:
+        await consumer.fetch(10, timeout=1, max_bytes=100)
+    assert too_small.value.status == 409
+
+
+async def test_idle_heartbeats_keep_a_quiet_fetch_alive(consumer: PullConsumer) -> None:
+    assert await consumer.fetch(1, timeout=0.5, heartbeat=0.05) == []
+
+
+async def test_a_consumer_deleted_after_three_messages_gives_both(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 3)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(consumer.fetch(10, timeout=5))
+        await eventually(lambda: _waits(consumer))
+        await consumer.delete()
+    batch = waiting.result()
+    assert len(batch) == 3
+    assert isinstance(batch.error, ConsumerDeletedError)
+    with pytest.raises(ConsumerNotFoundError, match='"c"'):
+        await consumer.fetch(10, timeout=5)
+    with pytest.raises(ConsumerNotFoundError):
+        await consumer.fetch(10)
+
+
+async def test_a_consumer_deleted_before_any_message_raises(consumer: PullConsumer) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(_error_of(consumer.fetch(10, timeout=5)))
+        await eventually(lambda: _waits(consumer))
+        await consumer.delete()
+    assert isinstance(waiting.result(), ConsumerDeletedError)
+
+
+async def _error_of(fetch: Any) -> JetsparkError | None:
+    try:
+        await fetch
+    except JetsparkError as error:
+        return error
+    return None
+
+
+async def test_more_than_the_consumer_allows_is_an_error(js: JetStream, stream: str) -> None:
+    consumer = await js.create_consumer(stream, durable_name="d", max_batch=5)
+    with pytest.raises(PullError, match="MaxRequestBatch"):
+        await consumer.fetch(6, timeout=1)
+
+
+async def test_a_cancelled_fetch_leaves_nothing_behind(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    before = routes(nc)
+    waiting = asyncio.create_task(consumer.fetch(10, timeout=60))
+    await eventually(lambda: _waits(consumer))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert routes(nc) == before
+    await fill(js, stream, 5)
+    # The pull is still at the server, but a delivery to it would be lost: none is.
+    batch = await consumer.fetch(5, timeout=2)
+    assert [msg.metadata.deliveries for msg in batch] == [1] * 5
+
+
+async def test_every_end_leaves_nothing_behind(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    before = routes(nc)
+    await consumer.fetch(1)
+    await consumer.fetch(1, timeout=0.05, heartbeat=0.01)
+    await fill(js, stream, 1)
+    await consumer.fetch(1, timeout=1)
+    await consumer.delete()
+    await _error_of(consumer.fetch(1))
+    assert routes(nc) == before
+
+
+async def test_closing_the_client_ends_it_at_once(consumer: PullConsumer, nc: Client) -> None:
+    waiting = asyncio.create_task(consumer.fetch(10, timeout=60))
+    await eventually(lambda: _waits(consumer))
+    await nc.close()
+    with pytest.raises(ConnectionClosedError):
+        await waiting
+
+
+async def test_a_shutdown_of_the_server_ends_a_fetch_that_has_messages(
+    make_server: MakeServer,
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        await js.publish("s", b"0")
+        consumer = await js.create_consumer("S", durable_name="c")
+        waiting = asyncio.create_task(consumer.fetch(3, timeout=30))
+        await eventually(lambda: _waits(consumer))
+        await asyncio.to_thread(server.stop)
+        batch = await waiting
+    assert [msg.data for msg in batch] == [b"0"]
+    assert isinstance(batch.error, PullError)
+
+
+@pytest.mark.parametrize(("how", "before"), [("stop", 0), ("kill", 0), ("kill", 1)])
+async def test_a_fetch_lives_through_a_restart_of_the_server(
+    make_server: MakeServer, how: str, before: int
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc, timeout=30)
+        await js.create_stream(name="S", subjects=["s"])
+        for number in range(before):
+            await js.publish("s", b"%d" % number)
+        consumer = await js.create_consumer("S", durable_name="c")
+        waiting = asyncio.create_task(consumer.fetch(3, timeout=30, heartbeat=0.5))
+        await eventually(lambda: _waits(consumer))
+        await asyncio.to_thread(getattr(server, how))
+        # Longer than twice the heartbeat: its clock stands still meanwhile.
+        await asyncio.sleep(1.2)
+        assert not waiting.done()
+        await asyncio.to_thread(server.start)
+        for number in range(before, 3):
+            await js.publish("s", b"%d" % number)
+        batch = await waiting
+        assert [msg.data for msg in batch] == [b"0", b"1", b"2"]
+        assert batch.error is None
+
+
+async def test_a_fetch_begun_during_an_outage_is_asked_afterwards(
+    make_server: MakeServer,
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        await js.publish("s", b"0")
+        consumer = await js.create_consumer("S", durable_name="c")
+        await asyncio.to_thread(server.stop)
+        waiting = asyncio.create_task(consumer.fetch(1, timeout=20))
+        await eventually(_is(lambda: not nc.is_connected))
+        await asyncio.to_thread(server.start)
+        assert [msg.data for msg in await waiting] == [b"0"]
+
+
+async def test_an_outage_longer_than_the_timeout_is_a_timeout(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        consumer = await js.create_consumer("S", durable_name="c")
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(RequestTimeoutError):
+            await consumer.fetch(1, timeout=0.2)
+
+
+def _is(holds: Callable[[], bool]) -> Callable[[], Any]:
+    async def asked() -> bool:
+        return holds()
+
+    return asked
+
+
+# -- with a scripted consumer ------------------------------------------------------------------
+
+
+async def test_what_is_asked(scripted: Callable[..., ScriptedConsumer]) -> None:
+    full = [1]
+    async with scripted(full, full, full) as peer:
+        await peer.consumer.fetch(1)
+        await peer.consumer.fetch(1, timeout=2, max_bytes=500, heartbeat=0.25)
+        await peer.consumer.fetch(1, timeout=0.01)
+        now, waiting, short = peer.requests
+    assert now == {"batch": 1, "no_wait": True}
+    expires = waiting.pop("expires")
+    assert 1.98e9 < expires <= 1.99e9
+    assert waiting == {"batch": 1, "max_bytes": 500, "idle_heartbeat": 250_000_000}
+    assert 0 < short["expires"] <= 5_000_000
+
+
+@pytest.mark.parametrize("end", ["404 No Messages", "408 Request Timeout", "408 Interest Expired"])
+async def test_ordinary_ends(scripted: Callable[..., ScriptedConsumer], end: str) -> None:
+    async with scripted([1, 2, end], [end]) as peer:
+        assert len(await peer.consumer.fetch(10, timeout=5)) == 2
+        assert await peer.consumer.fetch(10, timeout=5) == []
+
+
+async def test_409_batch_completed_is_an_ordinary_end(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with scripted([1, "409 Batch Completed"]) as peer:
+        batch = await peer.consumer.fetch(10, timeout=5)
+    assert (len(batch), batch.error) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("409 Consumer Deleted", ConsumerDeletedError),
+        ("409 Consumer is push based", ConsumerIsPushError),
+        ("409 Exceeded MaxWaiting", PullError),
+        ("409 Exceeded MaxRequestExpires of 5s", PullError),
+        ("400 Bad Request", PullError),
+        ("423 Nats-Wrong-Pin-Id", PullError),
+        ("409 A sentence of a newer server", PullError),
+    ],
+)
+async def test_statuses_that_are_errors(
+    scripted: Callable[..., ScriptedConsumer], status: str, error: type[PullError]
+) -> None:
+    async with scripted([1, status], [status]) as peer:
+        batch = await peer.consumer.fetch(10, timeout=5)
+        assert [msg.data for msg in batch] == [b"1"]
+        assert type(batch.error) is error
+        with pytest.raises(error) as raised:
+            await peer.consumer.fetch(10, timeout=5)
+    assert f"{raised.value.status} {raised.value.description}" == status
+
+
+@pytest.mark.parametrize("status", ["409 Leadership Change", "409 Server Shutdown", "503"])
+async def test_without_a_leader_it_asks_again(
+    scripted: Callable[..., ScriptedConsumer], status: str
+) -> None:
+    async with scripted([status], [status], [7]) as peer:
+        batch = await peer.consumer.fetch(1, timeout=5)
+        assert [msg.data for msg in batch] == [b"7"]
+        expiries = [request["expires"] for request in peer.requests]
+    assert len(set(peer.inboxes)) == 3
+    assert expiries == sorted(expiries, reverse=True)
+
+
+async def test_503_of_a_consumer_that_is_gone(scripted: Callable[..., ScriptedConsumer]) -> None:
+    async with scripted(["503"]) as peer:
+        peer.exists = False
+        with pytest.raises(ConsumerNotFoundError):
+            await peer.consumer.fetch(1, timeout=5)
+
+
+async def test_without_a_leader_until_the_end_is_a_timeout(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with scripted(*[["503"]] * 9) as peer:
+        with pytest.raises(RequestTimeoutError):
+            await peer.consumer.fetch(1, timeout=0.4)
+        assert len(peer.requests) == 2
+
+
+async def test_a_silent_consumer_is_reported_after_two_heartbeats(
+    scripted: Callable[..., ScriptedConsumer], nc: Client
+) -> None:
+    async with scripted([], [1, 2]) as peer:
+        begin = nc.loop.time()
+        with pytest.raises(MissedHeartbeatError):
+            await peer.consumer.fetch(10, timeout=5, heartbeat=0.1)
+        assert 0.2 <= nc.loop.time() - begin < 0.4
+        batch = await peer.consumer.fetch(10, timeout=5, heartbeat=0.1)
+    assert len(batch) == 2
+    assert isinstance(batch.error, MissedHeartbeatError)
+
+
+async def test_heartbeats_begin_the_wait_anew(
+    scripted: Callable[..., ScriptedConsumer], nc: Client
+) -> None:
+    async with scripted([]) as peer:
+        waiting = asyncio.create_task(peer.consumer.fetch(10, timeout=5, heartbeat=0.1))
+        begin = nc.loop.time()
+        for _ in range(4):
+            await asyncio.sleep(0.1)
+            peer.say(peer.inboxes[0], "100 Idle Heartbeat")
+        with pytest.raises(MissedHeartbeatError):
+            await waiting
+    assert nc.loop.time() - begin > 0.55
+
+
+async def test_a_black_hole_is_a_timeout(
+    scripted: Callable[..., ScriptedConsumer], nc: Client
+) -> None:
+    async with scripted([], [1]) as peer:
+        begin = nc.loop.time()
+        with pytest.raises(RequestTimeoutError):
+            await peer.consumer.fetch(10, timeout=0.2)
+        assert 0.2 <= nc.loop.time() - begin < 0.35
+        batch = await peer.consumer.fetch(10, timeout=0.2)  # with messages: a partial batch
+    assert (len(batch), batch.error) == (1, None)
+
+
+async def test_what_comes_after_the_end_is_not_taken(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with scripted([1, 2, 3, "409 Consumer Deleted", 4]) as peer:
+        batch = await peer.consumer.fetch(2, timeout=1)
+    assert ([msg.data for msg in batch], batch.error) == ([b"1", b"2"], None)
+
+
+async def test_a_user_message_that_looks_like_a_status_is_a_message(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await js.publish(f"{stream}.a", b"x", headers={"Status": "409", "Description": "no"})
+    batch = await consumer.fetch(1, timeout=1)
+    assert [msg.data for msg in batch] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"batch": 0},
+        {"batch": 1, "timeout": 0},
+        {"batch": 1, "max_bytes": 0},
+        {"batch": 1, "heartbeat": 1},
+        {"batch": 1, "timeout": 1, "heartbeat": 0},
+        {"batch": 1, "timeout": 1, "heartbeat": 0.6},
+    ],
+)
+async def test_arguments_that_cannot_work(
+    scripted: Callable[..., ScriptedConsumer], arguments: dict[str, Any]
+) -> None:
+    peer = scripted()
+    with pytest.raises(ConfigError):
+        await peer.consumer.fetch(**arguments)
+
+
+async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+    async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
+        prefixes = set()
+        listen = nc.listen
+
+        def watched(subject: str, *args: Any, **options: Any) -> Any:
+            prefixes.add(subject.partition(".")[0])
+            return listen(subject, *args, **options)
+
+        nc.listen = watched  # type: ignore[method-assign]
+        js = JetStream(nc)
+        consumer = await js.create_consumer(stream, name="c")
+        await fill(js, stream, 1)
+        result: FetchResult = await consumer.fetch(1)
+        assert len(result) == 1
+    assert prefixes == {"_MINE"}

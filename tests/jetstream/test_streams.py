@@ -1,0 +1,180 @@
+"""Streams on a real server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import (
+    APIError,
+    BadNameError,
+    BadSubjectError,
+    ConfigError,
+    MessageNotFoundError,
+    NameInUseError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.documents import StreamConfig, exact_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+
+async def test_creating_twice_is_one_stream(js: JetStream, unique: Callable[[str], str]) -> None:
+    name = unique("S")
+    config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory")
+    first = await js.create_stream(config)
+    again = await js.create_stream(config)
+    assert first.did_create
+    assert exact_ns(first.created) == exact_ns(again.created)
+    with pytest.raises(NameInUseError, match=name):
+        await js.create_stream(config, max_msgs=5)
+    await js.delete_stream(name)
+    with pytest.raises(StreamNotFoundError, match=name):
+        await js.stream_info(name)
+
+
+async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str) -> None:
+    before = await js.update_stream(
+        name=stream, max_age=timedelta(hours=1), max_msgs=100, metadata={"owner": "me"}
+    )
+    after = await js.update_stream(name=stream, description="new")
+    assert after.config == before.config.replace(description="new")
+    assert after.config.max_age == timedelta(hours=1)
+    emptied = await js.update_stream(name=stream, description="", max_msgs=-1)
+    assert emptied.config.description is None
+    assert emptied.config.max_msgs == -1
+
+
+async def test_an_update_of_nothing_is_an_error(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    with pytest.raises(StreamNotFoundError):
+        await js.update_stream(name=unique("S"), max_msgs=1)
+
+
+async def test_create_or_update_does_either(js: JetStream, unique: Callable[[str], str]) -> None:
+    name = unique("S")
+    made = await js.create_or_update_stream(name=name, subjects=[name], storage="memory")
+    changed = await js.create_or_update_stream(name=name, max_msgs=5)
+    assert made.did_create
+    assert changed.config.subjects == [name]
+    assert changed.config.max_msgs == 5
+    await js.delete_stream(name)
+
+
+async def test_purge_forms(js: JetStream, stream: str) -> None:
+    for number in range(12):
+        await js.publish(f"{stream}.{'ab'[number % 2]}", b"%d" % number)
+    assert await js.purge_stream(stream, filter=f"{stream}.a", keep=4) == 2
+    assert await js.purge_stream(stream, seq=7) == 4
+    assert (await js.stream_info(stream)).state.first_seq == 7
+    assert await js.purge_stream(stream, keep=3) == 3
+    assert await js.purge_stream(stream) == 3
+    with pytest.raises(ConfigError, match="either keep or seq"):
+        await js.purge_stream(stream, keep=1, seq=1)
+
+
+async def test_details_of_the_state(js: JetStream, stream: str) -> None:
+    empty = (await js.stream_info(stream)).state
+    assert (empty.messages, empty.first_ts, empty.last_ts) == (0, None, None)
+    for number in range(4):
+        await js.publish(f"{stream}.{number % 2}", b"x")
+    await js.delete_msg(stream, 2)
+    info = await js.stream_info(stream, deleted_details=True, subjects_filter=f"{stream}.*")
+    assert info.state.deleted == [2]
+    assert info.state.subjects == {f"{stream}.0": 2, f"{stream}.1": 1}
+    assert info.state.num_subjects == 2
+    assert info.extra == {}
+    assert info.state.extra == {}
+    plain = (await js.stream_info(stream)).state
+    assert plain.deleted is None
+    assert plain.subjects is None
+
+
+async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
+    count = 100_500  # the server answers 100,000 at a time
+    async with js.publisher() as publisher:
+        for number in range(count):
+            await publisher.send(f"{stream}.{number}")
+    info = await js.stream_info(stream, subjects_filter=">")
+    assert info.state.subjects is not None
+    assert len(info.state.subjects) == count
+
+
+async def test_lists_are_paged(js: JetStream, unique: Callable[[str], str]) -> None:
+    prefix = unique("P")
+    names = [f"{prefix}_{number:03}" for number in range(300)]  # a page of infos is 256
+    for name in names:
+        await js.create_stream(name=name, subjects=[f"{prefix}.{name}"], storage="memory")
+    assert await js.stream_names(f"{prefix}.>").all() == names
+    listed = js.streams(f"{prefix}.>")
+    assert sorted([info.name async for info in listed]) == names
+    assert (listed.missing, listed.offline) == ([], {})
+    assert await js.stream_names(f"{prefix}.{names[5]}").all() == [names[5]]
+    assert set(names) <= set(await js.stream_names().all())
+    for name in names:
+        await js.delete_stream(name)
+    assert await js.streams(f"{prefix}.>").all() == []
+
+
+async def test_a_stored_message_is_read_by_sequence_and_subject(js: JetStream, stream: str) -> None:
+    for number in range(3):
+        await js.publish(f"{stream}.a", b"%d" % number, headers={"N": str(number)})
+    await js.publish(f"{stream}.b", b"")
+    first = await js.get_msg(stream, 1)
+    assert (first.subject, first.seq, first.data) == (f"{stream}.a", 1, b"0")
+    assert first.headers is not None
+    assert first.headers["N"] == "0"
+    assert exact_ns(first.time) > 1_600_000_000_000_000_000
+    assert (await js.get_msg(stream, last_by_subject=f"{stream}.a")).seq == 3
+    assert (await js.get_msg(stream, next_by_subject=f"{stream}.a")).seq == 1
+    assert (await js.get_msg(stream, 2, next_by_subject=f"{stream}.*")).seq == 2
+    empty = await js.get_msg(stream, 4)
+    assert (empty.data, empty.headers) == (b"", None)
+    with pytest.raises(MessageNotFoundError, match=stream):
+        await js.get_msg(stream, 99)
+    for arguments in ({}, {"seq": 1, "last_by_subject": "a"}):
+        with pytest.raises(ConfigError):
+            await js.get_msg(stream, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize("erase", [False, True])
+async def test_a_message_is_deleted_once(
+    js: JetStream, unique: Callable[[str], str], storage: str, erase: bool
+) -> None:
+    stream = unique("S")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage=storage)
+    await js.publish(f"{stream}.a", b"1")
+    await js.publish(f"{stream}.a", b"2")
+    await js.delete_msg(stream, 1, erase=erase)
+    for gone in (1, 99):
+        with pytest.raises(MessageNotFoundError, match=f"{gone}"):
+            await js.delete_msg(stream, gone, erase=erase)
+    await js.update_stream(name=stream, deny_delete=True)
+    with pytest.raises(APIError) as refused:
+        await js.delete_msg(stream, 2)
+    assert not isinstance(refused.value, MessageNotFoundError)
+    await js.delete_stream(stream)
+
+
+async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+    before = nc.stats.out_msgs
+    for name in ("", "a.b", "a b", "*"):
+        with pytest.raises(BadNameError):
+            await js.create_stream(name=name)
+        with pytest.raises(BadNameError):
+            await js.stream_info(name)
+    with pytest.raises(ConfigError, match="needs a name"):
+        await js.create_stream(subjects=["a"])
+    with pytest.raises(BadSubjectError):
+        await js.create_stream(name="S", subjects=["a..b"])
+    with pytest.raises(ConfigError, match="did you mean 'subjects'"):
+        await js.create_stream(name="S", subject=["a"])
+    assert nc.stats.out_msgs == before
