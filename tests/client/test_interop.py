@@ -1,0 +1,120 @@
+"""With nats-py as the other side: the wire is what others think it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import nats
+import pytest
+from tests.client.conftest import Connect
+
+from jetspark import Message
+from jetspark.server import NatsServer
+
+VALUES = {"Key": "värde", "key": "日本", "empty": ""}
+
+
+@pytest.fixture
+async def peer(shared_server: NatsServer) -> AsyncIterator[Any]:
+    nc = await nats.connect(shared_server.url)
+    yield nc
+    await nc.close()
+
+
+async def test_headers_from_nats_py(
+    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    sub = nc.subscribe(unique("in"))
+    await nc.flush()
+    await peer.publish(sub.subject, "smörgås".encode(), headers=VALUES)
+    message = await sub.next(5)
+    assert message.data.decode() == "smörgås"
+    assert message.headers is not None
+    assert message.headers.to_dict() == {name: [value] for name, value in VALUES.items()}
+
+
+async def test_headers_to_nats_py(
+    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    subject = unique("out")
+    sub = await peer.subscribe(subject)
+    await peer.flush()
+    await nc.publish(subject, b"x", headers={"Key": "värde", "key": "日本"})
+    message = await sub.next_msg(5)
+    assert dict(message.headers) == {"Key": "värde", "key": "日本"}
+
+
+async def test_several_values_of_one_name(
+    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    subject, back = unique("multi"), nc.subscribe(unique("back"))
+    await nc.flush()
+
+    async def answer(message: Any) -> None:
+        # nats-py knows one value a name, and hands on the block that we write for it here.
+        block = "NATS/1.0\r\nk: 1\r\nk: två\r\nK: 3\r\n\r\n".encode()
+        frame = b"HPUB %b %d %d\r\n%b\r\n" % (
+            back.subject.encode(),
+            len(block),
+            len(block),
+            block,
+        )
+        assert message.headers["k"] in ("1", "två")
+        await peer._send_command(frame)
+        await peer.flush()
+
+    await peer.subscribe(subject, cb=answer)
+    await peer.flush()
+    await nc.publish(subject, headers={"k": ["1", "två"], "K": "3"})
+    message = await back.next(5)
+    assert message.headers is not None
+    assert message.headers.to_dict() == {"k": ["1", "två"], "K": ["3"]}
+
+
+async def test_requests_both_ways(
+    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+
+    async def ours(message: Message) -> None:
+        await message.respond(b"ours " + message.data)
+
+    async def theirs(message: Any) -> None:
+        await message.respond(b"theirs " + message.data)
+
+    mine = nc.subscribe(unique("ours"), callback=ours)
+    other = unique("theirs")
+    await peer.subscribe(other, cb=theirs)
+    await asyncio.gather(nc.flush(), peer.flush())
+    assert (await nc.request(other, b"1", timeout=5)).data == b"theirs 1"
+    assert (await peer.request(mine.subject, b"2", timeout=5)).data == b"ours 2"
+
+
+async def test_one_queue_group_of_both(
+    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    subject = unique("group")
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    def count(who: str) -> None:
+        seen.append(who)
+        if len(seen) == 200:
+            done.set()
+
+    async def theirs(_: Any) -> None:
+        count("theirs")
+
+    nc.subscribe(subject, queue="g", callback=lambda _: count("ours"))
+    await peer.subscribe(subject, queue="g", cb=theirs)
+    await asyncio.gather(nc.flush(), peer.flush())
+    for _ in range(200):
+        await nc.publish(subject)
+    await asyncio.wait_for(done.wait(), 5)
+    assert set(seen) == {"ours", "theirs"}

@@ -1,0 +1,295 @@
+"""Connecting, losing the server, draining, closing: through real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+
+import jetspark
+from jetspark import (
+    Closed,
+    Connected,
+    ConnectionClosedError,
+    ConnectionStatus,
+    Disconnected,
+    Draining,
+    Message,
+    Reconnected,
+)
+from jetspark.errors import (
+    BrokenSocketError,
+    ConfigError,
+    NoServersError,
+    RequestTimeoutError,
+    ServerRefusedError,
+)
+from jetspark.server import NatsServer, free_port
+
+
+async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> None:
+    nc = await jetspark.connect(shared_server.url)
+    assert nc.is_connected
+    assert nc.current_server == shared_server.url
+    assert nc.servers == [shared_server.url]
+    assert nc.server_info is not None
+    assert nc.server_info.server_name == "shared"
+    assert 0 < await nc.rtt() < 1
+    await nc.connect()  # nothing to do
+    await nc.close()
+    assert nc.status is ConnectionStatus.CLOSED
+    assert nc.current_server is None
+    async with jetspark.connect(shared_server.url) as other:
+        assert other.is_connected
+    assert not other.is_connected
+    async with jetspark.Client(other.options) as third:
+        assert third.is_connected
+
+
+async def test_a_refused_connection_says_where(connect: Connect) -> None:
+    port = free_port()
+    with pytest.raises(ServerRefusedError) as caught:
+        await connect(f"nats://user:secret@127.0.0.1:{port}")
+    assert str(caught.value) == f"No server at nats://127.0.0.1:{port}: Connection refused."
+    with pytest.raises(ServerRefusedError):
+        await connect("nats://no-such-host.invalid")
+    with pytest.raises(NoServersError):
+        await connect([f"nats://127.0.0.1:{port}", f"nats://127.0.0.1:{free_port()}"])
+
+
+async def test_an_unknown_option_is_refused_before_any_io() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'reconnect_wait'"):
+        jetspark.connect(reconect_wait=1)
+
+
+async def test_nothing_is_left_behind(shared_server: NatsServer) -> None:
+    before = asyncio.all_tasks()
+    async with jetspark.connect(shared_server.url) as nc:
+        nc.subscribe("left.behind", callback=lambda _: None)
+        with pytest.raises(jetspark.NoRespondersError):
+            await nc.request("nobody.here")
+    assert asyncio.all_tasks() == before
+    assert len(nc._link.routes) == 0
+
+
+async def test_after_a_crash_subscriptions_are_restored_and_what_was_published_arrives_in_order(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    events: list[Any] = []
+    nc = await connect(nats_server.url, event_callback=events.append)
+    sub = nc.subscribe("a.*")
+    limited = nc.subscribe("a.*", max_msgs=5)
+    for number in range(3):
+        await nc.publish("a.b", b"%d" % number)
+    await nc.flush()
+    stream = nc.events()
+    await asyncio.to_thread(nats_server.kill)
+    assert isinstance(await anext(stream), Disconnected)
+    assert nc.status is ConnectionStatus.RECONNECTING
+    assert nc.current_server is None
+    for number in range(3, 100):
+        await nc.publish("a.b", b"%d" % number)
+    with pytest.raises(ConnectionClosedError):
+        await nc.flush()
+    await asyncio.to_thread(nats_server.start)
+    assert [int((await sub.next(5)).data) for _ in range(100)] == list(range(100))
+    assert [int(message.data) async for message in limited] == list(range(5))
+    await nc.flush()
+    assert sub.pending_msgs == 0
+    assert nc.stats.reconnects == 1
+    await nc.close()
+    await asyncio.sleep(0)
+    kinds = [type(event) for event in events]
+    assert kinds == [Connected, Disconnected, Reconnected, Closed]
+    assert isinstance(events[1].error, BrokenSocketError)
+    assert events[-1] == Closed(None)
+    assert [type(event) async for event in stream] == [Reconnected, Closed]
+
+
+async def test_a_graceful_restart_is_survived(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    sub = nc.subscribe("a")
+    await nc.flush()
+    await asyncio.to_thread(nats_server.restart)
+    await nc.publish("a", b"x")
+    assert (await sub.next(5)).data == b"x"
+
+
+async def test_a_frozen_server_is_noticed_by_its_silence(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(nats_server.url, ping_interval=0.05)
+    stream = nc.events()
+    nats_server.pause()
+    event = await asyncio.wait_for(anext(stream), 5)
+    nats_server.resume()
+    assert isinstance(event, Disconnected)
+    assert isinstance(event.error, jetspark.errors.StaleConnectionError)
+    assert isinstance(await asyncio.wait_for(anext(stream), 5), Reconnected)
+
+
+async def test_another_server_of_the_cluster_takes_over(
+    make_cluster: Callable[..., Any], connect: Connect
+) -> None:
+    cluster = await asyncio.to_thread(make_cluster, 3)
+    first = cluster.servers[0]
+    nc = await connect(first.url)
+    watcher = await connect(cluster.servers[1].url)
+    assert sorted(nc.servers) == sorted(cluster.urls)  # learnt from INFO
+    sub = watcher.subscribe("a")
+    mine = nc.subscribe("b")
+    await watcher.flush()
+    await asyncio.to_thread(first.kill)
+    # The routes of the cluster know the new place only after a while: ask until it answers.
+    async with asyncio.timeout(10):
+        while True:
+            await nc.publish("a", b"x")
+            try:
+                await sub.next(0.1)
+                break
+            except RequestTimeoutError:
+                continue
+        while True:
+            await watcher.publish("b", b"y")
+            try:
+                await mine.next(0.1)
+                break
+            except RequestTimeoutError:
+                continue
+    assert nc.current_server in cluster.urls[1:]
+
+
+async def test_a_server_in_lame_duck_mode_is_left(
+    make_cluster: Callable[..., Any], connect: Connect
+) -> None:
+    cluster = await asyncio.to_thread(make_cluster, 3)
+    first = cluster.servers[0]
+    nc = await connect(first.url)
+    stream = nc.events()
+    os.kill(first.pid, signal.SIGUSR2)
+    kinds = []
+    async with asyncio.timeout(10):
+        async for event in stream:
+            kinds.append(type(event))
+            if isinstance(event, Reconnected):
+                break
+    assert jetspark.LameDuck in kinds
+    first.kill()  # a lame duck takes its time to stop
+    assert nc.current_server in cluster.urls[1:]
+    assert nc.last_error is None
+
+
+async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answer(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc, other = await connect(shared_server.url), await connect(shared_server.url)
+    subject, answers = unique("drain"), other.subscribe(unique("answers"))
+    handled: list[bytes] = []
+
+    async def callback(message: Message) -> None:
+        await asyncio.sleep(0)
+        handled.append(message.data)
+        with pytest.raises(ConnectionClosedError):
+            nc.subscribe("new")
+        await message.respond(message.data)
+
+    nc.subscribe(subject, callback=callback)
+    iterated = nc.subscribe(subject)
+    taken: list[bytes] = []
+
+    async def iterate() -> None:
+        async for message in iterated:
+            await asyncio.sleep(0)
+            taken.append(message.data)
+
+    iterating = asyncio.create_task(iterate())
+    await nc.flush()
+    sent = [b"%d" % number for number in range(100)]
+    for data in sent:
+        await other.publish(subject, data, reply=answers.subject)
+    await other.flush()
+    stream = nc.events()
+    await nc.drain()
+    await iterating
+    assert handled == taken == sent
+    assert [(await answers.next(5)).data for _ in sent] == sent
+    assert [type(event) async for event in stream] == [Draining, Closed]
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_draining_gives_up_in_time_and_closes_anyway(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    started = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    sub = nc.subscribe(unique("stuck"), callback=callback)
+    await nc.publish(sub.subject)
+    await asyncio.wait_for(started.wait(), 5)
+    with pytest.raises(RequestTimeoutError):
+        await nc.drain(0.05)
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_draining_without_a_link_says_what_was_not_sent(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(nats_server.url)
+    stream = nc.events()
+    await asyncio.to_thread(nats_server.kill)
+    assert isinstance(await anext(stream), Disconnected)
+    nc.publish_nowait("a", b"x")
+    with pytest.raises(ConnectionClosedError, match="12 bytes were never sent"):
+        await nc.drain()
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_a_callback_may_close_its_own_connection(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    closed = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        await nc.close()
+        closed.set()
+
+    sub = nc.subscribe(unique("x"), callback=callback)
+    await nc.publish(sub.subject)
+    await asyncio.wait_for(closed.wait(), 5)
+
+
+async def test_force_reconnect_restores_everything(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url, reconnect_wait=60)
+    sub = nc.subscribe(unique("f"))
+    assert nc.server_info is not None
+    before = nc.server_info.client_id
+    await nc.force_reconnect()
+    assert nc.server_info.client_id != before
+    await nc.publish(sub.subject, b"x")
+    assert (await sub.next(5)).data == b"x"
+    assert nc.last_error is None
+
+
+async def test_statistics_count_messages(
+    make_server: MakeServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(make_server().url)
+    sub = nc.subscribe("s")
+    await nc.publish("s", b"four")
+    await sub.next(5)
+    stats = nc.stats
+    assert (stats.in_msgs, stats.in_bytes, stats.out_msgs) == (1, 4, 1)
+    assert stats.out_bytes == len(b"SUB s 1\r\nPUB s 4\r\nfour\r\n")

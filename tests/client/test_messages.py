@@ -1,0 +1,84 @@
+"""A message as a view on its frame, without a connection."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from jetspark import Client, Message
+from jetspark.errors import BadHeaderError, JetsparkError, NotJetStreamMessageError
+from jetspark.wire.events import MessageFrame
+
+
+class Reports(list[JetsparkError]):
+    report = list.append
+
+
+def message(
+    reply: bytes | None = None, block: bytes | None = None, data: bytes = b"", client: Any = None
+) -> Message:
+    frame: MessageFrame = (1, "a.é".encode(), reply, block, data)
+    return Message(cast(Client, client), frame)
+
+
+def test_plain() -> None:
+    plain = message(b"r.1", None, b"data")
+    assert (plain.subject, plain.reply, plain.data) == ("a.é", "r.1", b"data")
+    assert plain.headers is None
+    assert plain.status is None
+    assert not any([plain.no_responders, plain.idle_heartbeat, plain.flow_control])
+    assert repr(plain) == "Message(subject='a.é', 4 bytes)"
+
+
+@pytest.mark.parametrize(
+    ("block", "name"),
+    [
+        (b"NATS/1.0 503\r\n\r\n", "no_responders"),
+        (b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Stream: 3\r\n\r\n", "idle_heartbeat"),
+        (b"NATS/1.0 100 FlowControl Request\r\n\r\n", "flow_control"),
+    ],
+)
+def test_what_the_server_says(block: bytes, name: str) -> None:
+    said = message(None, block)
+    flags = ("no_responders", "idle_heartbeat", "flow_control")
+    assert [flag for flag in flags if getattr(said, flag)] == [name]
+    assert said.status is not None
+    assert f"status={said.status.code}" in repr(said)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"hub.ACC.", b"_.ACC."])
+def test_metadata_of_both_forms(prefix: bytes) -> None:
+    reply = b"$JS.ACK." + prefix + b"ORDERS.worker.2.77.5.1357017300123456789.9"
+    delivered = message(reply)
+    meta = delivered.metadata
+    assert delivered.metadata is meta
+    assert (meta.stream, meta.consumer, meta.deliveries) == ("ORDERS", "worker", 2)
+    assert (delivered.seq, meta.consumer_seq, meta.pending) == (77, 5, 9)
+    assert meta.timestamp_ns == 1357017300123456789
+    assert delivered.timestamp == datetime(2013, 1, 1, 5, 15, 0, 123456, UTC)
+    assert meta.domain == ("hub" if prefix.startswith(b"hub") else "")
+
+
+@pytest.mark.parametrize("reply", [None, b"_INBOX.x.1", b"$JS.ACK.a.b.1.2.3.4", b"$JS.ACK"])
+def test_other_messages_have_no_metadata(reply: bytes | None) -> None:
+    with pytest.raises(NotJetStreamMessageError):
+        message(reply).metadata  # noqa: B018
+
+
+@pytest.mark.parametrize("block", [b"nonsense", b"NATS/1.0\r\nno colon\r\n\r\n", b"NATS/1.0\r\n"])
+def test_malformed_headers_are_reported_once(block: bytes) -> None:
+    reports = Reports()
+    bad = message(None, block, b"body", reports)
+    assert bad.headers is None
+    assert bad.headers is None
+    assert [type(report) for report in reports] == [BadHeaderError]
+    assert bad.data == b"body"
+
+
+def test_headers_are_parsed_once_and_may_be_changed() -> None:
+    mine = message(None, b"NATS/1.0\r\nk: v\r\n\r\n")
+    assert mine.headers is not None
+    mine.headers["k"] = "w"
+    assert mine.headers["k"] == "w"

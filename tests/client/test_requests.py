@@ -1,0 +1,194 @@
+"""Requests: replies, their absence, and what they leave behind (nothing)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+
+from jetspark import Client, Message
+from jetspark.errors import (
+    BadSubjectError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    NoRespondersError,
+    PermissionsError,
+    RequestTimeoutError,
+)
+from jetspark.server import NatsServer
+
+
+def open_requests(client: Client) -> int:
+    return len(client._requests)
+
+
+async def echo(message: Message) -> None:
+    await message.respond(message.data[::-1], headers={"for": message.subject})
+
+
+async def test_a_thousand_requests_at_once_get_their_own_replies(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    service, nc = await connect(shared_server.url), await connect(shared_server.url)
+    subject = unique("svc")
+    service.subscribe(subject, callback=echo)
+    await service.flush()
+    asked = [b"%d" % number for number in range(1000)]
+    replies = await asyncio.gather(*(nc.request(subject, data, timeout=5) for data in asked))
+    assert [reply.data for reply in replies] == [data[::-1] for data in asked]
+    assert replies[0].headers is not None
+    assert replies[0].headers["for"] == subject
+    assert open_requests(nc) == 0
+
+
+async def test_nobody_listening_is_told_at_once(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    await nc.flush()
+    start = time.perf_counter()
+    with pytest.raises(NoRespondersError) as caught:
+        await nc.request(subject := unique("nobody"), timeout=30)
+    assert time.perf_counter() - start < 0.1
+    assert caught.value.subject == subject
+    assert open_requests(nc) == 0
+
+
+async def test_an_empty_reply_and_a_reply_with_a_status_header_are_replies(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+
+    async def answer(message: Message) -> None:
+        await message.respond(headers={"Status": "503"} if message.data else None)
+
+    sub = nc.subscribe(unique("svc"), callback=answer)
+    assert (await nc.request(sub.subject, timeout=5)).data == b""
+    assert (await nc.request(sub.subject, b"x", timeout=5)).status is None
+
+
+async def test_timeout_and_cancellation_leave_nothing_and_late_replies_are_dropped(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    silent = nc.subscribe(unique("silent"))
+    with pytest.raises(TimeoutError) as caught:
+        await nc.request(silent.subject, timeout=0.01)
+    assert isinstance(caught.value, RequestTimeoutError)
+    asking = asyncio.create_task(nc.request(silent.subject))
+    late, later = await silent.next(5), await silent.next(5)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(BadSubjectError):
+        await nc.request("a b")
+    assert open_requests(nc) == 0
+    for message in (late, later):
+        await message.respond(b"late")
+    await nc.flush()
+    nc.subscribe(answering := unique("svc"), callback=echo)
+    assert (await nc.request(answering, b"ab", timeout=5)).data == b"ba"
+    assert nc.last_error is None
+
+
+async def test_only_the_first_reply_counts(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+
+    async def twice(message: Message) -> None:
+        await message.respond(b"1")
+        await message.respond(b"2")
+
+    sub = nc.subscribe(unique("svc"), callback=twice)
+    assert (await nc.request(sub.subject, timeout=5)).data == b"1"
+    await nc.flush()
+    assert nc.last_error is None
+
+
+async def test_the_default_timeout_is_an_option(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url, request_timeout=0.01)
+    silent = nc.subscribe(unique("silent"))
+    with pytest.raises(RequestTimeoutError):
+        await nc.request(silent.subject)
+
+
+async def test_the_inbox_prefix_is_used(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    prefix = unique("_MY.INBOX")
+    nc = await connect(shared_server.url, inbox_prefix=prefix)
+    assert nc.new_inbox().startswith(prefix + ".")
+    assert nc.new_inbox() != nc.new_inbox()
+    sub = nc.subscribe(unique("svc"))
+    asking = asyncio.create_task(nc.request(sub.subject, timeout=5))
+    message = await sub.next(5)
+    assert (message.reply or "").startswith(prefix + ".")
+    await message.respond()
+    await asking
+
+
+async def test_a_request_survives_a_reconnect(
+    nats_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(nats_server.url)
+    asked: asyncio.Queue[Message] = asyncio.Queue()
+    sub = nc.subscribe(unique("svc"), callback=asked.put_nowait)
+    asking = asyncio.create_task(nc.request(sub.subject, timeout=10))
+    message = await asyncio.wait_for(asked.get(), 5)
+    await asyncio.to_thread(nats_server.kill)
+    await asyncio.to_thread(nats_server.start)
+    await message.respond(b"after all")
+    assert (await asking).data == b"after all"
+    assert nc.stats.reconnects == 1
+
+
+async def test_closing_fails_what_waits_at_once(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    silent = nc.subscribe(unique("silent"))
+    asking = [asyncio.create_task(nc.request(silent.subject, timeout=60)) for _ in range(3)]
+    taking = asyncio.create_task(silent.next())
+    await taking
+    waiting = asyncio.create_task(nc.subscribe(unique("x")).next())
+    await asyncio.sleep(0)
+    start = time.perf_counter()
+    await nc.close()
+    results = await asyncio.gather(*asking, waiting, return_exceptions=True)
+    assert time.perf_counter() - start < 1
+    assert [type(result) for result in results] == [ConnectionClosedError] * 4
+    assert len({id(result) for result in results}) == 4
+    assert open_requests(nc) == 0
+
+
+async def test_responding_to_what_asks_for_no_reply_is_refused(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    sub = nc.subscribe(unique("s"))
+    await nc.publish(sub.subject)
+    with pytest.raises(ConfigError):
+        await (await sub.next(5)).respond()
+
+
+async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_reason(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server = make_server(
+        "authorization { users = [{user: u, password: p, "
+        'permissions: {subscribe: {deny: "_INBOX.>"}}}] }'
+    )
+    nc = await connect(server.url, user="u", password="p")
+    nc.subscribe("svc")
+    with pytest.raises(JetsparkError) as caught:
+        await nc.request("svc", timeout=30)
+    assert isinstance(caught.value.__cause__, PermissionsError)
+    assert nc.is_connected

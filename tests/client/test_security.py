@@ -1,0 +1,206 @@
+"""Users, permissions and TLS against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+
+import jetspark
+from jetspark.errors import (
+    AuthorizationError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    NoServersError,
+    PermissionsError,
+    SecureConnectionWantedError,
+    TLSError,
+)
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
+
+USERS = 'authorization { users = [{user: u, password: "p@ss"}] }'
+
+
+async def test_user_and_password_from_options_and_url(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server = make_server(USERS)
+    nc = await connect(server.url, user="u", password="p@ss")
+    await nc.flush()
+    nc = await connect(f"nats://u:p%40ss@127.0.0.1:{server.port}", user="x", password="y")
+    assert "p@ss" not in repr(nc) + repr(nc.options) + str(nc.servers)
+
+
+async def test_wrong_credentials_are_told_and_hold_no_secret(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server = make_server(USERS)
+    with pytest.raises(AuthorizationError) as caught:
+        await connect(server.url, user="u", password="wrong-secret")
+    assert "wrong-secret" not in str(caught.value)
+    with pytest.raises(AuthorizationError):
+        await connect(server.url)
+    other = make_server(USERS)
+    with pytest.raises(NoServersError) as several:
+        await connect([server.url, other.url], user="u", password="no")
+    assert isinstance(several.value.__cause__, AuthorizationError)
+
+
+async def test_token(make_server: MakeServer, connect: Connect) -> None:
+    server = make_server("authorization { token: s3cr3t }")
+    await connect(server.url, token="s3cr3t")
+    await connect(f"nats://s3cr3t@127.0.0.1:{server.port}")
+    with pytest.raises(AuthorizationError):
+        await connect(server.url, token="other")
+
+
+async def test_credentials_that_stop_working_end_reconnecting(
+    make_server: MakeServer, connect: Connect, tmp_path: Any
+) -> None:
+    conf = tmp_path / "auth.conf"
+    conf.write_text(USERS)
+    server = make_server(config=conf, port=0, host="127.0.0.1", jetstream=False)
+    nc = await connect(server.url, user="u", password="p@ss")
+    stream = nc.events()
+    await asyncio.to_thread(server.stop)
+    conf.write_text(USERS.replace("p@ss", "new"))
+    await asyncio.to_thread(server.start)
+    async with asyncio.timeout(10):
+        async for event in stream:
+            last = event
+    assert isinstance(last, jetspark.Closed)
+    assert isinstance(last.error, AuthorizationError)
+
+
+async def test_a_refused_subject_ends_that_subscription_and_not_the_connection(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server = make_server(
+        "authorization { users = [{user: u, password: p, permissions: {"
+        'publish: {deny: "no.*"}, subscribe: {deny: ["no.>", "shared g"]}}}] }'
+    )
+    errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
+    nc = await connect(server.url, user="u", password="p", error_callback=errors.put_nowait)
+    allowed = nc.subscribe("yes")
+    refused = nc.subscribe("no.x")
+    kept, group = nc.subscribe("shared"), nc.subscribe("shared", queue="g")
+    await nc.publish("no.y", b"x")
+    await nc.publish("shared", b"s")
+    await nc.publish("yes", b"y")
+    await nc.flush()
+    assert (await allowed.next(5)).data == b"y"
+    assert (await kept.next(5)).data == b"s"
+    for sub, queue in ((refused, None), (group, "g")):
+        with pytest.raises(PermissionsError) as caught:
+            await sub.next(5)
+        assert caught.value.operation == "subscription"
+        assert (caught.value.subject, caught.value.queue) == (sub.subject, queue)
+    assert allowed.active
+    assert kept.active
+    seen = [await asyncio.wait_for(errors.get(), 5) for _ in range(3)]
+    assert sorted((e.operation, e.subject) for e in seen if isinstance(e, PermissionsError)) == [
+        ("publish", "no.y"),
+        ("subscription", "no.x"),
+        ("subscription", "shared"),
+    ]
+    assert nc.stats.reconnects == 0
+    assert nc.is_connected
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def localhost(server: NatsServer, scheme: str = "tls") -> str:
+    return f"{scheme}://localhost:{server.port}"
+
+
+async def test_tls_required_by_the_server_and_large_messages_through_it(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    server = make_server(certificates.server_config())
+    for url in (localhost(server), localhost(server, "nats"), f"tls://127.0.0.1:{server.port}"):
+        nc = await connect(url, tls_ca_file=str(certificates.ca))
+        sub = nc.subscribe("a")
+        payloads = [bytes([n]) * 700_000 for n in range(5)]
+        for payload in payloads:
+            await nc.publish("a", payload)
+        assert [(await sub.next(10)).data for _ in payloads] == payloads
+        await nc.close()
+
+
+async def test_an_unknown_authority_is_refused(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    server = make_server(certificates.server_config())
+    for options in ({"tls_ca_file": str(certificates.other_ca)}, {}):
+        with pytest.raises(TLSError, match="certificate"):
+            await connect(localhost(server), **options)
+
+
+async def test_the_host_name_is_verified(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    server = make_server(certificates.server_config())
+    ca = str(certificates.ca)
+    with pytest.raises(TLSError, match="match"):
+        await connect(localhost(server), tls_ca_file=ca, tls_hostname="other.example")
+    # An address that the certificate does not name.
+    elsewhere = make_server(certificates.server_config(), host="127.0.0.2")
+    url = f"tls://127.0.0.2:{elsewhere.port}"
+    with pytest.raises(TLSError, match="match"):
+        await connect(url, tls_ca_file=ca)
+    await connect(url, tls_ca_file=ca, tls_hostname="localhost")
+
+
+@pytest.mark.parametrize("how", ["scheme", "option"])
+async def test_tls_wanted_of_a_server_without_it(
+    shared_server: NatsServer, connect: Connect, how: str
+) -> None:
+    with pytest.raises(SecureConnectionWantedError):
+        if how == "scheme":
+            await connect(localhost(shared_server))
+        else:
+            await connect(shared_server.url, tls=True)
+
+
+async def test_client_certificates(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    server = make_server(certificates.server_config(verify=True))
+    ca, cert, key = (
+        str(path) for path in (certificates.ca, certificates.client_cert, certificates.client_key)
+    )
+    nc = await connect(localhost(server), tls_ca_file=ca, tls_cert_file=cert, tls_key_file=key)
+    await nc.force_reconnect()
+    await nc.flush()
+    context = ssl.create_default_context(cafile=ca)
+    context.load_cert_chain(cert, key)
+    await connect(localhost(server), ssl_context=context)
+    with pytest.raises((TLSError, jetspark.errors.BrokenSocketError)):
+        await connect(localhost(server), tls_ca_file=ca)
+    with pytest.raises(ConfigError, match="TLS files"):
+        await connect(localhost(server), tls_ca_file="no-such-file.pem")
+
+
+async def test_a_tls_link_is_made_again_after_a_crash(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    server = make_server(certificates.server_config())
+    nc = await connect(localhost(server), tls_ca_file=str(certificates.ca))
+    sub = nc.subscribe("a")
+    await nc.flush()
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+    await nc.publish("a", b"x")
+    assert (await sub.next(10)).data == b"x"
+    await nc.close()
+    with pytest.raises(ConnectionClosedError):
+        await nc.flush()
