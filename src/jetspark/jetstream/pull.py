@@ -228,6 +228,9 @@ class Pull:
             self._error = self._timed_out()
 
     def _stop_listening(self) -> None:
+        """Nobody owes us an answer from here on: no clock runs for one either."""
+        self._stop_timer("heartbeat")
+        self._stop_timer("silence")
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -351,8 +354,6 @@ class Pull:
             self._watch_silence()
 
     def _on_disconnect(self) -> None:
-        self._stop_timer("heartbeat")
-        self._stop_timer("silence")
         if self._waiter is not None and not self._waiter.done():
             self._stop_listening()
             self._listen()

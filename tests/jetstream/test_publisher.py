@@ -1,0 +1,457 @@
+"""Windowed publishing: the window, results, failures, the link."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    APIError,
+    BadSubjectError,
+    BrokenSocketError,
+    ConfigError,
+    ConnectionClosedError,
+    MaxPayloadError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+)
+from jetspark.face import connect
+from jetspark.jetstream import JetStream, PublishFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.client.messages import Message
+    from jetspark.face import Client
+    from jetspark.jetstream import Publisher
+
+
+class WithholdingStream:
+    """Takes messages as a stream does and acknowledges them when it is told to."""
+
+    def __init__(self, nc: Client, subject: str) -> None:
+        self.subject = subject
+        self.taken: list[Message] = []
+        self.acked = 0
+        self.most = 0
+        nc.subscribe(subject, callback=self._take)
+
+    def _take(self, msg: Message) -> None:
+        self.taken.append(msg)
+        self.most = max(self.most, len(self.taken) - self.acked)
+
+    async def holds(self, count: int) -> None:
+        """Returns when so many messages have come and not been acknowledged."""
+        await eventually(is_true(lambda: len(self.taken) - self.acked >= count))
+
+    async def ack(self, count: int = 1, answer: bytes | None = None) -> None:
+        for _ in range(count):
+            msg = self.taken[self.acked]
+            self.acked += 1
+            plain = b'{"stream":"S","seq":%d}' % self.acked
+            await msg.respond(plain if answer is None else answer)
+
+
+@pytest.fixture
+async def withholding(nc: Client, unique: Callable[[str], str]) -> WithholdingStream:
+    stream = WithholdingStream(nc, unique("withheld"))
+    await nc.flush()
+    return stream
+
+
+def is_true(holds: Callable[[], bool]) -> Callable[[], Any]:
+    async def asked() -> bool:
+        return holds()
+
+    return asked
+
+
+# -- the window --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("window", "senders"), [(1, 1), (2, 1), (2, 7), (5, 3)])
+async def test_the_window_is_never_exceeded(
+    js: JetStream, withholding: WithholdingStream, nc: Client, window: int, senders: int
+) -> None:
+    async with js.publisher(window) as publisher:
+
+        async def send() -> None:
+            for _ in range(6):
+                await publisher.send(withholding.subject, b"x")
+                assert publisher.pending <= window
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(senders):
+                tasks.create_task(send())
+            while withholding.acked < 6 * senders:
+                await withholding.holds(min(window, 6 * senders - withholding.acked))
+                await nc.flush()  # one more would have come by now
+                await withholding.ack()
+    assert withholding.most == window
+    assert (publisher.sent, publisher.acked, publisher.pending) == (6 * senders,) * 2 + (0,)
+
+
+async def test_a_sender_waits_only_while_the_window_is_full(
+    js: JetStream, withholding: WithholdingStream
+) -> None:
+    async with js.publisher(2) as publisher:
+        assert [await publisher.send(withholding.subject) for _ in range(2)] == [0, 1]
+        third = asyncio.create_task(publisher.send(withholding.subject))
+        await eventually(is_true(lambda: len(withholding.taken) == 2))
+        assert not third.done()
+        await withholding.ack()
+        assert await third == 2
+        await eventually(is_true(lambda: len(withholding.taken) == 3))
+        await withholding.ack(2)
+
+
+async def test_a_cancelled_sender_gives_its_place_to_the_next(
+    js: JetStream, withholding: WithholdingStream
+) -> None:
+    async with js.publisher(1) as publisher:
+        await publisher.send(withholding.subject)
+        first = asyncio.create_task(publisher.send(withholding.subject, b"first"))
+        second = asyncio.create_task(publisher.send(withholding.subject, b"second"))
+        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        first.cancel()
+        await withholding.ack()
+        await second
+        await eventually(is_true(lambda: len(withholding.taken) == 2))
+        await withholding.ack()
+    assert [msg.data for msg in withholding.taken] == [b"", b"second"]
+
+
+async def test_leaving_waits_for_every_ack(js: JetStream, withholding: WithholdingStream) -> None:
+    publisher = js.publisher()
+
+    async def run() -> None:
+        async with publisher:
+            for _ in range(3):
+                await publisher.send(withholding.subject)
+
+    running = asyncio.create_task(run())
+    await eventually(is_true(lambda: len(withholding.taken) == 3))
+    await withholding.ack(2)
+    await eventually(is_true(lambda: publisher.acked == 2))
+    assert not running.done()
+    await withholding.ack()
+    await running
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None:
+    async with js.publisher(100) as publisher:
+        for number in range(2000):
+            index = await publisher.send(f"{stream}.a", b"%d" % number, headers={"N": "x"})
+            assert index == number
+        await publisher.flush()
+        assert publisher.pending == 0
+    assert (publisher.acked, publisher.failed) == (2000, [])
+    consumer = await js.create_consumer(stream, ack_policy="none")
+    assert [int(msg.data) for msg in await consumer.fetch(2000)] == list(range(2000))
+
+
+async def test_duplicates_are_counted(js: JetStream, stream: str) -> None:
+    async with js.publisher() as publisher:
+        for number in range(10):
+            await publisher.send(f"{stream}.a", msg_id=str(number % 4))
+    assert (publisher.acked, publisher.duplicates) == (10, 6)
+    assert (await js.stream_info(stream)).state.messages == 4
+
+
+async def test_one_result_for_one_message(js: JetStream, stream: str) -> None:
+    await js.update_stream(name=stream, max_msg_size=100)
+    async with js.publisher() as publisher:
+        await publisher.send(f"{stream}.a")
+        good = await publisher.submit(f"{stream}.a", b"x")
+        again = await publisher.submit(f"{stream}.a", b"x", msg_id="m")
+        twice = await publisher.submit(f"{stream}.a", b"x", msg_id="m")
+        bad = await publisher.submit(f"{stream}.a", b"x" * 200)
+    assert (await good).seq == 2
+    assert ((await again).duplicate, (await twice).duplicate) == (False, True)
+    with pytest.raises(APIError) as refused:
+        await bad
+    assert refused.value.err_code == 10054
+    assert publisher.failed == []  # its owner has the future
+
+
+async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, stream: str) -> None:
+    await js.update_stream(name=stream, max_msg_size=100)
+    async with js.publisher() as publisher:
+        for size in (1, 200, 1, 300):
+            await publisher.send(f"{stream}.{size}", b"x" * size)
+        await publisher.flush()
+        failed = publisher.failed
+    assert [(one.index, one.subject) for one in failed] == [
+        (1, f"{stream}.200"),
+        (3, f"{stream}.300"),
+    ]
+    assert all(isinstance(one.error, APIError) for one in failed)
+    assert publisher.acked == 2
+
+
+async def test_leaving_raises_what_nobody_has_looked_at(js: JetStream, stream: str) -> None:
+    await js.update_stream(name=stream, max_msg_size=100)
+    with pytest.raises(PublishFailedError) as raised:
+        async with js.publisher() as publisher:
+            await publisher.send(f"{stream}.a", b"x" * 200)
+            await publisher.flush()
+            assert len(publisher.failed) == 1
+            await publisher.send(f"{stream}.b", b"x" * 200)
+    assert [one.index for one in raised.value.failures] == [1]
+    assert f"{stream}.b" in str(raised.value)
+
+
+async def test_leaving_never_raises_when_told_so(js: JetStream, stream: str) -> None:
+    await js.update_stream(name=stream, max_msg_size=100)
+    async with js.publisher(raise_failures=False) as publisher:
+        await publisher.send(f"{stream}.a", b"x" * 200)
+    assert len(publisher.failed) == 1
+
+
+async def test_an_error_of_the_block_goes_on_and_tells_of_failures(
+    js: JetStream, stream: str
+) -> None:
+    await js.update_stream(name=stream, max_msg_size=100)
+    with pytest.raises(KeyError) as raised:
+        async with js.publisher() as publisher:
+            await publisher.send(f"{stream}.a", b"x" * 200)
+            raise KeyError("mine")
+    assert "1 messages were not acknowledged" in raised.value.__notes__[0]
+
+
+async def test_cancelling_the_block_does_not_wait(
+    js: JetStream, withholding: WithholdingStream, nc: Client
+) -> None:
+    publisher = js.publisher(timeout=60)
+
+    async def run() -> None:
+        async with publisher:
+            await publisher.send(withholding.subject)
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(run())
+    await eventually(is_true(lambda: len(withholding.taken) == 1))
+    routes = len(nc._link.routes)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(nc._link.routes) == routes - 1
+    assert len(publisher.failed) == 1
+
+
+async def test_a_message_that_is_not_taken_is_nobodys_failure(
+    js: JetStream, stream: str, nc: Client
+) -> None:
+    async with js.publisher(1) as publisher:
+        with pytest.raises(BadSubjectError):
+            await publisher.send("a..b")
+        with pytest.raises(MaxPayloadError):
+            await publisher.send(f"{stream}.a", b"x" * (nc.max_payload + 1))
+        assert (publisher.sent, publisher.pending) == (0, 0)
+        await publisher.send(f"{stream}.a")
+    assert (publisher.sent, publisher.acked, publisher.failed) == (1, 1, [])
+
+
+async def test_headers_may_be_changed_after_sending(
+    js: JetStream, withholding: WithholdingStream
+) -> None:
+    headers = {"N": "1"}
+    async with js.publisher() as publisher:
+        await publisher.send(withholding.subject, headers=headers, msg_id="a")
+        assert headers == {"N": "1"}
+        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        await withholding.ack()
+    sent = withholding.taken[0].headers
+    assert sent is not None
+    assert sent.to_dict() == {"N": ["1"], "Nats-Msg-Id": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"stream":"S","domain":"hub","seq":1}',
+        b'{"stream":"S", "seq":1, "moon":1}',
+        b'{"seq":1,"stream":"S"}',
+    ],
+)
+async def test_acks_of_every_form(
+    js: JetStream, withholding: WithholdingStream, answer: bytes
+) -> None:
+    async with js.publisher(1) as publisher:
+        for _ in range(3):
+            await publisher.send(withholding.subject)
+            await withholding.holds(1)
+            await withholding.ack(answer=answer)
+    assert publisher.acked == 3
+
+
+async def test_a_reply_that_is_no_ack_is_a_failure(
+    js: JetStream, withholding: WithholdingStream
+) -> None:
+    async with js.publisher() as publisher:
+        for answer in (b"+OK", b'{"stream":"S"}', b""):
+            await publisher.send(withholding.subject)
+            await withholding.holds(1)
+            await withholding.ack(answer=answer)
+        await publisher.flush()
+        assert len(publisher.failed) == 3
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+async def test_an_ack_that_does_not_come_is_a_failure_and_frees_the_window(
+    js: JetStream, withholding: WithholdingStream, nc: Client
+) -> None:
+    begin = nc.loop.time()
+    async with js.publisher(1, timeout=0.2) as publisher:
+        await publisher.send(withholding.subject)
+        await publisher.send(withholding.subject)
+        assert 0.2 <= nc.loop.time() - begin < 0.35
+        await publisher.flush()
+        failed = publisher.failed
+        await withholding.ack(2)  # too late
+        await nc.flush()
+    assert [type(one.error) for one in failed] == [RequestTimeoutError] * 2
+    assert publisher.acked == 0
+
+
+async def test_nobody_listening_is_tried_three_times(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("nobody")
+    begin = nc.loop.time()
+    async with js.publisher() as publisher:
+        await publisher.send(subject)
+        await publisher.flush()
+        (failure,) = publisher.failed
+    assert isinstance(failure.error, NoStreamResponseError)
+    assert 0.5 <= nc.loop.time() - begin < 1
+    async with js.publisher(retries=0) as publisher:
+        begin = nc.loop.time()
+        await publisher.send(subject)
+        await publisher.flush()
+        assert len(publisher.failed) == 1
+    assert nc.loop.time() - begin < 0.2
+
+
+async def test_a_leader_that_comes_late_gets_the_message(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("late")
+    async with js.publisher() as publisher:
+        first = nc.stats.out_msgs
+        await publisher.send(subject, b"x", headers={"K": "v"})
+        await eventually(is_true(lambda: nc.stats.out_msgs - first == 2))  # the first retry
+        late = WithholdingStream(nc, subject)
+        await eventually(is_true(lambda: len(late.taken) == 1))
+        await late.ack()
+    assert publisher.acked == 1
+    assert late.taken[0].headers is not None
+
+
+# -- the link ----------------------------------------------------------------------------------
+
+
+async def test_closing_the_client_fails_what_waits(
+    js: JetStream, withholding: WithholdingStream, nc: Client
+) -> None:
+    async with js.publisher(1) as publisher:
+        future = await publisher.submit(withholding.subject)
+        stalled = asyncio.create_task(publisher.send(withholding.subject))
+        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        await nc.close()
+        for ended in (future, stalled):
+            with pytest.raises(ConnectionClosedError):
+                await ended
+
+
+@pytest.mark.parametrize("policy", ["auto", "fail", "resend"])
+async def test_a_lost_connection_fails_or_sends_again_by_policy(
+    make_server: MakeServer, policy: Any
+) -> None:
+    server = make_server()
+    async with (
+        connect(server.url, reconnect_wait=0.05) as peer,
+        connect(server.url, reconnect_wait=0.05) as nc,
+    ):
+        stream = WithholdingStream(peer, "withheld")
+        await peer.flush()
+        async with JetStream(nc).publisher(2, on_disconnect=policy) as publisher:
+            await publisher.send("withheld", b"with id", msg_id="m")
+            await publisher.send("withheld", b"without")
+            stalled = asyncio.create_task(publisher.send("withheld", b"stalled", msg_id="s"))
+            await eventually(is_true(lambda: len(stream.taken) == 2))
+            await nc.force_reconnect()
+            again = {"auto": 1, "fail": 0, "resend": 2}[policy]
+            stalled_too = policy != "resend"  # its window is still full
+            await eventually(is_true(lambda: len(stream.taken) == 2 + again + stalled_too))
+            assert publisher.pending == 2 if policy != "fail" else 1
+            stream.acked = 2
+            await stream.ack(again + stalled_too)
+            await stalled
+            if not stalled_too:
+                await eventually(is_true(lambda: len(stream.taken) == 5))
+                await stream.ack()
+            await publisher.flush()
+            failed = publisher.failed
+        assert [one.index for one in failed] == {"auto": [1], "fail": [0, 1], "resend": []}[policy]
+        assert all(isinstance(one.error, BrokenSocketError) for one in failed)
+        assert publisher.acked + len(failed) == publisher.sent == 3
+
+
+@pytest.mark.parametrize("identified", [True, False])
+async def test_after_kill_9_every_publish_is_stored_or_reported(
+    make_server: MakeServer, identified: bool
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc, timeout=10)
+        await js.create_stream(name="S", subjects=["s"])
+        async with js.publisher(500, raise_failures=False) as publisher:
+            for number in range(30_000):
+                msg_id = str(number) if identified else None
+                await publisher.send("s", b"%d" % number, msg_id=msg_id)
+                if number % 10_000 == 5_000:
+                    await asyncio.to_thread(server.kill)
+                    await asyncio.to_thread(server.start)
+                    await eventually(is_true(lambda: nc.is_connected))
+        consumer = await js.create_consumer("S", ack_policy="none")
+        stored: list[int] = []
+        while batch := await consumer.fetch(5000):
+            stored += [int(msg.data) for msg in batch]
+        reported = {one.index for one in publisher.failed}
+        assert set(stored) | reported == set(range(30_000))
+        assert publisher.acked + len(reported) == 30_000
+        if identified:
+            assert reported == set()
+            assert len(stored) == 30_000
+        else:
+            assert len(stored) == len(set(stored))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"window": 0}, {"timeout": 0}, {"on_disconnect": "hope"}, {"retries": -1}],
+)
+async def test_arguments_that_cannot_work(js: JetStream, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        js.publisher(**arguments)
+
+
+async def test_a_publisher_works_only_inside_its_block(js: JetStream) -> None:
+    publisher: Publisher = js.publisher()
+    with pytest.raises(ConfigError, match="async with"):
+        await publisher.send("a")
+    async with publisher:
+        pass
+    with pytest.raises(ConfigError, match="async with"):
+        await publisher.send("a")
