@@ -9,6 +9,8 @@ import nats
 import nats.js.api as peer_api
 import pytest
 
+from jetspark.face import connect
+from jetspark.jetstream import JetStream
 from jetspark.jetstream.document import Document, field_names, to_wire
 from jetspark.jetstream.documents import (
     ConsumerConfig,
@@ -25,7 +27,8 @@ from jetspark.jetstream.exact_times import timestamp_of_text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.jetstream import JetStream
+    from tests.support.cluster import Cluster
+
     from jetspark.server import NatsServer
 
 
@@ -113,15 +116,18 @@ def stream_configs(name: str) -> list[StreamConfig]:
                 inactive_threshold=timedelta(minutes=1), max_ack_pending=50
             ),
             allow_msg_ttl=True,
-            allow_msg_schedules=True,
             allow_atomic=True,
             allow_batched=True,
             metadata={"k": "v"},
         ),
         ours.replace(allow_msg_counter=True, allow_direct=True),
-        ours.replace(allow_rollup_hdrs=True, subject_delete_marker_ttl=timedelta(seconds=5)),
+        ours.replace(
+            allow_msg_schedules=True,
+            allow_rollup_hdrs=True,
+            subject_delete_marker_ttl=timedelta(seconds=5),
+        ),
         ours.replace(retention="workqueue", storage="file", persist_mode="async"),
-        ours.replace(retention="interest", no_ack=True, placement=Placement(tags=[])),
+        ours.replace(retention="interest", no_ack=True),
         StreamConfig(
             name=name,
             storage="memory",
@@ -147,7 +153,7 @@ async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
     made = (await js.create_stream(config)).config
     for field in field_names(StreamConfig):
         wanted = getattr(config, field)
-        if wanted is not None and field not in ("metadata", "placement"):
+        if wanted is not None and field not in ("metadata",):
             assert getattr(made, field) == wanted, field
     theirs = (await peer.stream_info(name)).config
     agree(made, theirs)
@@ -246,6 +252,21 @@ async def test_priority_groups_are_read_back(js: JetStream, stream: str) -> None
     assert {name: to_wire(info.config)[name] for name in to_wire(config)} == to_wire(config)
     assert [state.group for state in info.priority_groups] == ["g"]
     assert info.extra == info.config.extra == {}
+
+
+async def test_where_a_stream_lives_is_read_back(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(3)
+    async with connect(cluster.urls) as nc:
+        js = JetStream(nc)
+        info = await js.create_stream(
+            name="S", subjects=["s"], num_replicas=3, placement=Placement(cluster="C1")
+        )
+        assert info.config.placement == Placement(cluster="C1")
+        found = (await js.stream_info("S")).cluster
+        assert found is not None
+        assert (found.name, len(found.replicas), found.extra) == ("C1", 2, {})
+        assert found.leader_since is not None
+        assert all(peer.extra == {} and peer.active is not None for peer in found.replicas)
 
 
 async def test_messages_cross(js: JetStream, peer: Any, stream: str) -> None:
