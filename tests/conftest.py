@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
 
 _SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster"}
@@ -119,3 +120,22 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     from tests.support.certificates import make_certificates
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """local[2] without registration of the source: it has to be found by itself."""
+    from jetspark.spark.session import close_session, local_session
+
+    session = local_session(
+        "tests",
+        master="local[2]",
+        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.task.maxFailures": "1",
+        },
+    )
+    yield session
+    close_session(session)

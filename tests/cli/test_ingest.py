@@ -1,0 +1,217 @@
+"""`jetspark ingest` as a person runs it, stops it, kills it and runs it again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import end, finish, jetspark
+from tests.support.streams import Admin, numbered
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from jetspark.server import NatsServer
+
+SECONDS = 120.0
+
+
+@pytest.fixture
+def admin(shared_server: NatsServer) -> Iterator[Admin]:
+    with Admin(shared_server.url) as admin:
+        yield admin
+
+
+def wait_for(path: Path, command: subprocess.Popen[bytes]) -> None:
+    """Until a file is there."""
+    deadline = time.monotonic() + SECONDS
+    while not path.exists():
+        assert command.poll() is None, command.communicate()[1].decode()
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+def rows(spark: SparkSession, table: Path) -> Counter[int]:
+    return Counter(row.seq for row in spark.read.parquet(str(table)).select("seq").collect())
+
+
+def once(count: int) -> Counter[int]:
+    return Counter(range(1, count + 1))
+
+
+def test_a_table_by_columns_of_json_goes_on_the_next_time(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    nothing_left: Callable[[float], None],
+) -> None:
+    name = unique("JSON")
+    admin.create(name, f"{name}.>")
+    admin.fill([(f"{name}.a", b'{"carrier": "UA", "delay": 2.5}'), (f"{name}.b", b"no JSON")])
+    arguments = [
+        "ingest", name, "--to", str(tmp_path / "table"), "--server", shared_server.url,
+        "--json", "carrier STRING, delay DOUBLE",
+        "--partition-by", "carrier", "--partition-by", "token=split(subject, '[.]')[1]",
+        "--master", "local[1]",
+    ]  # fmt: skip
+    with jetspark(*arguments) as command:
+        code, out, err = finish(command, SECONDS)
+    assert code == 0, err
+    assert out == f"2 rows written to {tmp_path / 'table'}.\n"
+    nothing_left(5)
+    with jetspark(*arguments) as command:
+        code, out, err = finish(command, SECONDS)
+    assert (code, out) == (0, f"Nothing new for {tmp_path / 'table'}.\n"), err
+    table = spark.read.parquet(str(tmp_path / "table")).orderBy("seq")
+    assert table.columns == [
+        "stream", "subject", "seq", "timestamp", "headers", "delay", "_corrupt_record",
+        "carrier", "token",
+    ]  # fmt: skip
+    first, second = table.collect()
+    assert (first.carrier, first.delay, first.token, first["_corrupt_record"]) == (
+        "UA",
+        2.5,
+        "a",
+        None,
+    )
+    assert (second.carrier, second.delay, second["_corrupt_record"]) == (None, None, "no JSON")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_until_it_is_stopped(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    nothing_left: Callable[[float], None],
+    number: int,
+) -> None:
+    name = unique("FOLLOW")
+    admin.create(name, name)
+    admin.fill(numbered(name, 100))
+    table = tmp_path / "table"
+    arguments = [
+        "ingest", name, "--to", str(table), "--server", shared_server.url, "--follow",
+        "--interval", "0.5", "--checkpoint", str(tmp_path / "progress"), "--master", "local[1]",
+    ]  # fmt: skip
+    with jetspark(*arguments) as command:
+        wait_for(tmp_path / "progress" / "commits" / "0", command)
+        admin.fill(numbered(name, 50))
+        wait_for(tmp_path / "progress" / "commits" / "1", command)
+        if number == signal.SIGINT:
+            os.killpg(command.pid, number)  # as a terminal does it: workers get it too
+            code, out, err = finish(command, SECONDS)
+        else:
+            code, out, err = end(command, number)
+    assert (code, out) == (0, "Stopped; the same command goes on from here.\n")
+    assert "Traceback" not in err
+    nothing_left(5)
+    assert rows(spark, table) == once(150)
+
+
+@pytest.mark.parametrize("whole_group", [False, True], ids=["python", "group"])
+def test_killed_three_times_and_no_row_lost_or_repeated(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    nothing_left: Callable[[float], None],
+    whole_group: bool,
+) -> None:
+    count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "60000"))
+    name = unique("KILLED")
+    admin.create(name, name)
+    admin.fill(numbered(name, count, size=128))
+    table, progress = tmp_path / "table", tmp_path / "progress"
+    arguments = [
+        "ingest", name, "--to", str(table), "--server", shared_server.url,
+        "--checkpoint", str(progress), "--max-offsets-per-trigger", str(count // 8),
+    ]  # fmt: skip
+    # As soon as the first batch is planned; while the table gets its files; between batches.
+    for moment in (
+        progress / "offsets" / "0",
+        table / "_spark_metadata" / "1",
+        progress / "commits" / "3",
+    ):
+        with jetspark(*arguments) as command:
+            wait_for(moment, command)
+            if whole_group:
+                os.killpg(command.pid, signal.SIGKILL)
+            else:
+                command.kill()
+            command.wait()
+        nothing_left(20)
+    with jetspark(*arguments) as command:
+        code, _, err = finish(command, SECONDS)
+    assert code == 0, err
+    assert rows(spark, table) == once(count)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["NO_SUCH"], 'Stream "NO_SUCH" not found on nats://127.0.0.1:'),
+        (["bad name"], "Bad stream name 'bad name': "),
+        (["S", "--server", "nats://127.0.0.1:1"], "Cannot connect to nats://127.0.0.1:1: "),
+        (["S", "--start", "yesterday"], "Option 'startingOffsets' must be earliest, latest or "),
+        (["S", "--subjects", "a..b"], "Bad subject 'a..b': an empty token"),
+        (["S", "--option", "user"], "--option 'user': write name=value."),
+        (["S", "--option", "usr=x"], "Unknown option 'usr' for format jetstream; did you mean"),
+        (["S", "--max-offsets-per-trigger", "0"], "Option 'maxOffsetsPerTrigger' must be a whole"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    shared_server: NatsServer, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    base = [] if "--server" in arguments else ["--server", shared_server.url]
+    with jetspark("ingest", *arguments, "--to", str(tmp_path / "table"), *base) as command:
+        code, out, err = finish(command)
+    assert (code, out) == (1, "")
+    assert err.startswith(sentence)
+    assert err.count("\n") == 1
+    assert not (tmp_path / "table").exists()
+
+
+def test_a_column_that_is_not_there_is_one_sentence(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("COLUMN")
+    admin.create(name, name)
+    admin.fill(numbered(name, 1))
+    arguments = ["ingest", name, "--to", str(tmp_path / "t"), "--server", shared_server.url]
+    with jetspark(*arguments, "--partition-by", "region") as command:
+        code, _, err = finish(command, SECONDS)
+    assert code == 1
+    assert "--partition-by region: there is no such column; there are stream, subject" in err
+    assert "Traceback" not in err
+
+
+def test_without_java_one_sentence_says_what_to_install(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = unique("JAVA")
+    admin.create(name, name)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with jetspark(
+        "ingest", name, "--to", str(tmp_path / "t"), "--server", shared_server.url
+    ) as command:
+        code, _, err = finish(command)
+    assert code == 1
+    assert err.startswith("Spark needs Java 17 or newer: install it and put it on PATH")
+    assert err.count("\n") == 1
