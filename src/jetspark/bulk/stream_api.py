@@ -124,7 +124,10 @@ class StreamAPI:
         subject = f"CONSUMER.CREATE.{stream}.{name}"
         if len(subjects) == 1:
             config["filter_subject"] = subjects[0]
-            subject = f"{subject}.{subjects[0]}"
+            # In the request's subject too, so that permissions can be given by filter; but a
+            # subject with wildcards may not be published to.
+            if not {"*", ">"} & set(subjects[0].split(".")):
+                subject = f"{subject}.{subjects[0]}"
         elif subjects:
             if not self._link.info.at_least(2, 10):
                 raise UnsupportedByServerError(
