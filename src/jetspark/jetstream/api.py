@@ -30,6 +30,10 @@ from jetspark.subjects import check_name, check_publish_subject
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
+    from jetspark.wire.documents import ServerInfo
+
+
+DEFAULT_PREFIX: Final = "$JS.API"
 
 
 class Call(NamedTuple):
@@ -99,7 +103,7 @@ def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
     if domain is not None:
         return f"$JS.{check_name('domain', domain)}.API"
     if api_prefix is None:
-        return "$JS.API"
+        return DEFAULT_PREFIX
     prefix = api_prefix.removesuffix(".")
     check_publish_subject(prefix)
     return prefix
@@ -188,7 +192,7 @@ class Api:
         where = "this server"
         if self.domain is not None:
             where = f"the domain {self.domain!r}"
-        elif self.prefix != "$JS.API":
+        elif self.prefix != DEFAULT_PREFIX:
             where = f"the API prefix {self.prefix!r}"
         return JetStreamNotEnabledError(
             503,
@@ -196,6 +200,11 @@ class Api:
             "JetStream not enabled",
             f"Nobody answers for JetStream on {where}: it is not enabled there, or not reachable.",
         )
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """The server that answers, if that is the connected one; None when that is not known."""
+        return self.client.server_info if self.prefix == DEFAULT_PREFIX else None
 
     def server_at_least(self, major: int, minor: int) -> bool:
         """Whether the connected server is this or newer."""

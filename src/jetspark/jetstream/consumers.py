@@ -24,6 +24,7 @@ from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.pull import FetchResult, Pull
+from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire.status import CONFLICT
 
@@ -133,7 +134,7 @@ class ConsumerCalls:
         One that exists with the same configuration is bound; with another one, NameInUseError.
         Raises StreamNotFoundError.
         """
-        wire = _checked(stream, config, options)
+        wire = _checked(self._api, stream, config, options)
         if wire.get("deliver_subject"):
             raise ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
         return PullConsumer(self._api, await self._create(stream, wire))
@@ -142,7 +143,7 @@ class ConsumerCalls:
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
         """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
-        wire = _checked(stream, config, options)
+        wire = _checked(self._api, stream, config, options)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")
         return PushConsumer(self._api, await self._create(stream, wire))
@@ -155,7 +156,7 @@ class ConsumerCalls:
         The current configuration is read first, so of two updates at the same moment one may
         undo the other. Raises ConsumerNotFoundError.
         """
-        wire = _checked(stream, config, options, defaults={})
+        wire = _checked(self._api, stream, config, options, defaults={})
         name = _name_of(wire)
         if name is None:
             raise ConfigError("Which consumer? Give its name.")
@@ -166,7 +167,7 @@ class ConsumerCalls:
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
         """update_consumer, or a new consumer, pull or push, when there is none of that name."""
-        wire = _checked(stream, config, options, defaults={})
+        wire = _checked(self._api, stream, config, options, defaults={})
         if _name_of(wire) is not None:
             try:
                 return await self.update_consumer(stream, wire)
@@ -245,6 +246,7 @@ _DEFAULTS = {"ack_policy": "explicit"}
 
 
 def _checked(
+    jetstream_api: api.Api,
     stream: str,
     config: ConsumerConfigLike | None,
     options: dict[str, Any],
@@ -264,6 +266,7 @@ def _checked(
     for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):
         if subject:
             check_subscribe_subject(subject)
+    check_consumer(wire, jetstream_api.server)
     return wire
 
 

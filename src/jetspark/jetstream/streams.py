@@ -2,8 +2,8 @@
 
 Contract: a configuration is given as a StreamConfig, a mapping, JSON text, keyword arguments, or
 one of the first three with keyword arguments on top; a mapping and JSON text are wire documents
-(durations in nanoseconds) and are sent as they are. Every call raises BadNameError (ADR-6) and
-ConfigError before anything is sent, and then what `Api.call` raises.
+(durations in nanoseconds) and are sent as they are. Every call raises BadNameError (ADR-6),
+ConfigError and UnsupportedByServerError before anything is sent, and then what `Api.call` raises.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from jetspark.jetstream import api
 from jetspark.jetstream.document import config_to_wire, from_wire
 from jetspark.jetstream.documents import StoredMsg, StreamConfig, StreamInfo
 from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.requirements import check_stream
 from jetspark.subjects import check_name, check_subscribe_subject
 
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
@@ -42,7 +43,7 @@ class StreamCalls:
         One that exists with the same configuration is left alone; with another one,
         NameInUseError.
         """
-        name, wire = _named(config, options)
+        name, wire = self._named(config, options)
         return await self._send_config(api.STREAM_CREATE, name, wire)
 
     async def update_stream(
@@ -53,7 +54,7 @@ class StreamCalls:
         The current configuration is read first, so of two updates at the same moment one may
         undo the other. Raises StreamNotFoundError.
         """
-        name, wire = _named(config, options)
+        name, wire = self._named(config, options)
         current = await self._api.call(api.STREAM_INFO, stream=name)
         return await self._send_config(api.STREAM_UPDATE, name, {**current["config"], **wire})
 
@@ -61,7 +62,7 @@ class StreamCalls:
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
         """update_stream, or create_stream when there is none."""
-        name, wire = _named(config, options)
+        name, wire = self._named(config, options)
         try:
             return await self.update_stream(wire)
         except StreamNotFoundError:
@@ -180,19 +181,21 @@ class StreamCalls:
                 ) from None
             raise
 
+    def _named(
+        self, config: StreamConfigLike | None, options: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        wire = config_to_wire(StreamConfig, config, options)
+        name = wire.get("name")
+        if not isinstance(name, str):
+            raise ConfigError("The stream needs a name.")
+        check_name("stream", name)
+        for subject in wire.get("subjects") or []:
+            check_subscribe_subject(subject)
+        check_stream(wire, self._api.server)
+        return name, wire
+
     async def _send_config(self, call: api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
         return _stream_info(await self._api.call(call, wire, stream=name))
-
-
-def _named(config: StreamConfigLike | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    wire = config_to_wire(StreamConfig, config, options)
-    name = wire.get("name")
-    if not isinstance(name, str):
-        raise ConfigError("The stream needs a name.")
-    check_name("stream", name)
-    for subject in wire.get("subjects") or []:
-        check_subscribe_subject(subject)
-    return name, wire
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:
