@@ -562,8 +562,64 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
     again.send(b"MSG a 1 1\r\n3\r\nPING\r\n")
     await again.expect(b"SUB a 1", b"PONG")
     assert frames == [b"1", b"2", b"3"]
-    assert "ZeroDivisionError" in caplog.text
+    logged = [record for record in caplog.records if record.name == "jetspark"]
+    assert any(record.exc_info for record in logged)
+    assert not [record for record in caplog.records if record.name == "asyncio"]
     await client.close()
+
+
+async def test_a_listener_is_told_of_the_links_and_may_publish_on_the_new_one(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    told: list[object] = []
+
+    def again() -> None:
+        told.append("again")
+        made.client.publish_nowait("p", b"again")
+
+    listener = made.client.listen(
+        "a",
+        lambda _: None,
+        on_disconnect=lambda: told.append("lost"),
+        on_reconnect=again,
+        on_end=told.append,
+    )
+    made.peer.close()
+    await made.event(Disconnected)
+    made.client.publish_nowait("p", b"1")
+    peer = await server.accept()
+    await peer.shake_hands()
+    await peer.expect(b"SUB a 1", b"PUB p 1", b"1", b"PUB p 5", b"again")
+    await made.client.close()
+    assert told[:2] == ["lost", "again"]
+    assert isinstance(told[2], ConnectionClosedError)
+    assert len(told) == 3
+    assert not listener.active
+
+
+async def test_a_link_lost_while_draining_is_the_end(link: Link) -> None:
+    made = await link()
+    made.client.subscribe("a")
+    draining = asyncio.create_task(made.client.drain())
+    await made.peer.expect(b"SUB a 1", b"UNSUB 1", b"PING")
+    assert made.client.status is ConnectionStatus.DRAINING
+    made.peer.close()
+    with pytest.raises(ConnectionClosedError):
+        await soon(draining)
+    assert isinstance(made.client.last_error, BrokenSocketError)
+
+
+async def test_messages_on_their_way_when_a_subscription_ends_are_dropped(link: Link) -> None:
+    made = await link()
+    sub = made.client.subscribe("a")
+    await made.peer.expect(b"SUB a 1")
+    sub.unsubscribe()
+    made.peer.send(b"MSG a 1 1\r\nx\r\n")
+    await made.peer.expect(b"UNSUB 1")
+    await flushing_of(made)
+    assert sub.pending_msgs == 0
+    assert made.errors.empty()
 
 
 async def test_headers_are_refused_by_a_server_without_them(link: Link) -> None:

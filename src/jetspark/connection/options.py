@@ -51,9 +51,10 @@ class ConnectOptions:
     reconnect_jitter: float = 0.1
     """Random extra wait, up to this."""
     reconnect_delay: Callable[[int], float] | None = None
-    """Called with the number of failed rounds; returns the wait, in place of `reconnect_wait`."""
+    """Called with the count of failed attempts in a row at one server; returns the seconds until
+    the next one there, in place of `reconnect_wait`."""
     max_reconnect_attempts: int = 60
-    """Failed attempts after which a server is given up; -1 for never."""
+    """A server is given up when more attempts in a row than this have failed; -1 for never."""
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0
@@ -61,7 +62,7 @@ class ConnectOptions:
     """Check subjects fully before sending; what would break the protocol is always refused."""
     inbox_prefix: str = "_INBOX"
     pending_size: int = 8 * 1024 * 1024
-    """Bytes kept for sending while there is no connection."""
+    """Bytes kept for sending while there is no connection, or while it takes no more."""
 
     def __post_init__(self) -> None:
         self.urls()
