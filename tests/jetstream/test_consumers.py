@@ -44,7 +44,10 @@ async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str
         await made.info()
 
 
-async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str) -> None:
+async def test_an_update_keeps_what_it_does_not_name(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
     await js.create_consumer(
         stream, durable_name="c", ack_wait=timedelta(seconds=7), filter_subject=f"{stream}.a"
     )
@@ -147,7 +150,10 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
     assert nc.stats.out_msgs == before
 
 
-async def test_permissions_can_be_given_by_filter(make_server: MakeServer) -> None:
+async def test_permissions_can_be_given_by_filter(
+    make_server: MakeServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")  # for older servers the client has to look whether the consumer exists
     from jetspark.face import connect
     from jetspark.jetstream import JetStream
 

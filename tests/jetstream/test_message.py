@@ -16,6 +16,7 @@ from jetspark.errors import (
     NoRespondersError,
     NotJetStreamMessageError,
     RequestTimeoutError,
+    UnsupportedByServerError,
 )
 from jetspark.jetstream import JsMsg
 
@@ -88,6 +89,11 @@ async def test_in_progress_begins_ack_wait_anew(consumer: PullConsumer) -> None:
 async def test_term_is_the_end_and_shows_its_reason(
     consumer: PullConsumer, nc: Client, stream: str
 ) -> None:
+    assert nc.server_info is not None
+    if not nc.server_info.at_least(2, 10, 4):
+        with pytest.raises(UnsupportedByServerError):
+            await (await consumer.next()).term("poison pill")
+        return
     async with nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>") as advisories:
         await (await consumer.next()).term("poison pill")
         async for advisory in advisories:

@@ -152,7 +152,7 @@ async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
     needs_server: Callable[[str], None],
     number: int,
 ) -> None:
-    needs_server({1: "2.14", 2: "2.12", 3: "2.12", 4: "2.12"}.get(number, "2.9"))
+    needs_server({1: "2.14", 2: "2.12", 3: "2.12", 4: "2.12", 6: "2.10"}.get(number, "2.9"))
     name = unique("S")
     config = stream_configs(name)[number]
     made = (await js.create_stream(config)).config

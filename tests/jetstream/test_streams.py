@@ -41,7 +41,7 @@ async def test_creating_twice_is_one_stream(js: JetStream, unique: Callable[[str
 
 async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str) -> None:
     before = await js.update_stream(
-        name=stream, max_age=timedelta(hours=1), max_msgs=100, metadata={"owner": "me"}
+        name=stream, max_age=timedelta(hours=1), max_msgs=100, deny_purge=True
     )
     after = await js.update_stream(name=stream, description="new")
     assert after.config == before.config.replace(description="new")

@@ -14,7 +14,12 @@ from datetime import timedelta
 import msgspec
 
 from jetspark.client.messages import Message
-from jetspark.errors import ConfigError, MessageAlreadyAckedError, NotJetStreamMessageError
+from jetspark.errors import (
+    ConfigError,
+    MessageAlreadyAckedError,
+    NotJetStreamMessageError,
+    UnsupportedByServerError,
+)
 from jetspark.timestamps import duration_to_ns
 
 ACK = b"+ACK"
@@ -68,9 +73,16 @@ class JsMsg(Message):
         await self._client.publish(self._reply_subject(), IN_PROGRESS)
 
     async def term(self, reason: str = "") -> None:
-        """Never deliver it again. The server's advisory shows the reason (2.10.4)."""
+        """Never deliver it again. The server's advisory shows the reason.
+
+        A reason needs server 2.10.4, or raises UnsupportedByServerError: older ones would not
+        take the answer at all.
+        """
         if "\n" in reason or "\r" in reason:
             raise ConfigError("The reason must be one line.")
+        server = self._client.server_info
+        if reason and server is not None and not server.at_least(2, 10, 4):
+            raise UnsupportedByServerError("term with a reason", "2.10.4", server.version)
         await self._answer(TERM + b" " + reason.encode() if reason else TERM)
 
     async def _answer(self, answer: bytes) -> None:
