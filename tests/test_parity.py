@@ -1,0 +1,41 @@
+"""docs/parity.md names every row of the contract once, and only tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ROWS = [
+    f"{letter}{n}"
+    for letter, last in zip("CJWKS", (18, 19, 6, 5, 9), strict=True)
+    for n in range(1, last + 1)
+]
+
+
+def lines() -> list[list[str]]:
+    text = (ROOT / "docs" / "parity.md").read_text("utf-8")
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if re.match(r"\| [CJWKS]\d", line)
+    ]
+
+
+def test_every_row_stands_there_once() -> None:
+    assert [row for row, *_ in lines()] == ROWS
+
+
+def test_what_is_not_open_has_tests_that_exist() -> None:
+    for row, name, tests in lines():
+        named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", tests)
+        assert bool(named) != (name == "open"), row
+        for path, function in named:
+            tree = ast.parse((ROOT / path).read_text("utf-8"))
+            defined = {
+                n.name
+                for n in ast.walk(tree)
+                if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+            assert function in defined, f"{row}: {path}::{function}"
