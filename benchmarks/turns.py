@@ -97,7 +97,7 @@ def _run(contestant: Contestant, timeout: float) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=complaints,
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(_import_path())},
             start_new_session=True,
         )
         os.close(reading_end)
@@ -113,9 +113,16 @@ def _run(contestant: Contestant, timeout: float) -> dict[str, Any]:
         if child.returncode:
             complaints.seek(0)
             text = complaints.read().decode("utf-8", "replace")
-            raise RuntimeError(f"{contestant.label} failed:\n{text[-4000:]}")
+            # Of a Python exception the end says why, of a Java one the beginning.
+            shown = text if len(text) < 6000 else f"{text[:4000]}\n[…]\n{text[-2000:]}"
+            raise RuntimeError(f"{contestant.label} failed:\n{shown}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return answer
+
+
+def _import_path() -> list[str]:
+    given = os.environ.get("PYTHONPATH", "")
+    return [str(_ROOT), *filter(None, given.split(os.pathsep))]
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

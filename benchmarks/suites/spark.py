@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rounds=3, warm_up=100_000)
     parser.add_argument("--partitions", type=int, default=2, metavar="N")
     parser.add_argument(
-        "--fetch", type=int, default=1000, metavar="N", help="messages in a fetch of nats-py"
+        "--fetch", type=int, default=10_000, metavar="N", help="messages in a fetch of nats-py"
     )
 
 
