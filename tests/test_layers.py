@@ -60,7 +60,10 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 }
 
 LINES, HARD_LIMIT = 400, 500
-LONGER: dict[str, str] = {}  # "jetspark/...py": the reason why it has up to HARD_LIMIT lines
+# The reason why a file has up to HARD_LIMIT lines.
+LONGER: dict[str, str] = {
+    "jetspark/errors.py": "the whole tree of exceptions is one idea, and its drawing is a third of it",
+}
 
 # -- the checks ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
      ├─ ConnectionFailure                  the link to the server
      │   ├─ ConnectionClosedError          ErrConnectionClosed
+     │   │   └─ ConnectionLostError        also ErrTimeout: no server is left to try
      │   ├─ NoServersError                 ErrNoServers
      │   ├─ ServerRefusedError             ErrConnectionRefused
      │   ├─ ConnectTimeoutError            ErrConnectionTimeout
@@ -46,6 +47,7 @@
          │   ├─ WrongLastSequenceError
          │   └─ NameInUseError
          ├─ NoStreamResponseError          publish: no stream listens on the subject
+         ├─ PublishFailedError             a publisher's messages were not acknowledged
          ├─ NotJetStreamMessageError       metadata or ack of a plain message
          ├─ PullError                      a pull ended by the server: status, description
          │   ├─ ConsumerDeletedError
@@ -62,6 +64,8 @@ The names on the right are those of the reference (docs/parity.md).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class JetsparkError(Exception):
@@ -259,6 +263,22 @@ class RequestTimeoutError(JetsparkError, TimeoutError):
     """No reply within the timeout."""
 
 
+class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
+    """The connection was lost for good while the call was waiting; `__cause__` says why.
+
+    Raised at once, without waiting for the timeout. It is also a RequestTimeoutError, which is
+    what the reference gives: closing on purpose raises ConnectionClosedError alone.
+    """
+
+    def __init__(
+        self,
+        message: str = "The connection was lost, and no server is left to try.",
+        *,
+        server: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server)
+
+
 class NoRespondersError(JetsparkError):
     """Nobody listens on the request's subject (status 503)."""
 
@@ -332,6 +352,21 @@ class NoStreamResponseError(JetStreamError):
     def __init__(self, subject: str) -> None:
         super().__init__(f"No stream listens on {subject!r}: create one whose subjects include it.")
         self.subject = subject
+
+
+class PublishFailedError(JetStreamError):
+    """Messages of a publisher were not acknowledged: `failures`, in the order they failed.
+
+    Each has `index`, `subject` and `error` (`jetspark.jetstream.PublishFailure`).
+    """
+
+    def __init__(self, failures: list[Any]) -> None:
+        first = failures[0]
+        super().__init__(
+            f"{len(failures)} messages were not acknowledged; "
+            f"first number {first.index} on {first.subject!r}: {first.error}"
+        )
+        self.failures = failures
 
 
 class NotJetStreamMessageError(JetStreamError):

@@ -9,7 +9,8 @@ import pytest
 
 from jetspark import errors
 from jetspark.face import connect
-from jetspark.jetstream import JetStream, api
+from jetspark.jetstream import JetStream
+from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from jetspark.client.messages import Message
     from jetspark.face import Client
 
-CALLS = [value for value in vars(api).values() if isinstance(value, api.Call)]
+CALLS = [value for value in vars(js_api).values() if isinstance(value, js_api.Call)]
 
 
 def test_subjects_of_the_wire_document() -> None:
     names = {"stream": "S", "consumer": "c", "filter": "a.b"}
-    subjects = {api.subject_of("$JS.API", call, names) for call in CALLS}
+    subjects = {js_api.subject_of("$JS.API", call, names) for call in CALLS}
     assert {
         "$JS.API.INFO",
         "$JS.API.STREAM.CREATE.S",
@@ -36,24 +37,24 @@ def test_subjects_of_the_wire_document() -> None:
 
 
 def test_prefixes() -> None:
-    assert api.api_prefix_of(None, None) == "$JS.API"
-    assert api.api_prefix_of("hub", None) == "$JS.hub.API"
-    assert api.api_prefix_of(None, "from.acc.") == "from.acc"
+    assert js_api.api_prefix_of(None, None) == "$JS.API"
+    assert js_api.api_prefix_of("hub", None) == "$JS.hub.API"
+    assert js_api.api_prefix_of(None, "from.acc.") == "from.acc"
     with pytest.raises(errors.ConfigError, match="either domain or api_prefix"):
-        api.api_prefix_of("hub", "from.acc")
+        js_api.api_prefix_of("hub", "from.acc")
     with pytest.raises(errors.BadNameError):
-        api.api_prefix_of("a.b", None)
+        js_api.api_prefix_of("a.b", None)
     with pytest.raises(errors.BadSubjectError):
-        api.api_prefix_of(None, "a..b")
+        js_api.api_prefix_of(None, "a..b")
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "a/b", "a\\b", "a\r\nb"])
 def test_names_are_checked_by_adr_6(name: str) -> None:
-    for call in (api.STREAM_INFO, api.CONSUMER_INFO):
+    for call in (js_api.STREAM_INFO, js_api.CONSUMER_INFO):
         with pytest.raises(errors.BadNameError):
-            api.subject_of("$JS.API", call, {"stream": name, "consumer": "c"})
+            js_api.subject_of("$JS.API", call, {"stream": name, "consumer": "c"})
     with pytest.raises(errors.BadNameError):
-        api.subject_of("$JS.API", api.CONSUMER_INFO, {"stream": "S", "consumer": name})
+        js_api.subject_of("$JS.API", js_api.CONSUMER_INFO, {"stream": "S", "consumer": name})
 
 
 @pytest.mark.parametrize(
@@ -74,14 +75,14 @@ def test_names_are_checked_by_adr_6(name: str) -> None:
 )
 def test_errors_are_typed_by_their_code(err_code: int, wanted: type[errors.APIError]) -> None:
     document = {"code": 400, "err_code": err_code, "description": "why"}
-    error = api.error_of(document, {})
+    error = js_api.error_of(document, {})
     assert type(error) is wanted
     assert (error.code, error.err_code, error.description) == (400, err_code, "why")
 
 
 def test_a_missing_stream_is_named() -> None:
     document = {"code": 404, "err_code": 10059, "description": "stream not found"}
-    assert str(api.error_of(document, {"stream": "ORDRES"})) == 'Stream "ORDRES" not found.'
+    assert str(js_api.error_of(document, {"stream": "ORDRES"})) == 'Stream "ORDRES" not found.'
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_missing_stream_is_named() -> None:
 )
 def test_what_is_no_answer_to_the_call_is_an_error(answer: bytes) -> None:
     with pytest.raises(errors.JetStreamError):
-        api.parse_answer(api.STREAM_DELETE, answer, {"stream": "S"})
+        js_api.parse_answer(js_api.STREAM_DELETE, answer, {"stream": "S"})
 
 
 async def test_calls_go_to_the_prefix_and_keep_the_timeout(

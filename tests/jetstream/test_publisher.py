@@ -16,10 +16,11 @@ from jetspark.errors import (
     ConnectionClosedError,
     MaxPayloadError,
     NoStreamResponseError,
+    PublishFailedError,
     RequestTimeoutError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import JetStream, PublishFailedError
+from jetspark.jetstream import JetStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from jetspark.errors import (
     PullError,
 )
 from jetspark.timestamps import NANOSECONDS
-from jetspark.wire import frames
+from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import BAD_REQUEST, CONFLICT, CONTROL, NO_RESPONDERS
@@ -35,7 +35,9 @@ class OverlappingPull:
 
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
         self._link = link
-        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._subject = js_api.subject_of(
+            js_api.DEFAULT_PREFIX, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
+        )
         self._batch = limits.pull_messages
         # A request must have room for the largest message, or the server refuses it.
         self._bytes = max(limits.pull_bytes, link.info.max_payload + _HEADROOM)

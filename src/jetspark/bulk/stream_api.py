@@ -18,25 +18,16 @@ from jetspark.errors import (
     APIError,
     ConsumerNotFoundError,
     JetStreamNotEnabledError,
-    JetStreamNotEnabledForAccountError,
     MessageNotFoundError,
     NoRespondersError,
-    ProtocolError,
     RequestTimeoutError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS
+from jetspark.wire import js_api
 
-_API = "$JS.API"
-_ERRORS: dict[int, type[APIError]] = {
-    10014: ConsumerNotFoundError,
-    10037: MessageNotFoundError,
-    10039: JetStreamNotEnabledForAccountError,
-    10059: StreamNotFoundError,
-    10076: JetStreamNotEnabledError,
-}
 # Passing states of a cluster that is electing or starting: worth asking again.
 _PASSING = frozenset({10008, 10009, 10023, 10164})
 _RETRY_SECONDS = 0.1
@@ -70,7 +61,7 @@ class StreamAPI:
     def stream(self, name: str) -> StreamFacts:
         """Raises StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError."""
         try:
-            answer = self._call(f"STREAM.INFO.{name}", None)
+            answer = self._call(js_api.STREAM_INFO, None, stream=name)
         except StreamNotFoundError as error:
             raise StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
@@ -95,7 +86,7 @@ class StreamAPI:
         """Names of all streams of the account."""
         names: list[str] = []
         while True:
-            answer = self._call("STREAM.NAMES", {"offset": len(names)})
+            answer = self._call(js_api.STREAM_NAMES, {"offset": len(names)})
             page = answer.get("streams") or []
             names += page
             if not page or len(names) >= answer.get("total", 0):
@@ -121,26 +112,28 @@ class StreamAPI:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        subject = f"CONSUMER.CREATE.{stream}.{name}"
+        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
         if len(subjects) == 1:
             config["filter_subject"] = subjects[0]
             # In the request's subject too, so that permissions can be given by filter; but a
             # subject with wildcards may not be published to.
             if not {"*", ">"} & set(subjects[0].split(".")):
-                subject = f"{subject}.{subjects[0]}"
+                call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
             if not self._link.info.at_least(2, 10):
                 raise UnsupportedByServerError(
                     "Reading several subjects at once", "2.10", self._link.info.version
                 )
             config["filter_subjects"] = list(subjects)
-        answer = self._call(subject, {"stream_name": stream, "config": config, "action": "create"})
+        answer = self._call(
+            call, {"stream_name": stream, "config": config, "action": "create"}, **names
+        )
         return int(answer.get("num_pending", 0))
 
     def delete_reader(self, stream: str, name: str) -> None:
         """Remove the consumer; one that is gone already is fine."""
         try:
-            self._call(f"CONSUMER.DELETE.{stream}.{name}", None)
+            self._call(js_api.CONSUMER_DELETE, None, stream=stream, consumer=name)
         except (ConsumerNotFoundError, StreamNotFoundError):
             pass
 
@@ -150,7 +143,7 @@ class StreamAPI:
         for subject in subjects or (">",):
             try:
                 answer = self._call(
-                    f"STREAM.MSG.GET.{stream}", {"seq": at_least, "next_by_subj": subject}
+                    js_api.MSG_GET, {"seq": at_least, "next_by_subj": subject}, stream=stream
                 )
             except MessageNotFoundError:
                 continue
@@ -162,13 +155,15 @@ class StreamAPI:
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self._link.server}{hint}.'
 
-    def _call(self, subject: str, request: dict[str, Any] | None) -> dict[str, Any]:
+    def _call(
+        self, call: js_api.Call, request: dict[str, Any] | None, **names: str
+    ) -> dict[str, Any]:
         begun = time.monotonic()
         deadline = begun + self._timeout
         payload = b"" if request is None else msgspec.json.encode(request)
         while True:
             try:
-                return self._ask(f"{_API}.{subject}", payload, deadline)
+                return self._ask(call, payload, deadline, names)
             except (APIError, NoRespondersError) as error:
                 now = time.monotonic()
                 if isinstance(error, NoRespondersError):
@@ -179,30 +174,24 @@ class StreamAPI:
                     raise _explain(error, self._link) from None
                 time.sleep(_RETRY_SECONDS)
 
-    def _ask(self, subject: str, payload: bytes, deadline: float) -> dict[str, Any]:
-        left = deadline - time.monotonic()
+    def _ask(
+        self, call: js_api.Call, payload: bytes, deadline: float, names: dict[str, str]
+    ) -> dict[str, Any]:
+        subject = js_api.subject_of(js_api.DEFAULT_PREFIX, call, names)
         try:
-            frame = self._link.request(subject, payload, left)
+            frame = self._link.request(subject, payload, deadline - time.monotonic())
         except RequestTimeoutError:
             raise RequestTimeoutError(
                 f"JetStream on {self._link.server} did not answer within {self._timeout:g} s."
             ) from None
-        try:
-            answer = msgspec.json.decode(frame[4], type=dict[str, Any])
-        except msgspec.MsgspecError as error:
-            raise ProtocolError(f"unreadable answer on {subject}: {error}") from None
-        if (problem := answer.get("error")) is not None:
-            code, err_code = problem.get("code", 0), problem.get("err_code", 0)
-            description = problem.get("description", "")
-            raise _ERRORS.get(err_code, APIError)(code, err_code, description)
-        return answer
+        return js_api.parse_answer(call, frame[4], names)
 
 
 def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:
     if isinstance(error, NoRespondersError):
         return JetStreamNotEnabledError(
             503,
-            10076,
+            js_api.NOT_ENABLED,
             "JetStream not enabled",
             f"JetStream does not answer on {link.server}: "
             "is it enabled there (nats-server -js), and for this account?",

@@ -7,7 +7,7 @@ from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.publish_results import PublishFailedError, PublishFailure
+from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher
 from jetspark.jetstream.pull import FetchResult
 
@@ -17,7 +17,6 @@ __all__ = [
     "JetStream",
     "JsMsg",
     "Paged",
-    "PublishFailedError",
     "PublishFailure",
     "Publisher",
     "PullConsumer",

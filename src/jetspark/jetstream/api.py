@@ -1,155 +1,29 @@
-"""The JetStream API: every subject that we use in one table, the request, the typed error.
+"""Making a call of the JetStream API (`wire.js_api`) over a client.
 
-Contract: a call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API"
-or the caller's own. The answer is a JSON envelope whose `type` is checked (row W6); its `error`
-becomes the exception of `ERRORS`, or APIError. Nobody answering means that there is no JetStream.
-Names are checked by the rules of ADR-6 before anything is sent.
+Contract: one call, one request, one answer or its typed error. Nobody answering means that there
+is no JetStream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConsumerNotFoundError,
-    JetStreamError,
-    JetStreamNotEnabledError,
-    JetStreamNotEnabledForAccountError,
-    MessageNotFoundError,
-    NameInUseError,
-    NoRespondersError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
+from jetspark.errors import ConfigError, JetStreamNotEnabledError, NoRespondersError
+from jetspark.wire.js_api import (
+    DEFAULT_PREFIX,
+    NOT_ENABLED,
+    Call,
+    api_prefix_of,
+    parse_answer,
+    subject_of,
 )
-from jetspark.subjects import check_name, check_publish_subject
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
     from jetspark.wire.documents import ServerInfo
-
-
-DEFAULT_PREFIX: Final = "$JS.API"
-
-
-class Call(NamedTuple):
-    """A subject behind the prefix, and the `type` of its answer (None: no envelope)."""
-
-    template: str
-    answer: str | None
-
-
-ACCOUNT_INFO: Final = Call("INFO", "account_info_response")
-STREAM_LIST: Final = Call("STREAM.LIST", "stream_list_response")
-STREAM_NAMES: Final = Call("STREAM.NAMES", "stream_names_response")
-STREAM_CREATE: Final = Call("STREAM.CREATE.{stream}", "stream_create_response")
-STREAM_UPDATE: Final = Call("STREAM.UPDATE.{stream}", "stream_update_response")
-STREAM_INFO: Final = Call("STREAM.INFO.{stream}", "stream_info_response")
-STREAM_DELETE: Final = Call("STREAM.DELETE.{stream}", "stream_delete_response")
-STREAM_PURGE: Final = Call("STREAM.PURGE.{stream}", "stream_purge_response")
-MSG_GET: Final = Call("STREAM.MSG.GET.{stream}", "stream_msg_get_response")
-MSG_DELETE: Final = Call("STREAM.MSG.DELETE.{stream}", "stream_msg_delete_response")
-CONSUMER_CREATE_UNNAMED: Final = Call("CONSUMER.CREATE.{stream}", "consumer_create_response")
-CONSUMER_CREATE: Final = Call("CONSUMER.CREATE.{stream}.{consumer}", "consumer_create_response")
-CONSUMER_CREATE_FILTERED: Final = Call(
-    "CONSUMER.CREATE.{stream}.{consumer}.{filter}", "consumer_create_response"
-)
-CONSUMER_LIST: Final = Call("CONSUMER.LIST.{stream}", "consumer_list_response")
-CONSUMER_NAMES: Final = Call("CONSUMER.NAMES.{stream}", "consumer_names_response")
-CONSUMER_INFO: Final = Call("CONSUMER.INFO.{stream}.{consumer}", "consumer_info_response")
-CONSUMER_DELETE: Final = Call("CONSUMER.DELETE.{stream}.{consumer}", "consumer_delete_response")
-MSG_NEXT: Final = Call("CONSUMER.MSG.NEXT.{stream}.{consumer}", None)
-
-_ANSWER_TYPE: Final = "io.nats.jetstream.api.v1."
-
-CONSUMER_NOT_FOUND: Final = 10014
-CONSUMER_NAME_IN_USE: Final = 10013
-MESSAGE_NOT_FOUND: Final = 10037
-NOT_ENABLED_FOR_ACCOUNT: Final = 10039
-SEQUENCE_NOT_FOUND: Final = 10043
-MESSAGE_DELETE_FAILED: Final = 10057
-STREAM_NAME_IN_USE: Final = 10058
-STREAM_NOT_FOUND: Final = 10059
-WRONG_LAST_SEQUENCE: Final = 10071
-NOT_ENABLED: Final = 10076
-CONSUMER_EXISTS: Final = 10148
-CONSUMER_DOES_NOT_EXIST: Final = 10149
-WRONG_LAST_SEQUENCE_CONSTANT: Final = 10164
-
-ERRORS: Final[Mapping[int, type[APIError]]] = {
-    CONSUMER_NOT_FOUND: ConsumerNotFoundError,
-    CONSUMER_NAME_IN_USE: NameInUseError,
-    MESSAGE_NOT_FOUND: MessageNotFoundError,
-    SEQUENCE_NOT_FOUND: MessageNotFoundError,
-    NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
-    STREAM_NAME_IN_USE: NameInUseError,
-    STREAM_NOT_FOUND: StreamNotFoundError,
-    WRONG_LAST_SEQUENCE: WrongLastSequenceError,
-    NOT_ENABLED: JetStreamNotEnabledError,
-    CONSUMER_EXISTS: NameInUseError,
-    CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
-    WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
-}
-
-
-def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
-    """The prefix of all API subjects. Raises ConfigError for both, or an unusable one."""
-    if domain is not None and api_prefix is not None:
-        raise ConfigError("Give either domain or api_prefix, not both.")
-    if domain is not None:
-        return f"$JS.{check_name('domain', domain)}.API"
-    if api_prefix is None:
-        return DEFAULT_PREFIX
-    prefix = api_prefix.removesuffix(".")
-    check_publish_subject(prefix)
-    return prefix
-
-
-def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
-    """The subject of a call. Raises BadNameError for a name against ADR-6."""
-    for kind in ("stream", "consumer"):
-        if kind in names:
-            check_name(kind, names[kind])
-    return f"{prefix}.{call.template.format_map(names)}"
-
-
-def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
-    """The exception for the `error` of an answer. `names`: what the call was about."""
-    code = int(document.get("code", 0))
-    err_code = int(document.get("err_code", 0))
-    description = str(document.get("description", ""))
-    cls = ERRORS.get(err_code, APIError)
-    stream, consumer = names.get("stream"), names.get("consumer")
-    message = None
-    if cls is StreamNotFoundError and stream:
-        message = f'Stream "{stream}" not found.'
-    elif cls is ConsumerNotFoundError and consumer:
-        message = f'Consumer "{consumer}" of stream "{stream}" not found.'
-    elif cls is NameInUseError and consumer:
-        message = f'Consumer "{consumer}" of stream "{stream}" exists with another configuration.'
-    elif cls is NameInUseError and stream:
-        message = f'Stream "{stream}" exists with another configuration.'
-    elif cls is MessageNotFoundError and stream:
-        message = f'No such message in stream "{stream}".'
-    return cls(code, err_code, description, message)
-
-
-def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
-    """The envelope of an answer. Raises its error, or JetStreamError for what is no answer."""
-    try:
-        answer = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise JetStreamError(f"{call.template}: unreadable answer: {error}.") from None
-    if error_document := answer.get("error"):
-        raise error_of(error_document, names)
-    found = answer.pop("type", None)
-    if call.answer is not None and found != _ANSWER_TYPE + call.answer:
-        raise JetStreamError(f"{call.template}: the answer is of type {found!r}.")
-    return answer
 
 
 class Api:

@@ -18,7 +18,7 @@ from jetspark.errors import (
     NameInUseError,
     RequestTimeoutError,
 )
-from jetspark.jetstream import api
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.document import config_to_wire, from_wire
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
@@ -26,6 +26,7 @@ from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.pull import FetchResult, Pull
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
 from jetspark.wire.status import CONFLICT
 
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Mapping[str, Any] | str | bytes
@@ -36,7 +37,7 @@ class Consumer:
 
     __slots__ = ("_api", "cached_info")
 
-    def __init__(self, jetstream_api: api.Api, info: ConsumerInfo) -> None:
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
         self._api = jetstream_api
         self.cached_info = info
         """What the last call of `info`, or the one that made this object, returned."""
@@ -58,7 +59,7 @@ class Consumer:
 
     async def delete(self) -> None:
         """Delete the consumer. Raises ConsumerNotFoundError."""
-        await self._api.call(api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
+        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
@@ -124,7 +125,7 @@ class PushConsumer(Consumer):
 class ConsumerCalls:
     """The part of JetStream that is about consumers."""
 
-    _api: api.Api
+    _api: Api
 
     async def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
@@ -160,7 +161,7 @@ class ConsumerCalls:
         name = _name_of(wire)
         if name is None:
             raise ConfigError("Which consumer? Give its name.")
-        answer = await self._api.call(api.CONSUMER_INFO, stream=stream, consumer=name)
+        answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
         return await self._send(stream, _merged(answer["config"], wire), "update")
 
     async def create_or_update_consumer(
@@ -198,17 +199,17 @@ class ConsumerCalls:
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer. Raises ConsumerNotFoundError."""
-        await self._api.call(api.CONSUMER_DELETE, stream=stream, consumer=name)
+        await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
 
     def consumer_names(self, stream: str) -> Paged[str]:
         """The names of a stream's consumers."""
         check_name("stream", stream)
-        return Paged(self._api, api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
+        return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
 
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
         """A stream's consumers."""
         check_name("stream", stream)
-        return Paged(self._api, api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
+        return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
 
     async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)
@@ -220,7 +221,7 @@ class ConsumerCalls:
 
     async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
         try:
-            return await self._api.call(api.CONSUMER_INFO, stream=stream, consumer=name)
+            return await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
         except ConsumerNotFoundError:
             return None
 
@@ -230,15 +231,17 @@ class ConsumerCalls:
             body["action"] = action
         name = _name_of(wire)
         if name is None:
-            return _to_info(await self._api.call(api.CONSUMER_CREATE_UNNAMED, body, stream=stream))
+            return _to_info(
+                await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
+            )
         # The server wants the name in the configuration too when it is in the subject.
         wire.setdefault("name", name)
-        call, names = api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
+        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
         single = wire.get("filter_subject")
         if single and "*" not in single and ">" not in single:
             # With the filter in the subject, permissions can be given by filter. A filter with
             # wildcards would make a subject that may not be published to (pedantic servers).
-            call, names = api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
+            call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
         return _to_info(await self._api.call(call, body, **names))
 
 
@@ -246,7 +249,7 @@ _DEFAULTS = {"ack_policy": "explicit"}
 
 
 def _checked(
-    jetstream_api: api.Api,
+    jetstream_api: Api,
     stream: str,
     config: ConsumerConfigLike | None,
     options: dict[str, Any],
@@ -291,15 +294,15 @@ def _same_or_in_use(
     if any(config.get(key) != value for key, value in wire.items()):
         raise NameInUseError(
             400,
-            api.CONSUMER_EXISTS,
+            js_api.CONSUMER_EXISTS,
             "consumer already exists",
             f'Consumer "{name}" of stream "{stream}" exists with another configuration.',
         )
     return _to_info(existing)
 
 
-async def _info(jetstream_api: api.Api, stream: str, name: str) -> ConsumerInfo:
-    return _to_info(await jetstream_api.call(api.CONSUMER_INFO, stream=stream, consumer=name))
+async def _info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
+    return _to_info(await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name))
 
 
 def _to_info(answer: dict[str, Any]) -> ConsumerInfo:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetspark.jetstream import api
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.streams import StreamCalls
+from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -37,7 +38,7 @@ class JetStream(StreamCalls, ConsumerCalls, PublishCalls):
         domain: str | None = None,
         api_prefix: str | None = None,
     ) -> None:
-        self._api = api.Api(client, timeout=timeout, domain=domain, api_prefix=api_prefix)
+        self._api = Api(client, timeout=timeout, domain=domain, api_prefix=api_prefix)
 
     @property
     def client(self) -> Client:
@@ -56,7 +57,7 @@ class JetStream(StreamCalls, ConsumerCalls, PublishCalls):
 
     async def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
-        return from_wire(AccountInfo, await self._api.call(api.ACCOUNT_INFO))
+        return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
 
     def __repr__(self) -> str:
         return f"JetStream(api_prefix={self.api_prefix!r}, timeout={self.timeout:g})"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from jetspark.jetstream.api import Api, Call
+from jetspark.jetstream.api import Api
+from jetspark.wire.js_api import Call
 
 ItemT = TypeVar("ItemT")
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from jetspark.errors import JetStreamError
-from jetspark.jetstream.api import error_of
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
 from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.js_api import error_of
 
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"

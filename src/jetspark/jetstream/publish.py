@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
-from jetspark.jetstream import api
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack, with_headers
 from jetspark.jetstream.publisher import DisconnectPolicy, Publisher
@@ -22,7 +22,7 @@ from jetspark.wire.headers import HeadersLike
 class PublishCalls:
     """The part of JetStream that is about publishing."""
 
-    _api: api.Api
+    _api: Api
 
     async def publish(
         self,

@@ -9,7 +9,6 @@ from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
     JetsparkError,
-    JetStreamError,
     RequestTimeoutError,
 )
 from jetspark.jetstream.documents import PubAck
@@ -28,18 +27,6 @@ class PublishFailure:
 
     def __repr__(self) -> str:
         return f"PublishFailure({self.index}, {self.subject!r}, {self.error!r})"
-
-
-class PublishFailedError(JetStreamError):
-    """Messages of a publisher were not acknowledged: `failures`, in the order they failed."""
-
-    def __init__(self, failures: list[PublishFailure]) -> None:
-        first = failures[0]
-        super().__init__(
-            f"{len(failures)} messages were not acknowledged; "
-            f"first number {first.index} on {first.subject!r}: {first.error}"
-        )
-        self.failures = failures
 
 
 Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, asyncio.Future[PubAck] | None]"

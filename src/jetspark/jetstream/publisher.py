@@ -29,12 +29,12 @@ from jetspark.errors import (
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
+    PublishFailedError,
 )
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import MSG_ID, RETRY_WAIT, ack_document, has_msg_id, plain_ack_head
 from jetspark.jetstream.publish_results import (
-    PublishFailedError,
     PublishFailure,
     Unacked,
     closed_before_ack,

@@ -34,9 +34,10 @@ from jetspark.errors import (
     PullError,
     RequestTimeoutError,
 )
-from jetspark.jetstream import api
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
 from jetspark.timestamps import duration_to_ns
+from jetspark.wire import js_api
 from jetspark.wire import status as statuses
 from jetspark.wire.status import Status, status_of
 
@@ -94,7 +95,7 @@ class Pull:
 
     def __init__(
         self,
-        jetstream_api: api.Api,
+        jetstream_api: Api,
         stream: str,
         consumer: str,
         batch: int,
@@ -116,7 +117,7 @@ class Pull:
         self._api = jetstream_api
         self._client = jetstream_api.client
         self._names = {"stream": stream, "consumer": consumer}
-        self._subject = api.subject_of(jetstream_api.prefix, api.MSG_NEXT, self._names)
+        self._subject = js_api.subject_of(jetstream_api.prefix, js_api.MSG_NEXT, self._names)
         self._batch = batch
         self._no_wait = timeout is None
         self._timeout = jetstream_api.timeout if timeout is None else timeout
@@ -216,7 +217,7 @@ class Pull:
         pause_until = min(self._deadline, loop.time() + RETRY_WAIT)
         try:
             async with asyncio.timeout_at(self._deadline):
-                await self._api.call(api.CONSUMER_INFO, **self._names)
+                await self._api.call(js_api.CONSUMER_INFO, **self._names)
                 await asyncio.sleep(pause_until - loop.time())
         except RequestTimeoutError:
             pass  # no leader to answer either
@@ -340,7 +341,7 @@ class Pull:
 
     async def _look_at_consumer(self, frames: int) -> None:
         try:
-            info = await self._api.call(api.CONSUMER_INFO, **self._names)
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
         except RequestTimeoutError:
             return  # so long that the fetch is over, too
         except JetsparkError as error:

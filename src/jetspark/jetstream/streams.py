@@ -18,12 +18,13 @@ from jetspark.errors import (
     NameInUseError,
     StreamNotFoundError,
 )
-from jetspark.jetstream import api
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.document import config_to_wire, from_wire
 from jetspark.jetstream.documents import StoredMsg, StreamConfig, StreamInfo
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
 
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
@@ -33,7 +34,7 @@ StreamConfigLike: TypeAlias = StreamConfig | Mapping[str, Any] | str | bytes
 class StreamCalls:
     """The part of JetStream that is about streams."""
 
-    _api: api.Api
+    _api: Api
 
     async def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
@@ -44,7 +45,7 @@ class StreamCalls:
         NameInUseError.
         """
         name, wire = self._named(config, options)
-        return await self._send_config(api.STREAM_CREATE, name, wire)
+        return await self._send_config(js_api.STREAM_CREATE, name, wire)
 
     async def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
@@ -55,8 +56,8 @@ class StreamCalls:
         undo the other. Raises StreamNotFoundError.
         """
         name, wire = self._named(config, options)
-        current = await self._api.call(api.STREAM_INFO, stream=name)
-        return await self._send_config(api.STREAM_UPDATE, name, {**current["config"], **wire})
+        current = await self._api.call(js_api.STREAM_INFO, stream=name)
+        return await self._send_config(js_api.STREAM_UPDATE, name, {**current["config"], **wire})
 
     async def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
@@ -68,13 +69,13 @@ class StreamCalls:
         except StreamNotFoundError:
             pass
         try:
-            return await self._send_config(api.STREAM_CREATE, name, wire)
+            return await self._send_config(js_api.STREAM_CREATE, name, wire)
         except NameInUseError:  # somebody made it in between
             return await self.update_stream(wire)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream with all it holds. Raises StreamNotFoundError."""
-        await self._api.call(api.STREAM_DELETE, stream=name)
+        await self._api.call(js_api.STREAM_DELETE, stream=name)
 
     async def purge_stream(
         self,
@@ -99,7 +100,7 @@ class StreamCalls:
         if seq is not None and seq < 1:
             raise ConfigError("seq begins at 1.")
         body = _said(filter=filter, keep=keep or None, seq=seq)
-        answer = await self._api.call(api.STREAM_PURGE, body, stream=name)
+        answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         return int(answer.get("purged", 0))
 
     async def stream_info(
@@ -113,12 +114,12 @@ class StreamCalls:
         if subjects_filter is not None:
             check_subscribe_subject(subjects_filter)
         request = _said(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
-        answer = await self._api.call(api.STREAM_INFO, request or None, stream=name)
+        answer = await self._api.call(js_api.STREAM_INFO, request or None, stream=name)
         subjects = answer["state"].get("subjects") or {}
         total = answer.get("total", 0)
         while subjects_filter is not None and len(subjects) < total:
             page = await self._api.call(
-                api.STREAM_INFO, {**request, "offset": len(subjects)}, stream=name
+                js_api.STREAM_INFO, {**request, "offset": len(subjects)}, stream=name
             )
             more = page["state"].get("subjects") or {}
             if not more.keys() - subjects.keys():
@@ -129,11 +130,11 @@ class StreamCalls:
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:
         """The names of all streams, or of those that listen to `subject`."""
-        return Paged(self._api, api.STREAM_NAMES, "streams", str, _by_subject(subject))
+        return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those that listen to `subject`."""
-        return Paged(self._api, api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
+        return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
 
     async def get_msg(
         self,
@@ -156,7 +157,7 @@ class StreamCalls:
             if subject is not None:
                 check_subscribe_subject(subject)
         body = _said(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        answer = await self._api.call(api.MSG_GET, body, stream=stream)
+        answer = await self._api.call(js_api.MSG_GET, body, stream=stream)
         return from_wire(StoredMsg, answer["message"])
 
     async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
@@ -166,11 +167,11 @@ class StreamCalls:
         """
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
         try:
-            await self._api.call(api.MSG_DELETE, body, stream=stream)
+            await self._api.call(js_api.MSG_DELETE, body, stream=stream)
         except APIError as error:
             # A file store has one code for every failure, and Go's texts for the reason.
-            if error.err_code == api.SEQUENCE_NOT_FOUND or (
-                error.err_code == api.MESSAGE_DELETE_FAILED
+            if error.err_code == js_api.SEQUENCE_NOT_FOUND or (
+                error.err_code == js_api.MESSAGE_DELETE_FAILED
                 and error.description.endswith(_NO_MESSAGE)
             ):
                 raise MessageNotFoundError(
@@ -194,7 +195,7 @@ class StreamCalls:
         check_stream(wire, self._api.server)
         return name, wire
 
-    async def _send_config(self, call: api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
+    async def _send_config(self, call: js_api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
         return _stream_info(await self._api.call(call, wire, stream=name))
 
 
