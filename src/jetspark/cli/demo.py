@@ -164,6 +164,7 @@ async def _publish(url: str, flights: DataFrame) -> int:
             TextColumn("messages"),
             TimeElapsedColumn(),
             console=console.err,
+            disable=not console.err.is_terminal,
         ) as display:
             task = display.add_task("", total=len(flights))
             async with js.publisher(window=_WINDOW) as publisher:

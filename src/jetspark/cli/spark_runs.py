@@ -97,4 +97,5 @@ def _display() -> Progress:
         TimeElapsedColumn(),
         console=console.err,
         transient=True,
+        disable=not console.err.is_terminal,
     )

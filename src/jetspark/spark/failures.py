@@ -8,6 +8,7 @@ from jetspark.errors import JetsparkError, PipelineError
 
 _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
+_JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
 
 
@@ -21,6 +22,8 @@ def explain(error: BaseException) -> JetsparkError:
         sentence = ours[-1][1]
     elif python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
+    elif java := _JAVA.search(text):
+        sentence = f"{java[1]}: {java[2]}"
     elif condition := _CONDITION.search(text):
         sentence = condition[2]
     else:

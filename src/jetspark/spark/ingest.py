@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -71,7 +72,7 @@ class Ingest:
             else:
                 writer = writer.trigger(availableNow=True)
             return writer.start()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
     def rows(self, source: DataFrame) -> DataFrame:
