@@ -4,14 +4,17 @@ Contract: making one costs two attribute stores, because it happens for every me
 Subject, headers, status and metadata are decoded when they are asked for. A header block that
 cannot be read is reported through the client (log, last_error, error callback) and the body is
 still delivered, with `headers` None (row C11).
+
+`MessageView` is what can be read, `Message` adds what sends: the blocking client's messages are
+views too, and send in their own way.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from jetspark.errors import BadHeaderError, ConfigError
+from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
@@ -21,17 +24,22 @@ if TYPE_CHECKING:
     from jetspark.client.client import Client
 
 
-class Message:
-    """One message. Subclasses keep the constructor: `Message(client, frame)`."""
+class Reporter(Protocol):
+    """Whom a message tells that its headers cannot be read."""
+
+    def report(self, error: JetsparkError) -> None:
+        """An error that no call can raise."""
+
+
+class MessageView:
+    """What a message says. Subclasses keep the constructor: `Message(client, frame)`."""
 
     __slots__ = ("_client", "_frame", "_headers", "_metadata")
 
+    _client: Reporter
+    _frame: MessageFrame
     _headers: Headers | None
     _metadata: Metadata
-
-    def __init__(self, client: Client, frame: MessageFrame) -> None:
-        self._client = client
-        self._frame = frame
 
     @property
     def subject(self) -> str:
@@ -113,14 +121,26 @@ class Message:
         status = self.status
         return status is not None and status.is_flow_control
 
+    def __repr__(self) -> str:
+        status = self.status
+        shown = f", status={status.code}" if status else ""
+        return f"{type(self).__name__}(subject={self.subject!r}, {len(self.data)} bytes{shown})"
+
+
+class Message(MessageView):
+    """One message. Subclasses keep the constructor: `Message(client, frame)`."""
+
+    __slots__ = ()
+
+    _client: Client
+
+    def __init__(self, client: Client, frame: MessageFrame) -> None:
+        self._client = client
+        self._frame = frame
+
     async def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
         await self._client.publish(reply, payload, headers=headers)
-
-    def __repr__(self) -> str:
-        status = self.status
-        shown = f", status={status.code}" if status else ""
-        return f"{type(self).__name__}(subject={self.subject!r}, {len(self.data)} bytes{shown})"

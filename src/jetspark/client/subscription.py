@@ -207,6 +207,16 @@ class Subscription:
                 f"No message on {self.subject!r} within {timeout:g} s."
             ) from None
 
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        frames = self._frames
+        taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
+        self._pending_bytes -= sum(len(frame[4]) for frame in taken)
+        return taken
+
     async def _call_back(self, callback: MessageCallback) -> None:
         while True:
             try:
