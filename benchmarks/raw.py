@@ -10,7 +10,6 @@ import json
 import random
 import secrets
 import socket
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -141,24 +140,25 @@ def publish(link: RawLink, stream: str, messages: int, size: int) -> None:
     """Publish in blocks, a few of them ahead of their acks."""
     inbox = f"{link.inbox}.ack"
     sid = link.subscribe(inbox)
-    frames = list(_frames(stream, inbox, size))
+    lines = [f"PUB {stream}.{n:02} {inbox} {size}\r\n".encode() for n in range(SUBJECTS)]
+    # Random and never the same: whoever writes the messages somewhere cannot compress them away.
+    dice = random.Random(size)
     block = max(1, min(_BLOCK_MESSAGES, _BLOCK_BYTES // (size + 64)))
     acks = _Acks(link)
     sent = 0
     while sent < messages:
         count = min(block, messages - sent)
-        link.send(b"".join(frames[(sent + i) % SUBJECTS] for i in range(count)))
+        payloads = dice.randbytes(count * size)
+        link.send(
+            b"".join(
+                b"%b%b\r\n" % (lines[(sent + i) % SUBJECTS], payloads[i * size : (i + 1) * size])
+                for i in range(count)
+            )
+        )
         sent += count
         acks.wait(sent - _BLOCKS_UNDER_WAY * block)
     acks.wait(messages)
     link.send(f"UNSUB {sid}\r\n".encode())
-
-
-def _frames(stream: str, inbox: str, size: int) -> Iterator[bytes]:
-    dice = random.Random(size)
-    for number in range(SUBJECTS):
-        line = f"PUB {stream}.{number:02} {inbox} {size}\r\n".encode()
-        yield line + dice.randbytes(size) + b"\r\n"
 
 
 class _Acks:
