@@ -70,6 +70,17 @@ def subject_matches(pattern: str, subject: str) -> bool:
     return len(wanted) == len(tokens)
 
 
+def subjects_overlap(one: str, other: str) -> bool:
+    """Whether some subject falls under both patterns."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    return len(first) == len(second)
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that a person most likely meant, or None."""
     by_folded = {candidate.casefold(): candidate for candidate in known}

@@ -169,6 +169,15 @@ def test_only_the_subjects_asked_for(
     assert table.num_rows == 100 * len(patterns)
 
 
+def test_a_stream_that_wants_its_consumers_gone_sooner(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("HASTY")
+    admin.create(name, name, consumer_limits={"inactive_threshold": 10**10})
+    admin.fill(numbered(name, 10))
+    assert read(shared_server.url, whole(admin.facts(name))).num_rows == 10
+
+
 def test_an_empty_range_asks_nobody() -> None:
     assert list(read_range(make_options("nats://127.0.0.1:1"), SequenceRange("S", 5, 5, ""))) == []
 

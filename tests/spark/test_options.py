@@ -64,6 +64,7 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"readTimeout": "inf"}, "'readTimeout' must be a number of seconds above 0"),
         ({"subjects": " , "}, "'subjects' is empty"),
         ({"subjects": "a..b"}, "Bad subject 'a..b': an empty token"),
+        ({"subjects": "a.*,b,a.b"}, "'a.*' and 'a.b' overlap"),
         ({"servers": "http://x"}, "the scheme must be one of"),
         ({"user": "u"}, "user and password go together"),
     ],

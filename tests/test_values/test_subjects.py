@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from jetspark.subjects import (
     check_subscribe_subject,
     nearest_name,
     subject_matches,
+    subjects_overlap,
 )
 
 token = st.text("abc1_-é$", min_size=1, max_size=4)
@@ -79,3 +82,16 @@ def test_a_queue_name_has_no_blank() -> None:
     check_queue("workers")
     with pytest.raises(BadSubjectError):
         check_queue("two words")
+
+
+_tokens = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=4)
+_patterns = st.builds(lambda head, end: ".".join(head + end), _tokens, st.sampled_from([[], [">"]]))
+
+
+@given(_patterns, _patterns)
+def test_patterns_overlap_when_a_subject_falls_under_both(one: str, other: str) -> None:
+    subjects = [
+        ".".join(tokens) for n in range(1, 7) for tokens in itertools.product("abc", repeat=n)
+    ]
+    both = any(subject_matches(one, s) and subject_matches(other, s) for s in subjects)
+    assert subjects_overlap(one, other) == both == subjects_overlap(other, one)

@@ -89,6 +89,7 @@ class _RangeReader:
         self._unbroken = wanted.start  # every sequence from the start to here was delivered
         self._end = wanted.end
         self._rows = Deliveries()
+        self._inactive = _INACTIVE_SECONDS
         self._alive = 0.0
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
@@ -158,7 +159,7 @@ class _RangeReader:
         """Pull until the end is seen or the consumer has nothing more."""
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
-            self._name, consumer, self._next, self._wanted.subjects, _INACTIVE_SECONDS
+            self._name, consumer, self._next, self._wanted.subjects, self._inactive
         )
         decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
@@ -257,6 +258,7 @@ class _RangeReader:
                 raise recreated
             logger.warning("%s What was left of the old one is left out.", recreated)
             return False
+        self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
         self._check_head(facts)
         if facts.last_seq < self._end - 1:
             self._lost(

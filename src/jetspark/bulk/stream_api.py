@@ -49,6 +49,8 @@ class StreamFacts:
     subjects: tuple[str, ...]
     keeps_last_per_subject: bool
     """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
+    longest_inactive: float | None = None
+    """Seconds that the stream allows its consumers to be inactive; None: as they like."""
 
 
 class StreamAPI:
@@ -80,6 +82,9 @@ class StreamAPI:
             and config.get("max_age", 0) <= 0
             and config.get("max_msgs", -1) < 0
             and config.get("max_bytes", -1) < 0,
+            longest_inactive=limits["inactive_threshold"] / NANOSECONDS
+            if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
+            else None,
         )
 
     def stream_names(self) -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError
-from jetspark.subjects import check_name, check_subscribe_subject, nearest_name
+from jetspark.subjects import check_name, check_subscribe_subject, nearest_name, subjects_overlap
 
 Position: TypeAlias = Literal["earliest", "latest"] | int
 """Where to begin or end: the earliest stored message, behind the latest, or a sequence."""
@@ -58,6 +59,12 @@ def _subjects(name: str, value: str) -> tuple[str, ...]:
         raise ConfigError(f"Option {name!r} is empty; leave it out to read every subject.")
     for subject in subjects:
         check_subscribe_subject(subject)
+    for one, other in combinations(subjects, 2):
+        if subjects_overlap(one, other):
+            raise ConfigError(
+                f"Option {name!r}: {one!r} and {other!r} overlap; the server takes only subjects "
+                "that do not."
+            )
     return subjects
 
 
