@@ -12,8 +12,10 @@ the common ones are here too.
 """
 
 from jetspark.client.client import Statistics
+from jetspark.client.gather import Replies
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
+from jetspark.client.prepared import PreparedMessage
 from jetspark.client.subscription import Subscription
 from jetspark.connection.events import (
     Closed,
@@ -35,6 +37,7 @@ from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
     ConnectionFailure,
+    ConnectionLostError,
     HeadersNotSupportedError,
     JetsparkError,
     JetStreamError,
@@ -67,6 +70,7 @@ __all__ = [
     "ConnectionClosedError",
     "ConnectionEvent",
     "ConnectionFailure",
+    "ConnectionLostError",
     "ConnectionStatus",
     "Disconnected",
     "Draining",
@@ -85,7 +89,9 @@ __all__ = [
     "NoServersError",
     "OutboundBufferError",
     "PermissionsError",
+    "PreparedMessage",
     "Reconnected",
+    "Replies",
     "RequestTimeoutError",
     "ServerInfo",
     "ServersDiscovered",

@@ -65,7 +65,7 @@ class PoolMachine(RuleBasedStateMachine):
         if picked is None:
             return None
         server, delay = picked
-        assert 0 <= delay <= 2.0 + self.jitter
+        assert 0 <= delay <= 2.0 + self.jitter + 1e-6
         self.clock.now += delay
         self.pool.attempt(server)
         self.attempts.setdefault(server, []).append(self.clock.now)

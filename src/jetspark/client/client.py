@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from jetspark.client.inbox import new_inbox
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
+from jetspark.client.request_calls import RequestCalls
 from jetspark.client.requests import RequestMux
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
@@ -32,22 +32,16 @@ from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
-    HeadersNotSupportedError,
     JetsparkError,
-    MaxPayloadError,
     RequestTimeoutError,
 )
-from jetspark.subjects import check_publish_subject, check_queue, check_subscribe_subject
-from jetspark.wire import frames
+from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
-from jetspark.wire.headers import Headers, HeadersLike, encode_headers
 
 PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
 DRAIN_TIMEOUT = 30.0
-
-_SUBJECTS_REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ class Statistics:
     reconnects: int
 
 
-class Client:
+class Client(RequestCalls):
     """One connection to a NATS deployment. Made inside a running event loop, then connected."""
 
     def __init__(
@@ -79,7 +73,7 @@ class Client:
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
         )
         self._outbox = self._link.outbox
-        self._requests = RequestMux(self)
+        self._requests = RequestMux(self.loop, self._link, self.options.inbox_prefix)
         self._subscriptions: set[Subscription] = set()
         self._good_subjects: set[str] = set()
         self._out_msgs = 0
@@ -140,6 +134,9 @@ class Client:
     def report(self, error: JetsparkError) -> None:
         """last_error, the log, and the error callback: for errors that no call can raise."""
         self._link.report(error)
+
+    def _message(self, frame: MessageFrame) -> Message:
+        return Message(self, frame)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.status} {self.current_server or ''}".rstrip() + ">"
@@ -231,65 +228,6 @@ class Client:
     ) -> None:
         await self.close()
 
-    # -- publishing ----------------------------------------------------------------------------
-
-    async def publish(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message; waits while the network takes no more. Raises as publish_nowait."""
-        if self._outbox.crowded:
-            await self._outbox.wait()
-        self.publish_nowait(subject, payload, reply=reply, headers=headers)
-
-    def publish_nowait(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message with this turn of the event loop.
-
-        Raises BadSubjectError, BadHeaderError, MaxPayloadError, HeadersNotSupportedError,
-        OutboundBufferError (pending_size bytes wait already), ConnectionClosedError.
-        """
-        if subject not in self._good_subjects:
-            self._check_subject(subject)
-        if reply is not None:
-            check_publish_subject(reply, strict=False)
-        link = self._link
-        if headers is None:
-            if len(payload) > link.max_payload:
-                raise MaxPayloadError(len(payload), link.max_payload)
-            self._outbox.put(frames.pub(subject, payload, reply))
-        else:
-            block = self._encode(headers)
-            size = len(block) + len(payload)
-            if size > link.max_payload:
-                raise MaxPayloadError(size, link.max_payload)
-            self._outbox.put(frames.hpub(subject, block, payload, reply))
-        self._out_msgs += 1
-
-    def _check_subject(self, subject: str) -> None:
-        check_publish_subject(subject, strict=self.options.check_subjects)
-        if len(self._good_subjects) >= _SUBJECTS_REMEMBERED:
-            self._good_subjects.clear()
-        self._good_subjects.add(subject)
-
-    def _encode(self, headers: HeadersLike) -> bytes:
-        info = self._link.info
-        if info is not None and not info.headers:
-            raise HeadersNotSupportedError(
-                f"The server (nats-server {info.version}) does not support message headers."
-            )
-        return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
-
     # -- subscribing ---------------------------------------------------------------------------
 
     def subscribe(
@@ -360,32 +298,3 @@ class Client:
             check_queue(queue)
         if max_msgs < 0:
             raise ConfigError("max_msgs cannot be negative.")
-
-    # -- requests ------------------------------------------------------------------------------
-
-    async def request(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        *,
-        timeout: float | None = None,
-        headers: HeadersLike | None = None,
-    ) -> Message:
-        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
-
-        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
-        ConnectionClosedError, and what publish_nowait raises. Cancelling it leaves nothing behind;
-        a reconnect meanwhile does no harm.
-        """
-        if self._outbox.crowded:
-            await self._outbox.wait()
-        frame = await self._requests.request(
-            subject,
-            lambda reply: self.publish_nowait(subject, payload, reply=reply, headers=headers),
-            self.options.request_timeout if timeout is None else timeout,
-        )
-        return Message(self, frame)
-
-    def new_inbox(self) -> str:
-        """A fresh subject for replies, below `inbox_prefix`."""
-        return new_inbox(self.options.inbox_prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -11,7 +12,9 @@ from jetspark.connection.routes import user_error
 from jetspark.connection.session import Session
 from jetspark.connection.transport import Dial
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError, JetsparkError, NoServersError
+
+logger = logging.getLogger("jetspark")
 
 
 class Dialer:
@@ -57,6 +60,22 @@ class Dialer:
             raise
         self.pool.succeeded(server)
         return session
+
+    async def open_first(self) -> tuple[PooledServer, Session]:
+        """Each server once. Raises the error of the only one, or NoServersError; ConfigError."""
+        servers = self.pool.servers
+        last: JetsparkError | None = None
+        for server in servers:
+            try:
+                return server, await self.open(server)
+            except JetsparkError as error:
+                last = error
+                logger.info("%s", error)
+                # Files that cannot be read are the same for every server.
+                if len(servers) == 1 or isinstance(error, ConfigError):
+                    raise
+        tried = ", ".join(str(server.url) for server in servers)
+        raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
 
     def _ask_delay(self, attempts: int) -> float:
         assert self._options.reconnect_delay is not None  # noqa: S101

@@ -29,10 +29,9 @@ from jetspark.connection.routes import Route, RouteTable, user_error
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
-    ConfigError,
     ConnectionClosedError,
+    ConnectionLostError,
     JetsparkError,
-    NoServersError,
     PermissionsError,
 )
 from jetspark.wire.documents import ServerInfo
@@ -157,23 +156,9 @@ class Supervisor:
             self._shut(user_error("The connection's task", error))
 
     async def _connect_first(self) -> None:
-        servers = self.pool.servers
-        last: JetsparkError | None = None
-        for server in servers:
-            try:
-                session = await self._dialer.open(server)
-            except JetsparkError as error:
-                last = error
-                logger.info("%s", error)
-                # Files that cannot be read are the same for every server.
-                if len(servers) == 1 or isinstance(error, ConfigError):
-                    raise
-                continue
-            self._adopt(server, session)
-            self._first.set_result(None)
-            return
-        tried = ", ".join(str(server.url) for server in servers)
-        raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
+        server, session = await self._dialer.open_first()
+        self._adopt(server, session)
+        self._first.set_result(None)
 
     def _adopt(self, server: PooledServer, session: Session) -> None:
         """Make a fresh session the link. No await in here: nothing may come between."""
@@ -334,10 +319,10 @@ class Supervisor:
 
     # -- on behalf of the client ---------------------------------------------------------------
 
-    def add_route(self, route: Route) -> None:
+    def add_route(self, route: Route, *, while_draining: bool = False) -> None:
         """Subscribe now, or on the next link. Raises ConnectionClosedError."""
         self.require_open()
-        if self.status is ConnectionStatus.DRAINING:
+        if self.status is ConnectionStatus.DRAINING and not while_draining:
             raise ConnectionClosedError("The connection is draining: no new subscriptions.")
         self.routes.add(route)
 
@@ -386,9 +371,9 @@ class Supervisor:
         if self.outbox.size:
             logger.warning("Closed with %d bytes that were never sent", self.outbox.size)
         self.outbox.close(error)
-        if error is not None:
-            self.last_error = error
-        closed = ConnectionClosedError()
+        # Blank after a close on purpose: that is how the reference tells the two apart.
+        self.last_error = error
+        closed = ConnectionClosedError() if error is None else ConnectionLostError()
         closed.__cause__ = error
         if not self._first.done():
             self._first.set_exception(error or closed)

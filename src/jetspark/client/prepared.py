@@ -1,0 +1,56 @@
+"""A message made before it is sent (row C5): `publish_msg` and `request_msg` take one.
+
+Contract: a plain value that may be changed and sent as often as wanted; nothing is checked before
+it is sent. What was received (`Message` and its kin) can be sent on in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jetspark.wire.headers import Headers, HeadersLike
+
+
+class Sendable(Protocol):
+    """What can be published: PreparedMessage, Message, and whatever has these four."""
+
+    @property
+    def subject(self) -> str:
+        """Where it goes."""
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+
+    @property
+    def reply(self) -> str | None:
+        """Where answers are expected."""
+
+    @property
+    def headers(self) -> Headers | None:
+        """The headers; None and empty ones are the same."""
+
+
+class PreparedMessage:
+    """`subject`, `data`, `reply` and `headers` may be set at any time.
+
+    Raises BadHeaderError for headers that the protocol cannot carry.
+    """
+
+    __slots__ = ("data", "headers", "reply", "subject")
+
+    def __init__(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike = (),
+    ) -> None:
+        self.subject = subject
+        self.data = data
+        self.reply = reply
+        self.headers = Headers(headers)
+
+    def __repr__(self) -> str:
+        return f"PreparedMessage(subject={self.subject!r}, {len(self.data)} bytes)"

@@ -1,0 +1,119 @@
+"""The calls of a client that ask for replies (rows C8, C9)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from jetspark.client.gather import Replies
+from jetspark.client.inbox import new_inbox
+from jetspark.client.messages import Message
+from jetspark.client.prepared import Sendable
+from jetspark.client.publish_calls import PublishCalls
+from jetspark.client.requests import RequestMux
+from jetspark.errors import ConfigError, RequestTimeoutError
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import HeadersLike
+
+
+class RequestCalls(PublishCalls):
+    """Mixed into the client."""
+
+    _requests: RequestMux
+
+    def _message(self, frame: MessageFrame) -> Message:
+        raise NotImplementedError
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
+
+        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
+        ConnectionClosedError, ConnectionLostError (which is both), and what publish_nowait raises.
+        Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
+        """
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        frame = await self._requests.request(
+            subject,
+            lambda reply: self.publish_nowait(subject, payload, reply=reply, headers=headers),
+            self.options.request_timeout if timeout is None else timeout,
+        )
+        return self._message(frame)
+
+    async def request_msg(self, message: Sendable, *, timeout: float | None = None) -> Message:
+        """`request` with a message made before; its `reply` is not used."""
+        return await self.request(
+            message.subject, message.data, timeout=timeout, headers=message.headers or None
+        )
+
+    def request_many(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,
+        headers: HeadersLike | None = None,
+        max_msgs: int = 0,
+        stall: float | None = None,
+        sentinel: bool | Callable[[Message], bool] = False,
+    ) -> Replies:
+        """Publish and gather replies: `async for` over the result, or `await` it for a list.
+
+        It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds
+        without a reply after the last one (None: no limit); a reply that is the sentinel, which
+        is not given out (True: the one without payload; a function: the one for which it is
+        true); `timeout` seconds in all, request_timeout by default. The request is sent when the
+        first reply is asked for.
+
+        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
+        nobody listens, ConfigError, ConnectionClosedError, ConnectionLostError, and what
+        publish_nowait raises.
+        """
+        limit = self.options.request_timeout if timeout is None else timeout
+        if max_msgs < 0 or not limit > 0 or (stall is not None and not stall > 0):
+            raise ConfigError("timeout and stall must be more than 0 s, max_msgs 0 or more.")
+        is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
+        return Replies(self._gather(subject, payload, headers, limit, max_msgs, stall, is_sentinel))
+
+    async def _gather(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike | None,
+        timeout: float,
+        max_msgs: int,
+        stall: float | None,
+        is_sentinel: Callable[[Message], bool],
+    ) -> AsyncGenerator[Message]:
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        first = True
+        with self._requests.gathering(timeout, max_msgs, stall) as (gathering, reply):
+            self.publish_nowait(subject, payload, reply=reply, headers=headers)
+            while (frame := await gathering.next()) is not None:
+                self._requests.check_responders(frame, subject)
+                message = self._message(frame)
+                if is_sentinel(message):
+                    return
+                first = False
+                yield message
+        if first:
+            raise RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+
+    def new_inbox(self) -> str:
+        """A fresh subject for replies, below `inbox_prefix`."""
+        return new_inbox(self.options.inbox_prefix)
+
+
+def _is_empty(message: Message) -> bool:
+    return not message.data
+
+
+def _is_none(message: Message) -> bool:
+    return False

@@ -1,0 +1,63 @@
+"""Messages made before they are sent, and received ones sent on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.client.conftest import Connect
+
+from jetspark import Headers, Message, PreparedMessage
+from jetspark.errors import BadHeaderError
+from jetspark.server import NatsServer
+
+
+async def test_a_prepared_message_is_sent_as_often_as_wanted_and_may_change(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    sub = nc.subscribe(unique("p"))
+    message = PreparedMessage(sub.subject, b"1", reply="r", headers={"k": ["a", "ä"]})
+    await nc.publish_msg(message)
+    message.data, message.reply = b"2", None
+    message.headers.delete("k")
+    await nc.publish_msg(message)
+    first, second = await sub.next(5), await sub.next(5)
+    assert (first.data, first.reply, first.headers) == (b"1", "r", Headers({"k": ["a", "ä"]}))
+    assert (second.data, second.reply, second.headers) == (b"2", None, None)
+    assert repr(message) == f"PreparedMessage(subject={sub.subject!r}, 1 bytes)"
+
+
+async def test_a_received_message_can_be_sent_on(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    subject = unique("echoed")
+    sub = nc.subscribe(subject)
+    await nc.publish(subject, b"x", reply="r", headers={"k": "v"})
+    await nc.publish_msg(await sub.next(5))
+    again = await sub.next(5)
+    assert (again.subject, again.data, again.reply) == (subject, b"x", "r")
+    assert again.headers == Headers({"k": "v"})
+
+
+async def test_a_prepared_message_may_ask(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+
+    async def answer(message: Message) -> None:
+        await message.respond(message.data, headers=message.headers)
+
+    sub = nc.subscribe(unique("svc"), callback=answer)
+    question = PreparedMessage(sub.subject, b"?", reply="not.used", headers={"k": "v"})
+    reply = await nc.request_msg(question, timeout=5)
+    assert (reply.data, reply.headers) == (b"?", Headers({"k": "v"}))
+    assert question.reply == "not.used"
+
+
+def test_headers_that_cannot_be_sent_are_refused_when_they_are_given() -> None:
+    with pytest.raises(BadHeaderError):
+        PreparedMessage("a", headers={"k\r\n": "v"})
+    with pytest.raises(BadHeaderError):
+        PreparedMessage("a").headers.set("k", "v\n")

@@ -1,0 +1,207 @@
+"""One request, many replies (ADR-47), through real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.client.conftest import Connect
+
+from jetspark import Client, Message, Subscription
+from jetspark.errors import (
+    BadSubjectError,
+    ConfigError,
+    ConnectionClosedError,
+    NoRespondersError,
+    RequestTimeoutError,
+)
+from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+
+
+@pytest.fixture
+async def nc(shared_server: NatsServer, connect: Connect) -> Client:
+    return await connect(shared_server.url)
+
+
+def service(nc: Client, subject: str, *replies: bytes) -> Subscription:
+    async def answer(message: Message) -> None:
+        for reply in replies:
+            await message.respond(reply)
+
+    return nc.subscribe(subject, callback=answer)
+
+
+def open_requests(client: Client) -> int:
+    return len(client._requests)
+
+
+async def test_so_many_replies_are_gathered_and_no_more(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("many"), b"1", b"2", b"3").subject
+    replies = await nc.request_many(subject, max_msgs=2, timeout=30)
+    assert [reply.data for reply in replies] == [b"1", b"2"]
+    assert open_requests(nc) == 0
+    await nc.flush()
+    assert nc.last_error is None
+
+
+async def test_they_can_be_iterated_as_they_come(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("many"), b"1", b"2").subject
+    seen = [reply.data async for reply in nc.request_many(subject, max_msgs=2)]
+    assert seen == [b"1", b"2"]
+
+
+async def test_the_timeout_ends_it_with_what_has_come(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("many"), b"1").subject
+    assert [reply.data for reply in await nc.request_many(subject, timeout=0.1)] == [b"1"]
+    assert open_requests(nc) == 0
+
+
+async def test_no_reply_at_all_is_a_timeout(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("silent")).subject
+    with pytest.raises(RequestTimeoutError):
+        await nc.request_many(subject, timeout=0.02)
+    assert open_requests(nc) == 0
+
+
+async def test_a_gap_between_replies_ends_it_and_the_wait_for_the_first_is_no_gap(
+    nc: Client, unique: Unique
+) -> None:
+    sub = nc.subscribe(unique("slow"))
+    asking = asyncio.ensure_future(_list(nc, sub.subject, stall=0.1, timeout=30))
+    asked = await sub.next(5)
+    await asyncio.sleep(0.2)
+    await asked.respond(b"1")
+    await asked.respond(b"2")
+    start = time.perf_counter()
+    assert await asking == [b"1", b"2"]
+    assert 0.09 < time.perf_counter() - start < 2
+
+
+async def _list(nc: Client, subject: str, *, stall: float, timeout: float) -> list[bytes]:
+    return [r.data for r in await nc.request_many(subject, stall=stall, timeout=timeout)]
+
+
+async def test_what_comes_after_the_gap_is_not_taken_by_a_slow_reader(
+    nc: Client, unique: Unique
+) -> None:
+    sub = nc.subscribe(unique("slow"))
+    seen: list[bytes] = []
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        async for reply in nc.request_many(sub.subject, stall=0.02, timeout=30):
+            seen.append(reply.data)
+            reading.set()
+            await go_on.wait()
+
+    task = asyncio.create_task(read())
+    asked = await sub.next(5)
+    await asked.respond(b"1")
+    await asyncio.wait_for(reading.wait(), 5)
+    await asyncio.sleep(0.05)
+    await asked.respond(b"too late")
+    await nc.flush()
+    go_on.set()
+    await asyncio.wait_for(task, 5)
+    assert seen == [b"1"]
+
+
+async def test_an_empty_reply_may_be_the_sentinel(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("many"), b"1", b"", b"3").subject
+    replies = await nc.request_many(subject, sentinel=True, timeout=30)
+    assert [reply.data for reply in replies] == [b"1"]
+    some = await nc.request_many(subject, max_msgs=3, timeout=30)
+    assert [reply.data for reply in some] == [b"1", b"", b"3"]
+
+
+async def test_a_function_may_know_the_sentinel_which_is_not_given_out(
+    nc: Client, unique: Unique
+) -> None:
+    subject = service(nc, unique("many"), b"1", b"end").subject
+    replies = nc.request_many(subject, sentinel=lambda reply: reply.data == b"end", timeout=30)
+    assert [reply.data async for reply in replies] == [b"1"]
+    assert open_requests(nc) == 0
+
+
+async def test_a_sentinel_alone_is_an_empty_result(nc: Client, unique: Unique) -> None:
+    subject = service(nc, unique("none"), b"").subject
+    assert await nc.request_many(subject, sentinel=True, timeout=30) == []
+
+
+async def test_nobody_listening_is_told_at_once(nc: Client, unique: Unique) -> None:
+    await nc.flush()
+    start = time.perf_counter()
+    with pytest.raises(NoRespondersError):
+        await nc.request_many(unique("nobody"), timeout=30)
+    assert time.perf_counter() - start < 0.1
+    assert open_requests(nc) == 0
+
+
+async def test_cancelling_leaving_early_and_bad_arguments_leave_nothing(
+    nc: Client, unique: Unique
+) -> None:
+    subject = service(nc, unique("many"), b"1", b"2").subject
+    nc.request_many(subject)  # nothing is sent before the first reply is asked for
+    async for _ in nc.request_many(subject):
+        assert open_requests(nc) == 1
+        break
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert open_requests(nc) == 0
+    async with nc.request_many(subject) as replies:
+        async for _ in replies:
+            break
+    assert open_requests(nc) == 0
+    asking = asyncio.create_task(nc.request(service(nc, unique("silent")).subject))
+    gathering = asyncio.ensure_future(_list(nc, subject, stall=30, timeout=30))
+    await nc.flush()
+    for task in (asking, gathering):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    with pytest.raises(BadSubjectError):
+        await nc.request_many("a b")
+    for bad in ({"timeout": 0}, {"stall": 0}, {"max_msgs": -1}):
+        with pytest.raises(ConfigError):
+            nc.request_many(subject, **bad)  # type: ignore[arg-type]
+    assert open_requests(nc) == 0
+    await nc.flush()
+    assert nc.last_error is None
+
+
+async def test_closing_ends_it_after_the_replies_that_are_here(
+    nc: Client, shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    other = await connect(shared_server.url)
+    subject = service(other, unique("many"), b"1").subject
+    await other.flush()
+    replies = nc.request_many(subject, timeout=30)
+    seen = []
+    with pytest.raises(ConnectionClosedError):
+        async for reply in replies:
+            seen.append(reply.data)
+            await nc.close()
+    assert seen == [b"1"]
+    assert open_requests(nc) == 0
+
+
+async def test_it_goes_on_after_a_reconnect(
+    nats_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(nats_server.url)
+    sub = nc.subscribe(unique("svc"))
+    asking = asyncio.create_task(_two(nc, sub.subject))
+    asked = await sub.next(5)
+    await asked.respond(b"1")
+    await nc.flush()
+    await nc.force_reconnect()
+    await asked.respond(b"2")
+    assert await asking == [b"1", b"2"]
+
+
+async def _two(nc: Client, subject: str) -> list[bytes]:
+    return [r.data for r in await nc.request_many(subject, max_msgs=2, timeout=30)]

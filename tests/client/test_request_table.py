@@ -1,0 +1,230 @@
+"""The table "Requests Error Handling" of the reference: a test for each cell, named by it.
+
+Rows: request, ping, fetch. Columns: timeout, no responders, reconnecting, connection lost (no
+server is left to try), connection closed (on purpose). The two last ones raise at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.client.conftest import Connect
+
+from jetspark import Client, Disconnected, JetStream, Message
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    NoRespondersError,
+    RequestTimeoutError,
+    ServerRefusedError,
+)
+from jetspark.jetstream.consumers import PullConsumer
+from jetspark.server import NatsServer
+
+LONG = 60.0
+
+
+async def consumer_of(nc: Client) -> PullConsumer:
+    js: JetStream = nc.jetstream()
+    await js.create_stream(name="S", subjects=["s"])
+    await js.create_consumer("S", name="c")
+    return await js.consumer("S", "c")
+
+
+async def started(awaitable: Awaitable[object], nc: Client) -> asyncio.Task[object]:
+    """The call as a task, once the server has what it sent."""
+
+    async def call() -> object:
+        return await awaitable
+
+    task = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    await nc.flush()
+    return task
+
+
+async def fails(task: asyncio.Task[object], error: type[Exception]) -> BaseException:
+    """`error`, and exactly that, within a time much shorter than the call's own timeout."""
+    done, _ = await asyncio.wait({task}, timeout=10)
+    assert done, "the call waits for its timeout"
+    raised = task.exception()
+    assert type(raised) is error
+    return raised
+
+
+async def lose(nc: Client, server: NatsServer) -> None:
+    """The server goes, and there is no other one."""
+    await asyncio.to_thread(server.kill)
+    async for event in nc.events():
+        if isinstance(event, Disconnected):
+            assert isinstance(event.error, BrokenSocketError)
+
+
+def check_lost(nc: Client, error: BaseException) -> None:
+    """Both kinds of error in one; what went wrong is its cause and last_error."""
+    assert isinstance(error, ConnectionClosedError)
+    assert isinstance(error, RequestTimeoutError)
+    assert isinstance(error.__cause__, ServerRefusedError)
+    assert nc.last_error is error.__cause__
+    with pytest.raises(ConnectionClosedError):
+        nc.publish_nowait("a")
+
+
+# -- timeout -------------------------------------------------------------------------------------
+
+
+async def test_request_timeout(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    nc.subscribe("silent")
+    with pytest.raises(RequestTimeoutError):
+        await nc.request("silent", timeout=0.02)
+    assert nc.is_connected
+
+
+async def test_ping_timeout(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    nats_server.pause()
+    try:
+        with pytest.raises(RequestTimeoutError):
+            await nc.flush(0.05)
+    finally:
+        nats_server.resume()
+    await nc.flush(5)
+
+
+async def test_fetch_timeout(nats_server: NatsServer, connect: Connect) -> None:
+    # The reference raises ErrTimeout when nothing came at all; our fetch gives an empty list for
+    # "the server says there is nothing", and the error when the server says nothing either.
+    nc = await connect(nats_server.url)
+    consumer = await consumer_of(nc)
+    assert await consumer.fetch(1, timeout=0.05) == []
+    nats_server.pause()
+    try:
+        with pytest.raises(RequestTimeoutError):
+            await consumer.fetch(1, timeout=0.05)
+    finally:
+        nats_server.resume()
+
+
+# -- no responders -------------------------------------------------------------------------------
+
+
+async def test_request_no_responders(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    start = time.perf_counter()
+    with pytest.raises(NoRespondersError):
+        await nc.request("nobody", timeout=LONG)
+    assert time.perf_counter() - start < 0.1
+
+
+# ping and fetch: not applicable. What a fetch makes of a consumer that is gone is in
+# tests/jetstream/test_pull.py.
+
+
+# -- reconnecting --------------------------------------------------------------------------------
+
+
+async def test_request_reconnecting_continues(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    asked: asyncio.Queue[Message] = asyncio.Queue()
+    nc.subscribe("svc", callback=asked.put_nowait)
+    task = await started(nc.request("svc", timeout=LONG), nc)
+    await asyncio.to_thread(nats_server.kill)
+    await asyncio.to_thread(nats_server.start)
+    await (await asyncio.wait_for(asked.get(), 5)).respond(b"ok")
+    reply = await asyncio.wait_for(task, 10)
+    assert isinstance(reply, Message)
+    assert reply.data == b"ok"
+
+
+async def test_ping_reconnecting_is_closed(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    nats_server.pause()  # so that the PING is not answered before the end
+    task = asyncio.create_task(nc.flush(LONG))
+    await asyncio.sleep(0)
+    stream = nc.events()
+    await asyncio.to_thread(nats_server.kill)
+    assert isinstance(await asyncio.wait_for(anext(stream), 5), Disconnected)
+    await fails(task, ConnectionClosedError)
+    with pytest.raises(ConnectionClosedError):
+        await nc.flush(LONG)
+
+
+async def test_fetch_reconnecting_continues(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url)
+    consumer = await consumer_of(nc)
+    task = await started(consumer.fetch(1, timeout=LONG), nc)
+    await asyncio.to_thread(nats_server.kill)
+    await asyncio.to_thread(nats_server.start)
+    await nc.jetstream().publish("s", b"x")
+    messages = await asyncio.wait_for(task, 10)
+    assert isinstance(messages, list)
+    assert [message.data for message in messages] == [b"x"]
+
+
+# -- connection lost -----------------------------------------------------------------------------
+
+
+async def test_request_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+    nc.subscribe("silent")
+    task = await started(nc.request("silent", timeout=LONG), nc)
+    await lose(nc, nats_server)
+    check_lost(nc, await fails(task, ConnectionLostError))
+
+
+async def test_request_many_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+    nc.subscribe("silent")
+    task = await started(nc.request_many("silent", timeout=LONG), nc)
+    await lose(nc, nats_server)
+    check_lost(nc, await fails(task, ConnectionLostError))
+
+
+async def test_ping_lost_is_closed(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+    nats_server.pause()
+    task = asyncio.create_task(nc.flush(LONG))
+    await asyncio.sleep(0)
+    await lose(nc, nats_server)
+    await fails(task, ConnectionClosedError)
+
+
+async def test_fetch_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
+    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+    consumer = await consumer_of(nc)
+    task = await started(consumer.fetch(1, timeout=LONG), nc)
+    await lose(nc, nats_server)
+    check_lost(nc, await fails(task, ConnectionLostError))
+
+
+# -- connection closed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["request", "request_many", "ping", "fetch"])
+async def test_closed_raises_at_once(nats_server: NatsServer, connect: Connect, how: str) -> None:
+    nc = await connect(nats_server.url)
+    nc.subscribe("silent")
+    consumer = await consumer_of(nc)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "request": lambda: nc.request("silent", timeout=LONG),
+        "request_many": lambda: nc.request_many("silent", timeout=LONG),
+        "ping": lambda: nc.flush(LONG),
+        "fetch": lambda: consumer.fetch(1, timeout=LONG),
+    }
+    await nc.flush()
+    if how == "ping":
+        nats_server.pause()
+        task: asyncio.Task[object] = asyncio.ensure_future(calls[how]())
+        await asyncio.sleep(0)
+    else:
+        task = await started(calls[how](), nc)
+    await nc.close()
+    error = await fails(task, ConnectionClosedError)
+    if how != "ping":
+        assert error.__cause__ is None
+    assert nc.last_error is None
