@@ -18,6 +18,7 @@ from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
     ConnectionLostError,
+    JetsparkError,
     NoRespondersError,
     RequestTimeoutError,
     ServerRefusedError,
@@ -223,6 +224,7 @@ async def test_closed_raises_at_once(nats_server: NatsServer, connect: Connect, 
         await asyncio.sleep(0)
     else:
         task = await started(calls[how](), nc)
+    nc.report(JetsparkError("an error of before"))
     await nc.close()
     error = await fails(task, ConnectionClosedError)
     if how != "ping":

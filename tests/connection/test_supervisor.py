@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -18,6 +21,7 @@ from jetspark import (
     Disconnected,
     JetsparkError,
     LameDuck,
+    Message,
     NoServersError,
     OutboundBufferError,
     ServersDiscovered,
@@ -27,9 +31,11 @@ from jetspark.connection.options import make_options
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BadHeaderError,
+    BadSubjectError,
     BrokenSocketError,
     ConnectTimeoutError,
     HeadersNotSupportedError,
+    MaxPayloadError,
     ProtocolError,
     SecureConnectionWantedError,
     ServerError,
@@ -610,6 +616,31 @@ async def test_a_link_lost_while_draining_is_the_end(link: Link) -> None:
     assert isinstance(made.client.last_error, BrokenSocketError)
 
 
+async def test_a_first_request_while_draining_opens_the_inbox(link: Link) -> None:
+    made = await link()
+    answers: list[bytes] = []
+
+    async def ask(message: Message) -> None:
+        answers.append((await made.client.request("svc", timeout=5)).data)
+
+    made.client.subscribe("a", callback=ask)
+    await made.peer.expect(b"SUB a 1")
+    draining = asyncio.create_task(made.client.drain())
+    await made.peer.expect(b"UNSUB 1", b"PING")
+    made.peer.send(b"MSG a 1 0\r\n\r\nPONG\r\n")
+    inbox = (await made.peer.line()).split()
+    assert (inbox[0], inbox[2]) == (b"SUB", b"2")
+    reply = (await made.peer.line()).split()[2]
+    await made.peer.expect(b"")
+    with pytest.raises(ConnectionClosedError):
+        made.client.subscribe("b")
+    made.peer.send(b"MSG %b 2 2\r\nok\r\n" % reply)
+    await made.peer.expect(b"PING")
+    made.peer.send(b"PONG\r\n")
+    await soon(draining)
+    assert answers == [b"ok"]
+
+
 async def test_messages_on_their_way_when_a_subscription_ends_are_dropped(link: Link) -> None:
     made = await link()
     sub = made.client.subscribe("a")
@@ -626,6 +657,105 @@ async def test_headers_are_refused_by_a_server_without_them(link: Link) -> None:
     made = await link(info={"headers": False})
     with pytest.raises(HeadersNotSupportedError):
         made.client.publish_nowait("a", headers={"a": "b"})
+
+
+async def test_what_the_next_server_would_not_take_is_dropped_and_told_and_the_rest_is_sent(
+    server: ScriptedServer, link: Link
+) -> None:
+    made = await link()
+    publish = made.client.publish_nowait
+    made.peer.close()
+    await made.event(Disconnected)
+    assert isinstance(await soon(made.errors.get()), BrokenSocketError)
+    publish("a", b"1")
+    publish("a", b"x" * 101)
+    publish("a", b"x" * 80, headers={"k": "v" * 10})
+    publish("a", b"x" * 100)
+    publish("a", b"2", headers={"k": "v"})
+    peer = await server.accept()
+    await peer.shake_hands(max_payload=100, headers=False)
+    await peer.expect(b"PUB a 1", b"1", b"PUB a 100", b"x" * 100)
+    told = [await soon(made.errors.get()) for _ in range(3)]
+    assert [type(error) for error in told] == [
+        MaxPayloadError,
+        MaxPayloadError,
+        HeadersNotSupportedError,
+    ]
+    assert isinstance(told[0], MaxPayloadError)
+    assert (told[0].size, told[0].limit) == (101, 100)
+    made.peer = peer
+    await flushing_of(made)
+    assert made.client.stats.reconnects == 1
+    with pytest.raises(MaxPayloadError):
+        publish("a", b"x" * 101)
+
+
+async def test_ok_of_verbose_mode_is_no_event(server: ScriptedServer) -> None:
+    client = Client(make_options(server.url, verbose=True, pedantic=True))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    peer.send_info()
+    assert b'"verbose":true,"pedantic":true' in await peer.line()
+    await peer.expect(b"PING")
+    peer.send(b"+OK\r\nPONG\r\n")
+    await soon(connecting)
+    sub = client.subscribe("a")
+    await peer.expect(b"SUB a 1")
+    peer.send(b"+OK\r\nMSG a 1 1\r\nx\r\n+OK\r\n")
+    assert (await sub.next(5)).data == b"x"
+    assert client.last_error is None
+    await client.close()
+
+
+async def test_unchecked_subjects_are_the_servers_business_and_white_space_is_not(
+    link: Link,
+) -> None:
+    made = await link(check_subjects=False)
+    made.client.publish_nowait("a..*", b"")
+    made.client.subscribe("b.>.c")
+    await made.peer.expect(b"PUB a..* 0", b"", b"SUB b.>.c 1")
+    for bad in ("a b", "", "a\r\nPING"):
+        with pytest.raises(BadSubjectError):
+            made.client.publish_nowait(bad)
+        with pytest.raises(BadSubjectError):
+            made.client.subscribe(bad)
+
+
+async def test_trace_logs_each_line_and_no_secret(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "jetspark.trace")
+    client = Client(make_options(server.url, user="me", password="s3cret", trace=True))
+    connecting = asyncio.create_task(client.connect())
+    peer = await server.accept()
+    await peer.shake_hands()
+    await soon(connecting)
+    sub = client.subscribe("a")
+    client.publish_nowait("a", b"payload")
+    await peer.expect(b"SUB a 1", b"PUB a 7", b"payload")
+    peer.send(b"MSG a 1 7\r\npayload\r\n")
+    await sub.next(5)
+    await client.close()
+    lines = [r.getMessage() for r in caplog.records if r.name == "jetspark.trace"]
+    assert [line.split(" {")[0] for line in lines] == [
+        "<<- INFO",
+        "->> CONNECT",
+        "->> PING",
+        "<<- PONG",
+        "->> SUB a 1",
+        "->> PUB a 7",
+        "<<- MSG a 1 7",
+    ]
+    assert "payload" not in "".join(lines).replace("max_payload", "")
+    assert "s3cret" not in caplog.text
+
+
+async def test_without_the_option_nothing_is_traced(
+    link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await link()
+    assert not [r for r in caplog.records if r.name == "jetspark.trace"]
 
 
 @pytest.mark.parametrize("block", [b"NATS/1.0\r\nk: \xff\r\n\r\n", b"garbage!\r\n\r\n"])
@@ -654,6 +784,14 @@ async def test_gossip_under_tls_keeps_the_name_to_verify() -> None:
     steps = handshake(make_options(), server, "1")
     next(steps)
     assert steps.send(Info(b'{"tls_required":true}')) == StartTLS("nats.example")
+
+
+def test_the_diagram_of_the_states_is_the_table_that_the_code_holds_to() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+    diagram = text.partition("stateDiagram-v2")[2].partition("```")[0]
+    drawn = re.findall(r"^ *(\w+) --> (\w+)", diagram, re.MULTILINE)
+    table = [(str(a), str(b)) for a, following in TRANSITIONS.items() for b in following]
+    assert sorted(drawn) == sorted(table)
 
 
 def test_every_state_can_be_left_and_closed_is_the_only_start() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -130,3 +132,44 @@ def test_a_large_message_is_put_together_once() -> None:
     data = b"MSG big 1 %d\r\n%b\r\n" % (len(payload), payload)
     chunks = [data[i : i + 65_536] for i in range(0, len(data), 65_536)]
     assert parse(*chunks) == [(1, b"big", None, None, payload)]
+
+
+def seconds_byte_by_byte(data: bytes) -> float:
+    parser = Parser()
+    start = time.perf_counter()
+    for i in range(len(data)):
+        parser.feed(data[i : i + 1])
+    assert parser.error is None
+    return time.perf_counter() - start
+
+
+def test_a_control_line_in_single_bytes_takes_time_in_proportion() -> None:
+    # Quadratic, the long one would take 64 times as long as the short one, not 8 times.
+    short, long = (b"INFO %b\r\n" % (b"\ry\n" * size) for size in (10_000, 80_000))
+    assert seconds_byte_by_byte(long) < 24 * max(seconds_byte_by_byte(short), 0.001)
+
+
+@pytest.mark.parametrize("step", [1, 7, 5000])
+def test_what_waits_for_its_rest_is_bounded_and_about_as_large_as_what_came(step: int) -> None:
+    parser = Parser()
+    data = b"MSG a 1 400000\r\n" + b"x" * 300_000
+    tracemalloc.start()
+    for i in range(0, len(data), step):
+        parser.feed(data[i : i + step])
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 2 * len(data)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4095, 4096, 5000])
+def test_long_lines_in_pieces_of_any_size(step: int) -> None:
+    sent = [Info(b"x" * 20_000), Err("y" * 9000), PING]
+    data = b"INFO %b\r\n-ERR '%b'\r\nPING\r\n" % (b"x" * 20_000, b"y" * 9000)
+    assert parse(*(data[i : i + step] for i in range(0, len(data), step))) == sent
+
+
+def test_an_endless_control_line_in_single_bytes_is_refused() -> None:
+    parser = Parser()
+    for _ in range(MAX_CONTROL_LINE + 2):
+        parser.feed(b"x")
+    assert isinstance(parser.error, ProtocolError)

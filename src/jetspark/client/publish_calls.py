@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from jetspark.client.prepared import Sendable
+from jetspark.connection.fit import check_headers
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.supervisor import Supervisor
-from jetspark.errors import HeadersNotSupportedError, MaxPayloadError
+from jetspark.errors import MaxPayloadError
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers
@@ -79,9 +80,5 @@ class PublishCalls:
         self._good_subjects.add(subject)
 
     def _encode(self, headers: HeadersLike) -> bytes:
-        info = self._link.info
-        if info is not None and not info.headers:
-            raise HeadersNotSupportedError(
-                f"The server (nats-server {info.version}) does not support message headers."
-            )
+        check_headers(self._link.info)
         return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))

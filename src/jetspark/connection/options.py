@@ -63,6 +63,8 @@ class ConnectOptions:
     inbox_prefix: str = "_INBOX"
     pending_size: int = 8 * 1024 * 1024
     """Bytes kept for sending while there is no connection, or while it takes no more."""
+    trace: bool = False
+    """Log each protocol line to "jetspark.trace" at level DEBUG: no payloads, secrets masked."""
 
     def __post_init__(self) -> None:
         self.urls()

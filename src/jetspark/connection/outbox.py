@@ -4,7 +4,8 @@ Contract: frames leave in the order in which they came, each handed to the trans
 once. What the transport took may be lost with the link (core NATS delivers at most once); what it
 did not take is kept. Two kinds of frames share the order: publishes, which survive the link, and
 control frames (SUB, UNSUB, PING, PONG), which mean something to one link only and are dropped
-with it, because the supervisor replays subscriptions on the next link from its own table.
+with it, because the supervisor replays subscriptions on the next link from its own table. A
+publish that the next server would not take (too large for it) is dropped by `refuse`, and told.
 """
 
 from __future__ import annotations
@@ -113,6 +114,19 @@ class Outbox:
             self._armed = False
             self.flush()
             self._relax()
+
+    def refuse(self, refusal: Callable[[bytes], JetsparkError | None]) -> list[JetsparkError]:
+        """Drop the publishes that the next link's server would not take; why, one by one."""
+        errors = []
+        kept = []
+        for frame in self._frames:
+            if (error := refusal(frame)) is None:
+                kept.append(frame)
+            else:
+                errors.append(error)
+                self._size -= len(frame)
+        self._frames = kept
+        return errors
 
     # -- emptying ------------------------------------------------------------------------------
 

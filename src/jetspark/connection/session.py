@@ -10,6 +10,7 @@ A session has no task of its own: it runs in the transport's callbacks and one P
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from collections import deque
@@ -38,6 +39,9 @@ from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo, parse_info
 from jetspark.wire.events import ControlEvent, Err, Event, Info, Ping, Pong
 from jetspark.wire.parser import Parser
+from jetspark.wire.trace import received_line, sent_lines
+
+tracer = logging.getLogger("jetspark.trace")
 
 
 class Host(Protocol):
@@ -192,6 +196,9 @@ class Session:
         if self.lost is not None:
             return
         events = self._parser.feed(chunk)
+        if self._options.trace:
+            for event in events:
+                tracer.debug("<<- %s", received_line(event))
         if self._started:
             self._dispatch(events)
         else:
@@ -284,6 +291,9 @@ class Session:
     def write(self, data: bytes) -> None:
         """Hand bytes to the transport."""
         if self._transport is not None and self.lost is None:
+            if self._options.trace:
+                for line in sent_lines(data):
+                    tracer.debug("->> %s", line)
             self._transport.write(data)
 
     def pause_writing(self) -> None:

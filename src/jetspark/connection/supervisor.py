@@ -7,6 +7,8 @@ Contract
   the only task of a connection; `close` ends it. Everything else runs in callbacks of the loop.
 - On a new link the SUBs of all routes are written first, then what the outbox kept.
 - A message is handed to one link at most once; a frame that a link took in part is lost with it.
+- What waits and is too large for the new server, or has headers that it does not take, would end
+  the link again and again: that message is dropped and reported.
 - Publishing and subscribing is accepted while connecting and reconnecting; PING is not.
 - User code (callbacks) is called from the loop, never from inside a change of state, and what it
   raises is logged.
@@ -22,6 +24,7 @@ from collections.abc import Callable
 from jetspark.connection import events
 from jetspark.connection.dialer import Dialer
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
+from jetspark.connection.fit import refusal
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.pool import PooledServer
@@ -168,6 +171,8 @@ class Supervisor:
         self.last_error = None
         session.write(self.routes.replay())
         self._enter(ConnectionStatus.CONNECTED)
+        for error in self.outbox.refuse(lambda frame: refusal(frame, session.info)):
+            self.report(error)
         self.outbox.attach(session.write)
         url = str(session.server)
         if first:

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from jetspark.errors import ProtocolError
 from jetspark.wire.events import Event
-from jetspark.wire.kernel import split_frames
+from jetspark.wire.kernel import MAX_CONTROL_LINE, split_frames
+
+_SMALL = 4096
+"""Bytes below which a chunk is gathered into one buffer: a list of tiny ones costs more than
+what is in them."""
 
 
 class Assembler:
-    """Joins chunks until an announced frame is whole, so that a large one is copied once."""
+    """Joins chunks until an announced frame, or a control line, may be whole.
+
+    Whatever the size of the chunks, a byte is copied a few times at most, and what is kept is
+    bounded: by the size announced, or for a control line by MAX_CONTROL_LINE.
+    """
 
     __slots__ = ("_chunks", "_have", "_need")
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._have = 0
         self._need = 0
 
@@ -31,9 +39,25 @@ class Assembler:
         """All bytes so far when they may hold a whole frame, else None."""
         if not self._chunks:
             return bytes(chunk)
-        self._chunks.append(bytes(chunk))
+        last = self._chunks[-1]
+        ends_line = last.endswith(b"\r") and chunk[:1] == b"\n"
         self._have += len(chunk)
-        if self._have < self._need:
+        if len(chunk) >= _SMALL:
+            last = bytes(chunk)
+            self._chunks.append(last)
+        elif isinstance(last, bytearray):
+            last += chunk
+        else:
+            last = bytearray(chunk)
+            self._chunks.append(last)
+        if self._need:
+            waiting = self._have < self._need
+        else:
+            # Only the new bytes are looked at: the ones before hold no end of a line.
+            start = max(0, len(last) - len(chunk) - 1)
+            whole = ends_line or last.find(b"\r\n", start) >= 0
+            waiting = not whole and self._have <= MAX_CONTROL_LINE
+        if waiting:
             return None
         data = b"".join(self._chunks)
         self._chunks.clear()

@@ -1,0 +1,54 @@
+"""Protocol lines as people may read them in a log (row C16).
+
+Contract: one text for each line of the protocol, without payloads and headers, and without
+secrets: CONNECT's are masked. What is sent is whole frames, as the builders made them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from jetspark.wire.events import Err, Event, Info, Ok, Ping
+
+MASK = "***"
+_SECRETS = ("pass", "auth_token", "jwt", "sig", "user")
+
+
+def sent_lines(data: bytes) -> Iterator[str]:
+    """The lines of frames on their way out."""
+    position = 0
+    while (end := data.find(b"\r\n", position)) >= 0:
+        line = data[position:end]
+        position = end + 2
+        if line.startswith((b"PUB ", b"HPUB ")):
+            position += int(line.rsplit(b" ", 1)[1]) + 2
+        if line.startswith(b"CONNECT "):
+            yield "CONNECT " + _masked(line[8:])
+        else:
+            yield line.decode("utf-8", "replace")
+
+
+def _masked(document: bytes) -> str:
+    fields = json.loads(document)
+    return json.dumps({k: MASK if k in _SECRETS else v for k, v in fields.items()})
+
+
+def received_line(event: Event) -> str:
+    """The line of something received."""
+    if isinstance(event, tuple):
+        sid, subject, reply, headers, payload = event
+        words = [b"MSG" if headers is None else b"HMSG", subject, b"%d" % sid]
+        if reply is not None:
+            words.append(reply)
+        if headers is not None:
+            words.append(b"%d" % len(headers))
+        words.append(b"%d" % (len(headers or b"") + len(payload)))
+        return b" ".join(words).decode("utf-8", "replace")
+    if isinstance(event, Info):
+        return "INFO " + event.document.decode("utf-8", "replace")
+    if isinstance(event, Err):
+        return f"-ERR '{event.text}'"
+    if isinstance(event, Ok):
+        return "+OK"
+    return "PING" if isinstance(event, Ping) else "PONG"
