@@ -21,6 +21,8 @@ _TIMEOUT = 60.0
 _RECEIVE_BYTES = 1 << 20
 _BLOCK_MESSAGES = 1000
 _BLOCK_BYTES = 8 << 20
+_DRAIN_BATCH = 10_000
+_UNDER_WAY_BYTES = 24 << 20
 _BLOCKS_UNDER_WAY = 4  # the server refuses more than 10,000 messages that wait to be stored
 _PING = b"PING\r\n"
 
@@ -92,6 +94,14 @@ class RawLink:
         if "error" in answer:
             raise RuntimeError(f"{call}: {answer['error']}")
         return answer
+
+
+def bounded(batch: int, size: int) -> int:
+    """`batch`, or fewer messages of `size` bytes where so many would be too much under way.
+
+    The server ends a connection for which more than 64 MB wait.
+    """
+    return max(1, min(batch, _UNDER_WAY_BYTES // (size + 128)))
 
 
 # -- streams and consumers ---------------------------------------------------------------------
@@ -197,14 +207,15 @@ class Drain:
     for a marker with bytes.count would cost a pass over all data, and the floor would be too high.
     """
 
-    def __init__(self, link: RawLink, url: str, stream: str, messages: int, batch: int) -> None:
+    def __init__(self, link: RawLink, url: str, stream: str, messages: int) -> None:
         self._link = link
         self._stream = stream
         self._inbox = f"{link.inbox}.pull"
-        self._subscription = link.subscribe(self._inbox)
+        link.subscribe(self._inbox)
         self._buffer = bytearray(_RECEIVE_BYTES)
         frame = self._sample(make_consumer(url, stream))
         fixed = frame - len("1") - len("1") - len(str(messages - 1))
+        batch = bounded(_DRAIN_BATCH, frame)
         self._counts = [*range(batch, messages, batch), messages]
         self._bytes = [_bytes_of(count, messages, fixed) for count in self._counts]
         self._consumer = make_consumer(url, stream)

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
-from benchmarks.raw import Drain, RawLink, make_consumer
+from benchmarks.raw import Drain, RawLink, bounded, make_consumer
 from benchmarks.report import Section
 from benchmarks.stage import stage
 from benchmarks.turns import Contestant, take_turns
 
 BATCH = 1000
-RAW_BATCH = 10_000
 _TIMEOUT = 30.0
 _LABELS = {
     "raw_drain": "raw drain",
@@ -74,9 +73,9 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 def raw_drain(job: Job) -> Measure:
     with RawLink(job.url) as link:
-        Drain(link, job.url, job.warm_stream, job.warm_messages, RAW_BATCH).run()
+        Drain(link, job.url, job.warm_stream, job.warm_messages).run()
     with RawLink(job.url) as link:
-        drain = Drain(link, job.url, job.stream, job.messages, RAW_BATCH)
+        drain = Drain(link, job.url, job.stream, job.messages)
         with Stopwatch() as watch:
             drain.run()
         drain.check()
@@ -116,6 +115,8 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
 def jetspark_fetch(job: Job) -> Measure:
     from jetspark.face import connect
 
+    most = bounded(BATCH, job.size)
+
     async def main() -> Measure:
         async with connect(job.url) as client:
             context = client.jetstream()
@@ -124,7 +125,7 @@ def jetspark_fetch(job: Job) -> Measure:
                 consumer = await context.consumer(stream, name)
                 count = size = sequences = 0
                 while count < messages:
-                    batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                    batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
                     count += len(batch)
                     for message in batch:
                         size += len(message.data)
@@ -139,6 +140,8 @@ def jetspark_fetch(job: Job) -> Measure:
 def nats_py_fetch(job: Job) -> Measure:
     import nats
 
+    most = bounded(BATCH, job.size)
+
     async def main() -> Measure:
         client = await nats.connect(job.url)
         context = client.jetstream()
@@ -147,7 +150,7 @@ def nats_py_fetch(job: Job) -> Measure:
             consumer = await context.pull_subscribe_bind(consumer=name, stream=stream)
             count = size = sequences = 0
             while count < messages:
-                batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
                 count += len(batch)
                 for message in batch:
                     size += len(message.data)
@@ -164,6 +167,8 @@ def nats_py_fetch(job: Job) -> Measure:
 def natsrpy_fetch(job: Job) -> Measure:
     import natsrpy
 
+    most = bounded(BATCH, job.size)
+
     async def main() -> Measure:
         client = natsrpy.Nats(addrs=[job.url])
         await client.startup()
@@ -173,7 +178,7 @@ def natsrpy_fetch(job: Job) -> Measure:
             consumer = await (await context.streams.get(stream)).consumers.get_pull(name)
             count = size = sequences = 0
             while count < messages:
-                batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
                 count += len(batch)
                 for message in batch:
                     size += len(message.payload)
@@ -191,6 +196,8 @@ def natsio_fetch(job: Job) -> Measure:
     import natsio
     import natsio.jetstream  # versions before 1.0 have none
 
+    most = bounded(BATCH, job.size)
+
     async def main() -> Measure:
         async with await natsio.connect(job.url) as client:
             context = client.jetstream()
@@ -199,7 +206,7 @@ def natsio_fetch(job: Job) -> Measure:
                 consumer = await (await context.stream(stream)).consumer(name)
                 count = size = sequences = 0
                 while count < messages:
-                    batch = await consumer.fetch(min(BATCH, messages - count), timeout=_TIMEOUT)
+                    batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
                     count += len(batch)
                     for message in batch:
                         size += len(message.data)
