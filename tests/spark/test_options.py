@@ -8,10 +8,12 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.errors import BadNameError, ConfigError
 from jetspark.spark.options import parse_options
-from jetspark.spark.schema import SCHEMA, check_schema
+from jetspark.spark.positions import AtTime, Positions, resolve
+from jetspark.spark.schema import SCHEMA, check_schema, schema_of
 
 BASE = {"stream": "ORDERS"}
 
@@ -25,6 +27,10 @@ def test_every_option_is_taken_whatever_its_case() -> None:
             "startingoffsets": "7",
             "endingOffsets": "latest",
             "maxOffsetsPerTrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxBytesPerTrigger": "5000",
+            "maxTriggerDelay": "2m",
+            "columns": "seq, data",
             "minPartitions": "4",
             "maxRecordsPerPartition": "1000",
             "failOnDataLoss": "False",
@@ -39,8 +45,12 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         }
     )
     assert options.subjects == ("orders.eu.>", "orders.us.*")
-    assert (options.starting_offsets, options.ending_offsets) == (7, "latest")
-    assert options.max_offsets_per_trigger == 100
+    assert options.streams == ("ORDERS",)
+    assert options.starting_positions("latest").of("ORDERS") == 7
+    assert options.ending_positions().of("ORDERS") == "latest"
+    assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (100, 10)
+    assert (options.max_bytes_per_trigger, options.max_trigger_delay) == (5000, 120.0)
+    assert options.columns == ("seq", "data")
     assert (options.min_partitions, options.max_records_per_partition) == (4, 1000)
     assert options.fail_on_data_loss is False
     limits = options.limits()
@@ -60,7 +70,15 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"maxOffsetsPerTrigger": "1e3"}, "'maxOffsetsPerTrigger' must be a whole number"),
         ({"failOnDataLoss": "no"}, "'failOnDataLoss' must be true or false, not 'no'"),
         ({"startingOffsets": "0"}, "'startingOffsets' must be earliest, latest or a sequence"),
-        ({"startingOffsets": '{"S":1}'}, "'startingOffsets' must be earliest, latest or a seq"),
+        ({"startingOffsets": '{"S":0}'}, "must be earliest, latest or a sequence number of at"),
+        ({"startingOffsets": '{"S":[]}'}, "'startingOffsets' must be JSON such as"),
+        ({"startingOffsets": "{}"}, "'startingOffsets' names no stream"),
+        ({"startingTimestamp": "yesterday"}, "'startingTimestamp' must be a time (2026-01-31T12"),
+        ({"streams": "A,B"}, "Give only one of the options 'stream', 'streams'."),
+        ({"columns": "seq,sbject"}, "there is no column 'sbject'; did you mean 'subject'?"),
+        ({"columns": "seq,seq"}, "'columns' must name columns once each"),
+        ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a time such as 15m"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "must be error or latest, not 'x'"),
         ({"readTimeout": "inf"}, "'readTimeout' must be a number of seconds above 0"),
         ({"subjects": " , "}, "'subjects' is empty"),
         ({"subjects": "a..b"}, "Bad subject 'a..b': an empty token"),
@@ -104,7 +122,7 @@ def test_a_tables_options_come_twice_and_those_of_the_read_win() -> None:
             "owner": "me",
         }
     )
-    assert (options.stream, options.min_partitions) == ("NEW", 3)
+    assert (options.streams, options.min_partitions) == (("NEW",), 3)
 
 
 def test_no_secret_in_a_repr_and_all_of_it_in_a_pickle() -> None:
@@ -122,6 +140,64 @@ def test_spark_and_arrow_agree_on_the_schema() -> None:
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:
-    check_schema(SCHEMA)
+    check_schema(SCHEMA, COLUMNS)
+    check_schema(schema_of(["seq", "data"]), ["seq", "data"])
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_schema(StructType([StructField("seq", LongType())]))
+        check_schema(StructType([StructField("seq", LongType())]), COLUMNS)
+
+
+# -- which streams, and from where to where --------------------------------------------------
+
+
+def test_streams_by_name_list_or_pattern() -> None:
+    assert parse_options({"streams": "A, B"}).streams == ("A", "B")
+    assert parse_options({"streamPattern": "ORD.*"}).stream_pattern == "ORD.*"
+    with pytest.raises(ConfigError, match="is no regular expression"):
+        parse_options({"streamPattern": "("})
+    with pytest.raises(ConfigError, match="names a stream twice"):
+        parse_options({"streams": "A,A"})
+
+
+def test_positions_for_each_stream() -> None:
+    given = '{"A": 5, "B": "earliest", "C": "latest"}'
+    options = parse_options({"streams": "A,B,C,D", "startingOffsets": given})
+    starting = options.starting_positions("latest")
+    assert [starting.of(name) for name in "ABC"] == [5, "earliest", "latest"]
+    with pytest.raises(ConfigError, match="'startingOffsets' names A, B, C, but not 'D'"):
+        starting.of("D")
+    with pytest.raises(ConfigError, match="'startingOffsets' cannot be latest"):
+        options.for_batch()
+
+
+def test_times_in_both_forms() -> None:
+    base = {"stream": "A"}
+    text = parse_options(base | {"startingTimestamp": "2026-01-31T12:00:00.000000001Z"})
+    milliseconds = parse_options(base | {"startingOffsetsByTimestamp": '{"A": 1769860800000}'})
+    assert text.starting_positions("latest").of("A") == AtTime(1769860800_000000001)
+    assert milliseconds.starting_positions("latest").of("A") == AtTime(1769860800_000000000)
+    with pytest.raises(ConfigError, match="Give only one of the options"):
+        parse_options(
+            base | {"startingTimestamp": "1", "startingOffsets": "earliest"}
+        ).for_streaming()
+
+
+def test_a_time_is_a_sequence_or_by_strategy_the_end() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def sequence_at(stream: str, ns: int) -> int | None:
+        asked.append((stream, ns))
+        return 7 if ns < 100 else None
+
+    assert resolve(AtTime(99), "A", sequence_at, none_is_latest=False) == 7
+    assert resolve(AtTime(100), "A", sequence_at, none_is_latest=True) == "latest"
+    with pytest.raises(ConfigError, match="has no message at or after 1970-01-01T00:00:00"):
+        resolve(AtTime(100), "A", sequence_at, none_is_latest=False)
+    assert resolve("earliest", "A", sequence_at, none_is_latest=False) == "earliest"
+    assert asked == [("A", 99), ("A", 100), ("A", 100)]
+    assert Positions("x", 3).of("anything") == 3
+
+
+def test_the_minimum_may_not_be_more_than_the_maximum() -> None:
+    options = parse_options(BASE | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"})
+    with pytest.raises(ConfigError, match="is more than 'maxOffsetsPerTrigger'"):
+        options.for_streaming()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,21 +12,31 @@ from hypothesis import strategies as st
 
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
-from jetspark.errors import ConfigError, DataLossError, StreamRecreatedError
+from jetspark.errors import (
+    ConfigError,
+    DataLossError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 
 if TYPE_CHECKING:
-    from jetspark.spark.options import Position
+    from jetspark.spark.positions import Position
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 
 
 def stream(
-    first: int, last: int, *, created: str = CREATED, per_subject: bool = False
+    first: int,
+    last: int,
+    *,
+    name: str = "S",
+    created: str = CREATED,
+    per_subject: bool = False,
 ) -> StreamFacts:
     return StreamFacts(
-        name="S",
+        name=name,
         created=created,
         first_seq=first,
         last_seq=last,
@@ -37,20 +48,35 @@ def stream(
     )
 
 
-def through_json(offset: StreamOffset) -> StreamOffset:
+def through_json(offsets: dict[str, StreamOffset]) -> dict[str, StreamOffset]:
     """As Spark keeps it: as text."""
-    return from_json(json.loads(json.dumps(to_json({"S": offset}))))["S"]
+    return from_json(json.loads(json.dumps(to_json(offsets))))
+
+
+def next_offset(facts: StreamFacts, offset: StreamOffset, **how: Any) -> StreamOffset:
+    """Of a query on one stream."""
+    if (target := how.pop("target", None)) is not None:
+        how["targets"] = {facts.name: target}
+    return planning.next_offsets({facts.name: facts}, {facts.name: offset}, **how)[facts.name]
 
 
 # -- the whole life of a query ---------------------------------------------------------------
 
+_streams = st.sampled_from(["A", "B", "LATER"])
+_limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_offsets": st.integers(1, 12),
+        "max_bytes": st.integers(1, 2_000),
+        "min_offsets": st.integers(1, 12),
+    },
+)
 _events = st.lists(
     st.one_of(
-        st.tuples(st.just("publish"), st.integers(1, 30)),
-        st.tuples(st.just("batch"), st.none() | st.integers(1, 10)),
-        st.tuples(st.just("crash while the batch runs"), st.none() | st.integers(1, 10)),
-        st.tuples(st.just("crash before the batch is logged"), st.none()),
-        st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("publish"), _streams, st.integers(1, 30)),
+        st.tuples(st.just("batch"), _limits, st.none()),
+        st.tuples(st.just("crash while the batch runs"), _limits, st.none()),
+        st.tuples(st.just("restart"), st.none(), st.none()),
     ),
     max_size=40,
 )
@@ -61,57 +87,121 @@ class Engine:
 
     def __init__(self, start: Position) -> None:
         self.option = start
-        self.facts = stream(1, 0)
-        self.logged: list[StreamOffset] = []
+        self.facts = {"A": stream(1, 0, name="A"), "B": stream(1, 3, name="B")}
+        self.logged: list[dict[str, StreamOffset]] = []
         self.done = 0
-        self.rows: list[int] = []
-        self.first: int | None = None
+        self.rows: dict[str, list[int]] = {}
+        self.first: dict[str, int] = {}
         self.restart()
+
+    def publish(self, name: str, count: int) -> None:
+        """LATER is a stream that a pattern finds once it is there."""
+        last = self.facts[name].last_seq if name in self.facts else 0
+        self.facts[name] = stream(1, last + count, name=name)
 
     def restart(self) -> None:
         # Spark does not keep the initial offset: it is asked for again as long as no batch is
-        # done, and the stream may have grown since.
-        self.initial = through_json(planning.initial_offset(self.facts, self.option))
+        # done, and the streams may have grown since.
+        self.initial = through_json(
+            {name: planning.initial_offset(one, self.option) for name, one in self.facts.items()}
+        )
 
-    def batch(self, limit: int | None, *, crash: bool = False) -> None:
+    def batch(self, limits: dict[str, Any], *, crash: bool = False) -> None:
         if self.done == len(self.logged):
             start = self.logged[-1] if self.logged else self.initial
-            end = planning.next_offset(self.facts, start, max_offsets=limit)
+            end = planning.next_offsets(self.facts, start, **limits)
             if end == start:
                 return
             self.logged.append(through_json(end))
-            if self.first is None:
-                self.first = start.next
+            for name, offset in end.items():
+                self.first.setdefault(name, offset.start)
         start = self.logged[self.done - 1] if self.done else self.initial
-        wanted = planning.batch_range("S", start, self.logged[self.done])
-        parts = planning.split(wanted, min_partitions=3, max_records=4)
+        ranges = planning.batch_ranges(start, self.logged[self.done])
+        parts = planning.split_all(ranges, min_partitions=3, max_records=4)
         if crash:
             self.restart()
             return
-        self.rows += [seq for part in parts for seq in range(part.start, part.end)]
+        for part in parts:
+            self.rows.setdefault(part.stream, []).extend(range(part.start, part.end))
         self.done += 1
 
 
 @given(start=st.sampled_from(["earliest", "latest"]), events=_events)
 def test_every_sequence_exactly_once_over_crashes(
-    start: Position, events: list[tuple[str, int | None]]
+    start: Position, events: list[tuple[str, Any, Any]]
 ) -> None:
     engine = Engine(start)
-    for what, number in events:
+    for what, one, other in events:
         if what == "publish":
-            assert number is not None
-            engine.facts = stream(1, engine.facts.last_seq + number)
+            engine.publish(one, other)
         elif what == "batch":
-            engine.batch(number)
+            engine.batch(one)
         elif what == "crash while the batch runs":
-            engine.batch(number, crash=True)
+            engine.batch(one, crash=True)
         else:
             engine.restart()
     # In the end everything that was logged or is there is read.
-    engine.batch(None)
-    engine.batch(None)
-    if engine.first is not None:
-        assert engine.rows == list(range(engine.first, engine.facts.last_seq + 1))
+    engine.batch({})
+    engine.batch({})
+    for name, first in engine.first.items():
+        assert engine.rows.get(name, []) == list(range(first, engine.facts[name].last_seq + 1))
+    assert engine.first.keys() == engine.facts.keys()
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+
+@given(
+    limit=st.integers(0, 200),
+    backlog=st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 100)),
+)
+def test_a_limit_is_shared_out_whole_and_nobody_gets_more_than_it_has(
+    limit: int, backlog: dict[str, int]
+) -> None:
+    shares = planning.share(limit, backlog)
+    assert sum(shares.values()) == min(limit, sum(backlog.values()))
+    assert all(0 <= shares[name] <= count for name, count in backlog.items())
+    assert shares.keys() == backlog.keys()
+
+
+def test_a_limit_is_shared_by_what_each_stream_has() -> None:
+    facts = {"A": stream(1, 100, name="A"), "B": stream(1, 300, name="B")}
+    offsets = {name: StreamOffset(CREATED, 1, 1) for name in facts}
+    ends = planning.next_offsets(facts, offsets, max_offsets=40)
+    assert {name: end.next for name, end in ends.items()} == {"A": 11, "B": 31}
+
+
+def test_bytes_are_estimated_from_the_stream() -> None:
+    facts = {"S": dataclasses.replace(stream(1, 100), bytes=10_000)}
+    offsets = {"S": StreamOffset(CREATED, 1, 1)}
+    assert planning.next_offsets(facts, offsets, max_bytes=2_000)["S"].next == 21
+    assert planning.next_offsets(facts, offsets, max_bytes=1)["S"].next == 2
+    assert planning.next_offsets(facts, offsets, max_bytes=2_000, max_offsets=5)["S"].next == 6
+    assert planning.next_offsets(facts, offsets, max_bytes=10**9)["S"].next == 101
+
+
+def test_fewer_than_the_minimum_wait_unless_nothing_is_logged_yet() -> None:
+    offset = StreamOffset(CREATED, 91, 1)
+    assert next_offset(stream(1, 99), offset, min_offsets=10) == offset
+    assert next_offset(stream(1, 100), offset, min_offsets=10).next == 101
+    initial = planning.initial_offset(stream(1, 100), "latest")
+    assert not next_offset(stream(1, 100), initial, min_offsets=10).initial
+
+
+def test_a_stream_that_is_gone_stops_the_query_unless_allowed() -> None:
+    offsets = {"A": StreamOffset(CREATED, 5, 1), "B": StreamOffset(CREATED, 5, 1)}
+    facts = {"B": stream(1, 10, name="B")}
+    with pytest.raises(StreamNotFoundError, match='"A" is gone'):
+        planning.next_offsets(facts, offsets)
+    ends = planning.next_offsets(facts, offsets, fail_on_data_loss=False)
+    assert (ends["A"], ends["B"].next) == (offsets["A"], 11)
+
+
+def test_a_stream_that_comes_after_the_freeze_waits_for_the_next_run() -> None:
+    facts = {"A": stream(1, 10, name="A"), "B": stream(1, 10, name="B")}
+    offsets = {"A": StreamOffset(CREATED, 5, 1)}
+    assert planning.next_offsets(facts, offsets, targets={"A": 11}).keys() == {"A"}
+    assert planning.next_offsets(facts, offsets)["B"].next == 11
 
 
 # -- splitting -------------------------------------------------------------------------------
@@ -157,15 +247,15 @@ def test_several_ranges_share_the_partitions_by_length() -> None:
 
 def test_idle_gives_back_the_same_offset() -> None:
     offset = StreamOffset(CREATED, 11, 1)
-    assert planning.next_offset(stream(1, 10), offset) == offset
+    assert next_offset(stream(1, 10), offset) == offset
 
 
 def test_the_first_offset_is_logged_even_when_there_is_nothing() -> None:
     initial = planning.initial_offset(stream(1, 10), "latest")
-    logged = planning.next_offset(stream(1, 10), initial)
+    logged = next_offset(stream(1, 10), initial)
     assert logged != initial
     assert len(planning.batch_range("S", initial, logged)) == 0
-    later = planning.next_offset(stream(1, 15), logged)
+    later = next_offset(stream(1, 15), logged)
     assert planning.batch_range("S", logged, later).start == 11
 
 
@@ -182,51 +272,49 @@ def test_the_first_offset_is_logged_even_when_there_is_nothing() -> None:
 )
 def test_limits_and_the_frozen_end(limit: int | None, target: int | None, expected: int) -> None:
     offset = StreamOffset(CREATED, 21, 1)
-    end = planning.next_offset(stream(1, 100), offset, max_offsets=limit, target=target)
+    end = next_offset(stream(1, 100), offset, max_offsets=limit, target=target)
     assert end.next == expected
 
 
 def test_a_limit_counts_from_the_first_stored_sequence() -> None:
     offset = StreamOffset(CREATED, 1, 1)
-    end = planning.next_offset(
-        stream(1_000, 2_000), offset, max_offsets=10, fail_on_data_loss=False
-    )
+    end = next_offset(stream(1_000, 2_000), offset, max_offsets=10, fail_on_data_loss=False)
     assert end.next == 1_010
 
 
 def test_lost_sequences_stop_the_query_unless_allowed() -> None:
     offset = StreamOffset(CREATED, 5, 1)
     with pytest.raises(DataLossError, match="sequences 5 to 9 were removed") as caught:
-        planning.next_offset(stream(10, 20), offset)
+        next_offset(stream(10, 20), offset)
     assert (caught.value.first, caught.value.last) == (5, 9)
-    assert planning.next_offset(stream(10, 20), offset, fail_on_data_loss=False).next == 21
+    assert next_offset(stream(10, 20), offset, fail_on_data_loss=False).next == 21
 
 
 def test_the_head_may_move_while_nothing_was_read_from_earliest() -> None:
     offset = planning.initial_offset(stream(1, 20), "earliest")
-    end = planning.next_offset(stream(10, 20), offset)
+    end = next_offset(stream(10, 20), offset)
     assert planning.batch_range("S", offset, end).from_earliest
     assert end.next == 21
 
 
 def test_a_superseded_head_is_no_loss() -> None:
     offset = StreamOffset(CREATED, 5, 1)
-    assert planning.next_offset(stream(10, 20, per_subject=True), offset).next == 21
+    assert next_offset(stream(10, 20, per_subject=True), offset).next == 21
 
 
 def test_a_stream_that_went_back_stops_the_query_unless_allowed() -> None:
     offset = StreamOffset(CREATED, 50, 1)
     with pytest.raises(DataLossError, match="ends at sequence 20"):
-        planning.next_offset(stream(1, 20), offset)
-    assert planning.next_offset(stream(1, 20), offset, fail_on_data_loss=False) == offset
+        next_offset(stream(1, 20), offset)
+    assert next_offset(stream(1, 20), offset, fail_on_data_loss=False) == offset
 
 
 def test_a_recreated_stream_stops_the_query_or_begins_anew() -> None:
     offset = StreamOffset(CREATED, 50, 1)
     again = stream(1, 20, created="2027-01-01T00:00:00Z")
     with pytest.raises(StreamRecreatedError):
-        planning.next_offset(again, offset)
-    end = planning.next_offset(again, offset, fail_on_data_loss=False)
+        next_offset(again, offset)
+    end = next_offset(again, offset, fail_on_data_loss=False)
     wanted = planning.batch_range("S", offset, end)
     assert (wanted.start, wanted.end, wanted.created) == (1, 21, again.created)
 
@@ -258,7 +346,7 @@ def test_the_range_of_a_batch_read() -> None:
     assert (wanted.start, wanted.end, wanted.from_earliest) == (5, 21, True)
     wanted = planning.fixed_range(stream(5, 20), 7, 9)
     assert (wanted.start, wanted.end, wanted.from_earliest) == (7, 9, False)
-    with pytest.raises(ConfigError, match="before 'startingOffsets'"):
+    with pytest.raises(ConfigError, match="before it begins"):
         planning.fixed_range(stream(5, 20), 9, 7)
     with pytest.raises(ConfigError, match="ends at sequence 20"):
         planning.fixed_range(stream(5, 20), 9, 40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,6 +201,55 @@ def test_streams_that_forget_what_is_acked_are_refused(
     assert f"has retention '{retention}'" in str(error)
 
 
+def test_several_streams_by_name_and_by_pattern(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    one, two = unique("MANY_A"), unique("MANY_B")
+    for name, count in ((one, 30), (two, 70)):
+        admin.create(name, name)
+        admin.fill(numbered(name, count))
+
+    def counts(**options: str) -> dict[str, int]:
+        rows = spark.read.format("jetstream").options(servers=shared_server.url, **options).load()
+        return {row.stream: row["count"] for row in rows.groupBy("stream").count().collect()}
+
+    assert counts(streams=f"{one},{two}") == {one: 30, two: 70}
+    assert counts(streamPattern=f"({one}|{two})") == {one: 30, two: 70}
+    given = f'{{"{one}": 21, "{two}": "earliest"}}'
+    assert counts(streams=f"{one},{two}", startingOffsets=given) == {one: 10, two: 70}
+    error = failure(lambda: counts(streamPattern="NOBODY.*"))
+    assert str(error).startswith("No stream matches streamPattern 'NOBODY.*'; there are ")
+
+
+def test_from_a_time_to_a_time(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str
+) -> None:
+    def time_of(sequence: int) -> str:
+        return str(admin.call(f"STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]["time"])
+
+    rows = load(
+        spark, shared_server.url, stream,
+        startingTimestamp=time_of(301), endingTimestamp=time_of(601),
+    )  # fmt: skip
+    assert sequences(rows) == list(range(301, 601))
+    late = load(spark, shared_server.url, stream, startingTimestamp="2999-01-01T00:00:00Z")
+    assert "has no message at or after 2999-01-01T00:00:00Z" in str(failure(late.collect))
+
+
+def test_only_some_columns(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("COLUMNS")
+    admin.create(name, name)
+    admin.fill([(name, b"payload", [("a", "1")])] * 3)
+    for columns in ("seq", "data,seq", "headers", "timestamp,subject,stream"):
+        rows = load(spark, shared_server.url, name, columns=columns)
+        assert rows.columns == columns.split(",")
+        assert rows.count() == 3
+        whole = load(spark, shared_server.url, name).select(*columns.split(","))
+        assert rows.collect() == whole.collect()
+
+
 # -- streaming -------------------------------------------------------------------------------
 
 
@@ -224,6 +274,64 @@ def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(
     admin.fill(numbered(f"{stream}.x", 50))
     query.run(startingOffsets="latest")
     assert query.sequences() == list(range(1001, 1051))
+
+
+def test_a_pattern_finds_new_streams_and_reads_them_whole(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    prefix = unique("PATTERN")
+    query = Query(spark, shared_server.url, "", tmp_path)
+    query.options = {"servers": shared_server.url, "streamPattern": f"{prefix}_.*"}
+    for name in ("A", "B"):
+        admin.create(f"{prefix}_{name}", f"{prefix}.{name}")
+        admin.fill(numbered(f"{prefix}.{name}", 20))
+        query.run(startingOffsets="earliest" if name == "A" else "latest")
+    table = spark.read.parquet(str(tmp_path / "table"))
+    assert {row.stream: row["count"] for row in table.groupBy("stream").count().collect()} == {
+        f"{prefix}_A": 20,
+        f"{prefix}_B": 20,
+    }
+
+
+def test_bytes_per_trigger(query: Query, admin: Admin, stream: str) -> None:
+    size = admin.facts(stream).bytes
+    batches = query.run(maxBytesPerTrigger=str(size // 4 + 1))
+    assert 4 <= len(batches) <= 5
+    assert query.sequences() == list(range(1, 1001))
+
+
+def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
+) -> None:
+    running = (
+        spark.readStream.format("jetstream")
+        .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
+        .options(minOffsetsPerTrigger="100", maxTriggerDelay="4s")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        rows: list[int] = []
+        added = False
+        deadline = time.monotonic() + 60
+        while sum(rows) < 1005:
+            assert time.monotonic() < deadline
+            reports = {p["batchId"]: p for p in running.recentProgress}
+            rows = [report["numInputRows"] for report in reports.values()]
+            if not added and sum(rows) == 1000:
+                begun = time.monotonic()
+                admin.fill(numbered(f"{stream}.x", 5))
+                added = True
+            running.awaitTermination(0.1)  # type: ignore[arg-type]
+        assert time.monotonic() - begun > 1
+    finally:
+        running.stop()
 
 
 def test_a_purged_head_stops_the_query_until_allowed(

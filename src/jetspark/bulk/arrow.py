@@ -15,7 +15,7 @@ the bad bytes, so that one message cannot stop a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -41,22 +41,29 @@ SCHEMA: pa.Schema = pa.schema(
         ),
     ]
 )
-"""The schema of every batch."""
+"""The schema of every batch with all columns."""
+
+COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
+
+_BUILD: dict[str, Callable[[str, Deliveries], Any]] = {
+    "stream": lambda stream, rows: pa.repeat(stream, len(rows)),
+    "subject": lambda _, rows: _text(rows.subjects),
+    "seq": lambda _, rows: pa.array(sequences(rows), pa.int64()),
+    "timestamp": lambda _, rows: _times(rows.times),
+    "data": lambda _, rows: pa.array(rows.data, pa.binary()),
+    "headers": lambda _, rows: _headers(rows.headers),
+}
 
 
-def to_batch(stream: str, rows: Deliveries) -> pa.RecordBatch:
-    """One record batch with all rows of the columns."""
-    count = len(rows)
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """The schema of batches with these columns, in this order."""
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def to_batch(stream: str, rows: Deliveries, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+    """One record batch of all rows."""
     return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(stream, count),
-            _text(rows.subjects),
-            pa.array(sequences(rows), pa.int64()),
-            _times(rows.times),
-            pa.array(rows.data, pa.binary()),
-            _headers(rows.headers),
-        ],
-        schema=SCHEMA,
+        [_BUILD[name](stream, rows) for name in columns], schema=schema_of(columns)
     )
 
 

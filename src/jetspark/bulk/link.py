@@ -20,6 +20,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
+    ConfigError,
     ConnectionFailure,
     ConnectTimeoutError,
     JetsparkError,
@@ -45,10 +46,17 @@ _REQUEST_SID = 1
 def connect(options: ConnectOptions) -> BlockingLink:
     """Try each server once, in random order if the options say so.
 
+    WebSocket servers are refused with ConfigError.
+
     Raises the server's own error when there is one server, else NoServersError with the last
     error as its cause.
     """
     urls = list(options.urls())
+    if urls[0].websocket:
+        raise ConfigError(
+            "Ranges (and Spark) are read over nats:// or tls://; a WebSocket server "
+            f"({urls[0]}) is for the client only."
+        )
     if options.randomize:
         random.shuffle(urls)
     last: JetsparkError = NoServersError("No server named.")

@@ -17,12 +17,12 @@ import logging
 import secrets
 import time
 from bisect import bisect_left
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import to_batch
+from jetspark.bulk.arrow import COLUMNS, to_batch
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -66,24 +66,33 @@ def read_range(
     wanted: SequenceRange,
     limits: ReadLimits | None = None,
     *,
+    columns: Sequence[str] = COLUMNS,
     fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a range, in order, as record batches of `arrow.SCHEMA`.
+    """The messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
+
+    Without the columns data and headers, the server does not even send them.
 
     With `fail_on_data_loss=False`, what is gone is logged as a warning and left out.
     Raises DataLossError, StreamRecreatedError, StreamNotFoundError, IncompleteRangeError (no
     progress for `limits.timeout` seconds; the last failure is its cause), AuthError, PullError.
     """
-    return _RangeReader(options, wanted, limits or ReadLimits(), fail_on_data_loss).run()
+    return _RangeReader(options, wanted, limits or ReadLimits(), columns, fail_on_data_loss).run()
 
 
 class _RangeReader:
     def __init__(
-        self, options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, strict: bool
+        self,
+        options: ConnectOptions,
+        wanted: SequenceRange,
+        limits: ReadLimits,
+        columns: Sequence[str],
+        strict: bool,
     ) -> None:
         self._options = options
         self._wanted = wanted
         self._limits = limits
+        self._columns = columns
         self._strict = strict
         self._next = wanted.start  # everything before it was delivered, or is not stored
         self._unbroken = wanted.start  # every sequence from the start to here was delivered
@@ -159,7 +168,12 @@ class _RangeReader:
         """Pull until the end is seen or the consumer has nothing more."""
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
-            self._name, consumer, self._next, self._wanted.subjects, self._inactive
+            self._name,
+            consumer,
+            self._next,
+            self._wanted.subjects,
+            self._inactive,
+            headers_only=not {"data", "headers"} & set(self._columns),
         )
         decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
@@ -297,7 +311,7 @@ class _RangeReader:
         rows, self._rows = self._rows, Deliveries()
         if not len(rows):
             return
-        batch = to_batch(self._name, rows)
+        batch = to_batch(self._name, rows, self._columns)
         for start, count in cut(list(map(len, rows.data)), self._limits):
             yield batch.slice(start, count)
         # However long the reader of these batches took, the link was not silent for it.

@@ -25,7 +25,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.subjects import nearest_name
-from jetspark.timestamps import NANOSECONDS
+from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
 
 # Passing states of a cluster that is electing or starting: worth asking again.
@@ -98,7 +98,14 @@ class StreamAPI:
                 return names
 
     def create_reader(
-        self, stream: str, name: str, start: int, subjects: Sequence[str], inactive: float
+        self,
+        stream: str,
+        name: str,
+        start: int,
+        subjects: Sequence[str],
+        inactive: float,
+        *,
+        headers_only: bool = False,
     ) -> int:
         """An ephemeral pull consumer from sequence `start` on that acknowledges nothing.
 
@@ -117,6 +124,8 @@ class StreamAPI:
             "mem_storage": True,
             "num_replicas": 1,
         }
+        if headers_only:
+            config["headers_only"] = True
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
         if len(subjects) == 1:
             config["filter_subject"] = subjects[0]
@@ -154,6 +163,35 @@ class StreamAPI:
                 continue
             found.append(answer["message"]["seq"])
         return min(found, default=None)
+
+    def sequence_at(self, stream: str, ns: int) -> int | None:
+        """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
+
+        Asks the leader for about log2 of the stream's length messages; relies on times that do
+        not go back from one sequence to the next.
+        """
+        facts = self.stream(stream)
+        low, high = facts.first_seq, facts.last_seq + 1
+        found: int | None = None
+        while low < high:
+            middle = (low + high) // 2
+            message = self._message(stream, middle)
+            if message is None:
+                high = middle  # nothing is stored from here on
+            elif message[1] >= ns:
+                found, high = message[0], middle
+            else:
+                low = message[0] + 1
+        return found
+
+    def _message(self, stream: str, at_least: int) -> tuple[int, int] | None:
+        """Sequence and time of the first message stored at or behind a sequence."""
+        try:
+            request = {"seq": at_least, "next_by_subj": ">"}
+            answer = self._call(js_api.MSG_GET, request, stream=stream)
+        except MessageNotFoundError:
+            return None
+        return answer["message"]["seq"], parse_isotime(answer["message"]["time"])
 
     def _not_found(self, name: str) -> str:
         near = nearest_name(name, self.stream_names())

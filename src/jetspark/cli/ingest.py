@@ -93,9 +93,9 @@ def ingest(
 def check_source(source: dict[str, str]) -> None:
     """Ask the server before Spark is started: what is wrong is said at once."""
     from jetspark.spark.options import parse_options
-    from jetspark.spark.reading import stream_facts
+    from jetspark.spark.reading import streams_facts
 
-    stream_facts(parse_options(source).for_streaming())
+    streams_facts(parse_options(source).for_streaming())
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -9,7 +9,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.reading import RangePartition, plan, read_partition, stream_facts
+from jetspark.spark.reading import (
+    RangePartition,
+    plan,
+    read_partition,
+    resolve_positions,
+    streams_facts,
+)
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -25,13 +31,16 @@ class JetStreamBatchReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Resolve the range on the driver and cut it."""
         options = self._options
-        wanted = planning.fixed_range(
-            stream_facts(options),
-            "earliest" if options.starting_offsets is None else options.starting_offsets,
-            "latest" if options.ending_offsets is None else options.ending_offsets,
-            options.subjects,
+        facts = streams_facts(options)
+        start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)
+        end = resolve_positions(options, options.ending_positions(), facts, end=True)
+        return plan(
+            options,
+            [
+                planning.fixed_range(facts[name], start[name], end[name], options.subjects)
+                for name in sorted(facts)
+            ],
         )
-        return plan(options, wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""

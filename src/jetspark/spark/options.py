@@ -8,107 +8,77 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError
-from jetspark.subjects import check_name, check_subscribe_subject, nearest_name, subjects_overlap
-
-Position: TypeAlias = Literal["earliest", "latest"] | int
-"""Where to begin or end: the earliest stored message, behind the latest, or a sequence."""
+from jetspark.spark import option_values as values
+from jetspark.spark import positions
+from jetspark.spark.positions import Position, Positions
+from jetspark.subjects import check_name, nearest_name
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
+DEFAULT_TRIGGER_DELAY = 15 * 60.0
+
+_CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "servers": ("servers", values.text),
+    "user": ("user", values.text),
+    "password": ("password", values.text),
+    "token": ("token", values.text),
+    "tls": ("tls", values.truth),
+    "tlsCaFile": ("tls_ca_file", values.text),
+    "tlsCertFile": ("tls_cert_file", values.text),
+    "tlsKeyFile": ("tls_key_file", values.text),
+    "tlsHostname": ("tls_hostname", values.text),
+    "connectTimeout": ("connect_timeout", values.seconds),
+    "inboxPrefix": ("inbox_prefix", values.text),
+}
 
 
-def _text(name: str, value: str) -> str:
+def _strategy(name: str, value: str) -> str:
+    if value not in ("error", "latest"):
+        raise ConfigError(f"Option {name!r} must be error or latest, not {value!r}.")
     return value
 
 
-def _whole(name: str, value: str) -> int:
-    try:
-        number = int(value.strip())
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ConfigError(f"Option {name!r} must be a whole number of at least 1, not {value!r}.")
-    return number
-
-
-def _seconds(name: str, value: str) -> float:
-    try:
-        number = float(value.strip())
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ConfigError(f"Option {name!r} must be a number of seconds above 0, not {value!r}.")
-    return number
-
-
-def _truth(name: str, value: str) -> bool:
-    folded = value.strip().casefold()
-    if folded not in ("true", "false"):
-        raise ConfigError(f"Option {name!r} must be true or false, not {value!r}.")
-    return folded == "true"
-
-
-def _subjects(name: str, value: str) -> tuple[str, ...]:
-    subjects = tuple(part.strip() for part in value.split(",") if part.strip())
-    if not subjects:
-        raise ConfigError(f"Option {name!r} is empty; leave it out to read every subject.")
-    for subject in subjects:
-        check_subscribe_subject(subject)
-    for one, other in combinations(subjects, 2):
-        if subjects_overlap(one, other):
-            raise ConfigError(
-                f"Option {name!r}: {one!r} and {other!r} overlap; the server takes only subjects "
-                "that do not."
-            )
-    return subjects
-
-
-def _position(name: str, value: str) -> Position:
-    folded = value.strip().casefold()
-    if folded == "earliest":
-        return "earliest"
-    if folded == "latest":
-        return "latest"
-    if folded.isdecimal() and int(folded) >= 1:
-        return int(folded)
-    raise ConfigError(
-        f"Option {name!r} must be earliest, latest or a sequence number of at least 1, "
-        f"not {value!r}."
-    )
-
-
-_CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "servers": ("servers", _text),
-    "user": ("user", _text),
-    "password": ("password", _text),
-    "token": ("token", _text),
-    "tls": ("tls", _truth),
-    "tlsCaFile": ("tls_ca_file", _text),
-    "tlsCertFile": ("tls_cert_file", _text),
-    "tlsKeyFile": ("tls_key_file", _text),
-    "tlsHostname": ("tls_hostname", _text),
-    "connectTimeout": ("connect_timeout", _seconds),
-    "inboxPrefix": ("inbox_prefix", _text),
-}
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "stream": ("stream", _text),
-    "subjects": ("subjects", _subjects),
-    "startingOffsets": ("starting_offsets", _position),
-    "endingOffsets": ("ending_offsets", _position),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _whole),
-    "minPartitions": ("min_partitions", _whole),
-    "maxRecordsPerPartition": ("max_records_per_partition", _whole),
-    "failOnDataLoss": ("fail_on_data_loss", _truth),
-    "maxRowsPerBatch": ("max_rows_per_batch", _whole),
-    "maxBytesPerBatch": ("max_bytes_per_batch", _whole),
-    "readTimeout": ("read_timeout", _seconds),
+    "stream": ("streams", lambda name, value: (check_name("stream", value),)),
+    "streams": ("streams", values.streams),
+    "streamPattern": ("stream_pattern", values.pattern),
+    "subjects": ("subjects", values.subjects),
+    "columns": ("columns", values.columns),
+    "startingOffsetsByTimestampStrategy": ("strategy", _strategy),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", values.whole),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", values.whole),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", values.whole),
+    "maxTriggerDelay": ("max_trigger_delay", values.duration),
+    "minPartitions": ("min_partitions", values.whole),
+    "maxRecordsPerPartition": ("max_records_per_partition", values.whole),
+    "failOnDataLoss": ("fail_on_data_loss", values.truth),
+    "maxRowsPerBatch": ("max_rows_per_batch", values.whole),
+    "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
+    "readTimeout": ("read_timeout", values.seconds),
 }
-_KNOWN = {name.casefold(): name for name in (*_CONNECTION, *_READING)}
+_STARTING: dict[str, Callable[[str, str], Positions]] = {
+    "startingOffsets": positions.offsets,
+    "startingTimestamp": positions.times,
+    "startingOffsetsByTimestamp": positions.times,
+}
+_ENDING: dict[str, Callable[[str, str], Positions]] = {
+    "endingOffsets": positions.offsets,
+    "endingTimestamp": positions.times,
+    "endingOffsetsByTimestamp": positions.times,
+}
+_SELECTION = ("stream", "streams", "streamPattern")
+_STREAMING_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxTriggerDelay",
+)
+_KNOWN = {name.casefold(): name for name in (*_CONNECTION, *_READING, *_STARTING, *_ENDING)}
 # A catalog table's own properties, which Spark hands over beside the options.
 _OF_CATALOG = frozenset(
     {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
@@ -121,11 +91,20 @@ class SourceOptions:
     """What the user asked of the source. See docs/guide-spark.md for each option."""
 
     connection: ConnectOptions = field(repr=False)
-    stream: str
+    given: frozenset[str] = frozenset()
+    """Names of the options that were given."""
+    streams: tuple[str, ...] = ()
+    stream_pattern: str | None = None
+    """A regular expression that the whole name has to match, in place of `streams`."""
     subjects: tuple[str, ...] = ()
-    starting_offsets: Position | None = None
-    ending_offsets: Position | None = None
+    columns: tuple[str, ...] = COLUMNS
+    starting: Mapping[str, Positions] = field(default_factory=dict)
+    ending: Mapping[str, Positions] = field(default_factory=dict)
+    strategy: str = "error"
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    max_trigger_delay: float = DEFAULT_TRIGGER_DELAY
     min_partitions: int = 1
     max_records_per_partition: int = DEFAULT_RECORDS_PER_PARTITION
     fail_on_data_loss: bool = True
@@ -141,25 +120,42 @@ class SourceOptions:
             timeout=self.read_timeout,
         )
 
+    def starting_positions(self, default: Position) -> Positions:
+        """Where to begin. Raises ConfigError when it is said in two ways."""
+        return positions.one_of(self.starting, default)
+
+    def ending_positions(self) -> Positions:
+        """Where to end. Raises ConfigError when it is said in two ways."""
+        return positions.one_of(self.ending, "latest")
+
     def for_batch(self) -> SourceOptions:
         """These options for spark.read; raises ConfigError for those that only stream."""
-        if self.max_offsets_per_trigger is not None:
-            raise ConfigError(
-                "Option 'maxOffsetsPerTrigger' is for readStream; a batch read takes the whole "
-                "range (bound it with 'endingOffsets')."
-            )
-        if self.starting_offsets == "latest":
-            raise ConfigError("Option 'startingOffsets' cannot be latest in a batch read.")
-        if self.ending_offsets == "earliest":
-            raise ConfigError("Option 'endingOffsets' cannot be earliest.")
+        for name in _STREAMING_ONLY:
+            if name in self.given:
+                raise ConfigError(
+                    f"Option {name!r} is for readStream; a batch read takes the whole range "
+                    "(bound it with 'endingOffsets')."
+                )
+        starting = self.starting_positions("earliest")
+        if "latest" in starting.all():
+            raise ConfigError(f"Option {starting.option!r} cannot be latest in a batch read.")
+        if "earliest" in (ending := self.ending_positions()).all():
+            raise ConfigError(f"Option {ending.option!r} cannot be earliest.")
         return self
 
     def for_streaming(self) -> SourceOptions:
         """These options for spark.readStream; raises ConfigError for those that only batch has."""
-        if self.ending_offsets is not None:
+        if self.ending:
             raise ConfigError(
-                "Option 'endingOffsets' is for spark.read; a streaming query has no end "
-                "(trigger(availableNow=True) stops at what is there when it starts)."
+                f"Option {next(iter(self.ending))!r} is for spark.read; a streaming query has no "
+                "end (trigger(availableNow=True) stops at what is there when it starts)."
+            )
+        self.starting_positions("latest")
+        most, least = self.max_offsets_per_trigger, self.min_offsets_per_trigger
+        if most is not None and least is not None and least > most:
+            raise ConfigError(
+                f"Option 'minOffsetsPerTrigger' ({least}) is more than 'maxOffsetsPerTrigger' "
+                f"({most})."
             )
         return self
 
@@ -168,17 +164,39 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
     connection: dict[str, Any] = {}
     reading: dict[str, Any] = {}
-    for given, value in _without_catalog(options):
-        name = _KNOWN.get(given.casefold())
+    starting: dict[str, Positions] = {}
+    ending: dict[str, Positions] = {}
+    given = set()
+    for asked, value in _without_catalog(options):
+        name = _KNOWN.get(asked.casefold())
         if name is None:
-            raise ConfigError(_unknown(given))
+            raise ConfigError(_unknown(asked))
+        given.add(name)
         if name in _CONNECTION:
             target, convert = _CONNECTION[name]
             connection[target] = convert(name, value)
+        elif name in _STARTING:
+            starting[name] = _STARTING[name](name, value)
+        elif name in _ENDING:
+            ending[name] = _ENDING[name](name, value)
         else:
             target, convert = _READING[name]
             reading[target] = convert(name, value)
-    if "stream" not in reading:
+    _check_selection(given, options)
+    return SourceOptions(
+        connection=make_options(**connection),
+        given=frozenset(given),
+        starting=starting,
+        ending=ending,
+        **reading,
+    )
+
+
+def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
+    chosen = [name for name in _SELECTION if name in given]
+    if len(chosen) > 1:
+        raise ConfigError(f"Give only one of the options {', '.join(map(repr, chosen))}.")
+    if not chosen:
         hint = (
             ""
             if options
@@ -187,9 +205,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
                 "SELECT … FROM t WITH (stream = '…', servers = '…'), or use a TEMPORARY VIEW.)"
             )
         )
-        raise ConfigError(f"Option 'stream' is missing: name the stream to read.{hint}")
-    check_name("stream", reading["stream"])
-    return SourceOptions(connection=make_options(**connection), **reading)
+        raise ConfigError(
+            "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
+            f"a 'streamPattern').{hint}"
+        )
 
 
 def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,14 +1,15 @@
-"""Planning: from offsets and what a stream says of itself to ranges and partitions. No I/O."""
+"""Planning: from offsets and what streams say of themselves to ranges and partitions. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
-from jetspark.errors import ConfigError, DataLossError, StreamRecreatedError
+from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
 from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import Position
+from jetspark.spark.positions import Position
 
 
 def head(facts: StreamFacts) -> int:
@@ -21,6 +22,9 @@ def head(facts: StreamFacts) -> int:
 def tail(facts: StreamFacts) -> int:
     """The sequence that the next message will get."""
     return facts.last_seq + 1
+
+
+# -- offsets of one stream -------------------------------------------------------------------
 
 
 def initial_offset(facts: StreamFacts, start: Position) -> StreamOffset:
@@ -42,19 +46,38 @@ def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
         )
 
 
-def next_offset(
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a stream has to offer from an offset on."""
+
+    offset: StreamOffset
+    """Where it begins: the offset asked about, or that of a stream made anew."""
+    first: int
+    """The first sequence that may still be stored; what lies between is lost or was superseded."""
+    end: StreamOffset
+    """The offset behind all that is there."""
+
+    @property
+    def backlog(self) -> int:
+        """Sequences to read."""
+        return max(0, self.end.next - self.first)
+
+    def cut(self, count: int) -> StreamOffset:
+        """The offset behind `count` sequences."""
+        return replace(self.end, next=self.first + count if count else self.offset.next)
+
+
+def reach(
     facts: StreamFacts,
     offset: StreamOffset,
     *,
-    max_offsets: int | None = None,
     target: int | None = None,
     fail_on_data_loss: bool = True,
-) -> StreamOffset:
-    """The end of the next batch; equal to `offset` when there is nothing new, unless that is
-    initial and thus not logged yet.
+) -> Reach:
+    """How far a stream goes from an offset on.
 
-    `max_offsets` counts sequences, gaps included; `target` is a sequence not to pass.
-    Raises StreamRecreatedError and DataLossError, or goes on without what is lost.
+    `target` is a sequence not to pass. Raises StreamRecreatedError and DataLossError, or goes on
+    without what is lost.
     """
     if facts.created != offset.created:
         if fail_on_data_loss:
@@ -71,7 +94,7 @@ def next_offset(
                 "read before: the server has lost acknowledged messages. "
                 "Set failOnDataLoss to false to wait until the stream has caught up.",
             )
-        return offset
+        return Reach(offset, begin, offset)
     if head(facts) > begin:
         may_go = offset.initial and offset.earliest
         if fail_on_data_loss and not may_go and not facts.keeps_last_per_subject:
@@ -84,27 +107,113 @@ def next_offset(
                 "read. Set failOnDataLoss to false to go on without them.",
             )
         begin = head(facts)
-    end = tail(facts)
-    if max_offsets is not None:
-        end = min(end, begin + max_offsets)
-    if target is not None:
-        end = min(end, max(target, offset.next))
-    return StreamOffset(offset.created, max(end, offset.next), offset.start, offset.earliest)
+    end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
+    return Reach(offset, begin, replace(offset, next=max(end, offset.next), initial=False))
+
+
+# -- offsets of all streams ------------------------------------------------------------------
+
+
+def next_offsets(
+    facts: Mapping[str, StreamFacts],
+    offsets: Mapping[str, StreamOffset],
+    *,
+    max_offsets: int | None = None,
+    max_bytes: int | None = None,
+    min_offsets: int | None = None,
+    targets: Mapping[str, int] | None = None,
+    fail_on_data_loss: bool = True,
+) -> dict[str, StreamOffset]:
+    """The end of the next batch; equal to `offsets` when there is nothing to do, unless one of
+    them is initial and thus in no log yet.
+
+    `max_offsets` and `max_bytes` are shared out by how much each stream has; bytes are an estimate
+    from the stream's average message. Fewer than `min_offsets` in all: nothing to do. A stream
+    that is new since the query began is read from its earliest message; with `targets`, the end
+    of an AvailableNow run, one that is not among them waits for the next run. Raises as `reach`,
+    and StreamNotFoundError for a stream that is gone.
+    """
+    reaches: dict[str, Reach] = {}
+    gone: dict[str, StreamOffset] = {}
+    for name, offset in offsets.items():
+        if name in facts:
+            target = None if targets is None else targets.get(name, offset.next)
+            reaches[name] = reach(
+                facts[name], offset, target=target, fail_on_data_loss=fail_on_data_loss
+            )
+        elif fail_on_data_loss:
+            raise StreamNotFoundError(
+                404,
+                10059,
+                "stream not found",
+                f'Stream "{name}" is gone. Set failOnDataLoss to false to go on without it.',
+            )
+        else:
+            gone[name] = offset
+    for name in facts.keys() - offsets.keys():
+        if targets is None or name in targets:
+            fresh = initial_offset(facts[name], "earliest")
+            target = None if targets is None else targets[name]
+            reaches[name] = reach(facts[name], fresh, target=target)
+    backlog = {name: one.backlog for name, one in reaches.items()}
+    total = sum(backlog.values())
+    first_time = any(offset.initial for offset in offsets.values())
+    if min_offsets is not None and total < min_offsets and not first_time:
+        return dict(offsets)
+    limit = _limit(facts, backlog, max_offsets, max_bytes)
+    if limit is None or limit >= total:
+        return gone | {name: one.end for name, one in reaches.items()}
+    shares = share(limit, backlog)
+    return gone | {name: one.cut(shares[name]) for name, one in reaches.items()}
+
+
+def _limit(
+    facts: Mapping[str, StreamFacts],
+    backlog: Mapping[str, int],
+    max_offsets: int | None,
+    max_bytes: int | None,
+) -> int | None:
+    if max_bytes is None:
+        return max_offsets
+    # Per sequence, gaps counted, since sequences are what a limit is shared out in.
+    size = sum(
+        count * facts[name].bytes / max(1, tail(facts[name]) - head(facts[name]))
+        for name, count in backlog.items()
+    )
+    total = sum(backlog.values())
+    by_bytes = total if size <= max_bytes else max(1, int(total * max_bytes / size))
+    return by_bytes if max_offsets is None else min(by_bytes, max_offsets)
+
+
+def share(limit: int, backlog: Mapping[str, int]) -> dict[str, int]:
+    """Share out `limit` in proportion; nobody gets more than it has, and nothing is left over."""
+    total = sum(backlog.values())
+    if total <= limit:
+        return dict(backlog)
+    shares = {name: limit * count // total for name, count in backlog.items()}
+    rest = limit - sum(shares.values())
+    by_remainder = sorted(backlog, key=lambda name: (-(limit * backlog[name] % total), name))
+    for name in by_remainder[:rest]:
+        shares[name] += 1
+    return shares
+
+
+# -- ranges ----------------------------------------------------------------------------------
 
 
 def batch_range(
     stream: str,
-    start: StreamOffset,
+    start: StreamOffset | None,
     end: StreamOffset,
     subjects: tuple[str, ...] = (),
 ) -> SequenceRange:
-    """The range between two offsets of one stream.
+    """The range between two offsets of one stream; no `start` for one that is new in this batch.
 
     An initial `start` may have been resolved again after a crash; what counts is the start that
     the logged end carries. The same holds when the stream was recreated in between.
     """
-    resolved = start.initial or start.created != end.created
-    begin = end.start if resolved else start.next
+    resolved = start is None or start.initial or start.created != end.created
+    begin = end.start if start is None or resolved else start.next
     return SequenceRange(
         stream=stream,
         start=begin,
@@ -113,6 +222,15 @@ def batch_range(
         subjects=subjects,
         from_earliest=resolved and end.earliest,
     )
+
+
+def batch_ranges(
+    start: Mapping[str, StreamOffset],
+    end: Mapping[str, StreamOffset],
+    subjects: tuple[str, ...] = (),
+) -> list[SequenceRange]:
+    """The ranges between two offsets, by the names of the streams."""
+    return [batch_range(name, start.get(name), end[name], subjects) for name in sorted(end)]
 
 
 def fixed_range(
@@ -133,7 +251,8 @@ def fixed_range(
     if last < first.next:
         if isinstance(start, int):
             raise ConfigError(
-                f"Option 'endingOffsets' ({last}) is before 'startingOffsets' ({start})."
+                f"Stream {facts.name!r} would end (before sequence {last}) before it begins "
+                f"(sequence {start}): the ending position is before the starting position."
             )
         last = first.next
     return SequenceRange(
@@ -144,6 +263,9 @@ def fixed_range(
         subjects=subjects,
         from_earliest=first.earliest,
     )
+
+
+# -- partitions ------------------------------------------------------------------------------
 
 
 def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:

@@ -1,8 +1,10 @@
-"""What batch and streaming readers share: partitions, asking the stream, reading one partition."""
+"""What batch and streaming readers share: partitions, asking the streams, reading a partition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -14,6 +16,9 @@ from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import ConfigError
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
+from jetspark.spark.positions import Position, Positions, resolve
+
+T = TypeVar("T")
 
 
 class RangePartition(InputPartition):
@@ -28,30 +33,69 @@ class RangePartition(InputPartition):
         return f"RangePartition({wanted.stream} {wanted.start}..{wanted.end - 1})"
 
 
-def stream_facts(options: SourceOptions) -> StreamFacts:
-    """Ask the stream's leader, from the driver. Refuses retentions that reading would disturb."""
+def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
+    """Ask the streams' leaders something, from the driver, on a link that is kept."""
     link = links.borrow(options.connection)
     try:
-        facts = StreamAPI(link).stream(options.stream)
+        answer = question(StreamAPI(link))
     except BaseException:
         link.close()
         raise
     links.give_back(options.connection, link)
-    if facts.retention != "limits":
-        raise ConfigError(
-            f"Stream {facts.name!r} has retention {facts.retention!r}: its messages go when "
-            "another consumer acknowledges them, so a table of it cannot be exact. "
-            "Use a stream with retention 'limits', or a mirror of this one."
-        )
+    return answer
+
+
+def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:
+    """What the chosen streams say of themselves, by name.
+
+    Raises StreamNotFoundError for one that is named; ConfigError for a pattern that matches
+    nothing, and for retentions that reading would disturb.
+    """
+    return ask(options, lambda api: _facts(options, api))
+
+
+def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
+    names: Iterable[str] = options.streams
+    if options.stream_pattern is not None:
+        every = sorted(api.stream_names())
+        names = [name for name in every if re.fullmatch(options.stream_pattern, name)]
+        if not names:
+            raise ConfigError(
+                f"No stream matches streamPattern {options.stream_pattern!r}; there are "
+                f"{', '.join(every) or 'none'}."
+            )
+    facts = {name: api.stream(name) for name in names}
+    for one in facts.values():
+        if one.retention != "limits":
+            raise ConfigError(
+                f"Stream {one.name!r} has retention {one.retention!r}: its messages go when "
+                "another consumer acknowledges them, so a table of it cannot be exact. "
+                "Use a stream with retention 'limits', or a mirror of this one."
+            )
     return facts
 
 
-def plan(options: SourceOptions, wanted: SequenceRange) -> list[RangePartition]:
+def resolve_positions(
+    options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
+) -> dict[str, Position]:
+    """Positions without times, by stream. Raises ConfigError for a stream without one."""
+    wanted = {stream: positions.of(stream) for stream in streams}
+    strategy_is_latest = end or options.strategy == "latest"
+    return ask(
+        options,
+        lambda api: {
+            stream: resolve(one, stream, api.sequence_at, none_is_latest=strategy_is_latest)
+            for stream, one in wanted.items()
+        },
+    )
+
+
+def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
     """The partitions of one batch."""
     return [
         RangePartition(part)
         for part in planning.split_all(
-            [wanted],
+            wanted,
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
@@ -66,5 +110,6 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
         options.connection,
         partition.wanted,
         options.limits(),
+        columns=options.columns,
         fail_on_data_loss=options.fail_on_data_loss,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,13 +41,20 @@ SCHEMA = StructType(
 """stream, subject, seq, timestamp, data, headers: what they hold stands in `bulk.arrow`."""
 
 
-def check_schema(asked: StructType) -> None:
+def schema_of(columns: Sequence[str]) -> StructType:
+    """These columns, in this order."""
+    return StructType([SCHEMA[name] for name in columns])
+
+
+def check_schema(asked: StructType, columns: Sequence[str]) -> None:
     """Raise ConfigError for a schema of the user's own: rows have one shape."""
     # Nullability may come back loosened through a catalog table.
-    if [(f.name, f.dataType.typeName()) for f in asked] != [
-        (f.name, f.dataType.typeName()) for f in SCHEMA
-    ]:
+    if _shape(asked) != _shape(schema_of(columns)):
         raise ConfigError(
-            "format jetstream has a fixed schema (stream, subject, seq, timestamp, data, headers): "
-            "leave .schema(…) out and use select(…), for example from_json on data."
+            f"format jetstream has a fixed schema ({', '.join(columns)}): leave .schema(…) out and "
+            "use the option columns, or select(…), for example from_json on data."
         )
+
+
+def _shape(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.typeName()) for field in schema]

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.schema import SCHEMA, check_schema
+from jetspark.spark.schema import check_schema, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
 
 
@@ -30,16 +30,15 @@ class JetStreamDataSource(DataSource):
         return parse_options(self.options)
 
     def schema(self) -> StructType:
-        """Always the same. Spark asks for it at load, so options are checked here already."""
-        _ = self._parsed
-        return SCHEMA
+        """What the option columns says. Spark asks at load, so options are checked already then."""
+        return schema_of(self._parsed.columns)
 
     def reader(self, schema: StructType) -> JetStreamBatchReader:
         """The batch reader."""
-        check_schema(schema)
+        check_schema(schema, self._parsed.columns)
         return JetStreamBatchReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:
         """The streaming reader."""
-        check_schema(schema)
+        check_schema(schema, self._parsed.columns)
         return JetStreamStreamReader(self._parsed)

@@ -6,6 +6,8 @@ late and `stop` may never run, so nothing is left to either. Offsets are explain
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +16,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -22,7 +26,13 @@ from jetspark.errors import ConfigError
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.reading import RangePartition, plan, read_partition, stream_facts
+from jetspark.spark.reading import (
+    RangePartition,
+    plan,
+    read_partition,
+    resolve_positions,
+    streams_facts,
+)
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -30,53 +40,79 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
-        self._initial: StreamOffset | None = None
-        self._target: int | None = None
+        self._initial: dict[str, StreamOffset] | None = None
+        self._targets: dict[str, int] | None = None
+        self._last_batch = -math.inf
 
     # -- offsets, on the driver ------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins. Spark may ask twice before the first batch: same answer."""
         if self._initial is None:
-            start = self._options.starting_offsets
-            self._initial = planning.initial_offset(
-                stream_facts(self._options), "latest" if start is None else start
+            options = self._options
+            facts = streams_facts(options)
+            start = resolve_positions(
+                options, options.starting_positions("latest"), facts, end=False
             )
-        return self._document(self._initial)
+            self._initial = {
+                name: planning.initial_offset(one, start[name]) for name, one in facts.items()
+            }
+        return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger, if given."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """The options' limit. Spark can carry only one of them; `latestOffset` looks at all."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze where this run ends."""
-        self._target = planning.tail(stream_facts(self._options))
+        facts = streams_facts(self._options)
+        self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, text for text, when there is nothing."""
-        offset = self._offset(start)
-        end = planning.next_offset(
-            stream_facts(self._options),
-            offset,
-            max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            target=self._target,
-            fail_on_data_loss=self._options.fail_on_data_loss,
+        options = self._options
+        offsets = self._offsets(start)
+        # Trigger.Once asks for all there is, whatever the options say.
+        limited = not isinstance(limit, ReadAllAvailable)
+        waits = time.monotonic() - self._last_batch < options.max_trigger_delay
+        ends = planning.next_offsets(
+            streams_facts(options),
+            offsets,
+            max_offsets=options.max_offsets_per_trigger if limited else None,
+            max_bytes=options.max_bytes_per_trigger if limited else None,
+            min_offsets=options.min_offsets_per_trigger
+            if limited and waits and self._targets is None
+            else None,
+            targets=self._targets,
+            fail_on_data_loss=options.fail_on_data_loss,
         )
-        return start if end == offset else self._document(end)
+        if ends == offsets:
+            return start
+        self._last_batch = time.monotonic()
+        return to_json(ends)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The stream's end, for the lag in the query's progress."""
-        facts = stream_facts(self._options)
-        end = planning.tail(facts)
-        return self._document(StreamOffset(facts.created, end, end))
+        """The streams' ends, for the lag in the query's progress."""
+        return to_json(
+            {
+                name: StreamOffset(facts.created, planning.tail(facts), planning.tail(facts))
+                for name, facts in streams_facts(self._options).items()
+            }
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
-        wanted = planning.batch_range(
-            self._options.stream, self._offset(start), self._offset(end), self._options.subjects
+        return plan(
+            self._options,
+            planning.batch_ranges(self._offsets(start), self._offsets(end), self._options.subjects),
         )
-        return plan(self._options, wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint holds what was read."""
@@ -92,14 +128,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # -- documents -------------------------------------------------------------------------
 
-    def _document(self, offset: StreamOffset) -> dict[str, Any]:
-        return to_json({self._options.stream: offset})
-
-    def _offset(self, document: dict[str, Any]) -> StreamOffset:
+    def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
         offsets = from_json(document)
-        if self._options.stream not in offsets:
+        wanted = set(self._options.streams)
+        if wanted and offsets.keys() != wanted:
             raise ConfigError(
-                f"The checkpoint belongs to a query on stream {', '.join(offsets)!r}, not "
-                f"{self._options.stream!r}: use another checkpointLocation."
+                f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
+                f"{', '.join(sorted(wanted))}: use another checkpointLocation."
             )
-        return offsets[self._options.stream]
+        return offsets
