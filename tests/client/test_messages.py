@@ -61,7 +61,17 @@ def test_metadata_of_both_forms(prefix: bytes) -> None:
     assert meta.domain == ("hub" if prefix.startswith(b"hub") else "")
 
 
-@pytest.mark.parametrize("reply", [None, b"_INBOX.x.1", b"$JS.ACK.a.b.1.2.3.4", b"$JS.ACK"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        b"_INBOX.x.1",
+        b"$JS.ACK.a.b.1.2.3.4",
+        b"$JS.ACK",
+        b"$JS.ACK.a.b.1.2.3.9223372036854775808.4",
+        b"$JS.ACK.a.b.1.2.3.-1.4",
+    ],
+)
 def test_other_messages_have_no_metadata(reply: bytes | None) -> None:
     with pytest.raises(NotJetStreamMessageError):
         message(reply).metadata  # noqa: B018

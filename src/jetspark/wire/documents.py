@@ -60,7 +60,7 @@ def parse_info(document: bytes) -> ServerInfo:
             ServerInfo,
             strict=False,
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"unreadable INFO: {error}") from None
     return info
 

@@ -39,6 +39,8 @@ class Assembler:
         """All bytes so far when they may hold a whole frame, else None."""
         if not self._chunks:
             return bytes(chunk)
+        if not chunk:
+            return None
         last = self._chunks[-1]
         ends_line = last.endswith(b"\r") and chunk[:1] == b"\n"
         self._have += len(chunk)

@@ -8,6 +8,9 @@ from datetime import datetime
 from jetspark.errors import NotJetStreamMessageError
 from jetspark.timestamps import ns_to_datetime
 
+_TIMES_END = 1 << 63
+"""Behind the last time that the server's own integers can hold; datetime holds all before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
@@ -53,6 +56,8 @@ def parse_reply_subject(reply: bytes | None) -> Metadata:
             raise ValueError
         stream, consumer, *numbers = rest
         deliveries, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
+        if not 0 <= timestamp < _TIMES_END:
+            raise ValueError
     except (ValueError, IndexError):
         raise NotJetStreamMessageError(
             "The message was not delivered by a JetStream consumer."

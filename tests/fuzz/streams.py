@@ -1,0 +1,238 @@
+"""Mutated server streams: `python -m tests.fuzz.streams` feeds a million to the parser, and every
+fiftieth, behind a true INFO, to a client over a real socket.
+
+The parser: the events and the error are the same in one piece and in chunks; nothing but
+ProtocolError; what is kept is never more than what came. Everything that is decoded later
+(headers, status, INFO, metadata, the trace) raises its own typed error or none. The client:
+connects or raises a JetsparkError; what it delivers is what the parser makes of the bytes; it ends
+when the peer does, within `WITHIN` seconds, and no task is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import resource
+import sys
+import time
+from collections import Counter
+
+from jetspark import Client, JetsparkError
+from jetspark.connection.auth import error_of
+from jetspark.connection.options import make_options
+from jetspark.errors import BadHeaderError, NotJetStreamMessageError, ProtocolError
+from jetspark.wire.documents import parse_info
+from jetspark.wire.events import Err, Event, Info, MessageFrame
+from jetspark.wire.headers import parse_headers
+from jetspark.wire.parser import Parser
+from jetspark.wire.reply_subject import parse_reply_subject
+from jetspark.wire.status import status_of
+from jetspark.wire.trace import received_line
+
+WITHIN = 10.0  # seconds
+EVERY = 50
+
+INFO = b'INFO {"server_id":"S","version":"2.99.0","headers":true,"max_payload":1048576}\r\n'
+SEEDS = [
+    INFO,
+    b'INFO {"connect_urls":["127.0.0.1:1","[::1]:2"],"ldm":false,"tls_required":false}\r\n',
+    b"PING\r\n",
+    b"PONG\r\n",
+    b"+OK\r\n",
+    b"-ERR 'Permissions Violation for Subscription to \"a\"'\r\n",
+    b"-ERR 'Slow Consumer'\r\n",
+    b"MSG a 1 5\r\nhello\r\n",
+    b"MSG a 1 0\r\n\r\n",
+    b"MSG a.b.c 1 _INBOX.x.1 12\r\nPING\r\nMSG a \r\n",
+    b"MSG a 1 $JS.ACK.S.c.1.2.3.1700000000000000000.4 2\r\n{}\r\n",
+    b"MSG a 1 $JS.ACK._.H.S.c.1.2.3.1700000000000000000.4.r 2\r\n{}\r\n",
+    b"HMSG a 1 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+    b"HMSG a 1 r 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+    b"HMSG a 1 30 33\r\nNATS/1.0\r\nk: v\xc3\xa4\r\nk: w:x\r\n\r\nabc\r\n",
+]
+_TOKENS = [
+    b"\r\n", b"\r", b"\n", b" ", b"\t", b"\0", b"0", b"-1", b"+1", b"1_0", b"99999999999999999999",
+    b"134217729", b"9" * 5000, b"MSG", b"HMSG", b"NATS/1.0", b"'", b'"', b"{", b"[" * 3000,
+    b"1e999", b"\xff", b"\xc3", "é".encode(), b"$JS.ACK.", b":", b"null", b"true",
+]  # fmt: skip
+
+
+def stream(rng: random.Random) -> bytes:
+    """A few frames of a server, most of the time with something wrong about them."""
+    data = bytearray(b"".join(rng.choices(SEEDS, k=rng.randint(1, 6))))
+    for _ in range(rng.choice((0, 1, 1, 2, 4, 8))):
+        at = rng.randint(0, len(data))
+        to = min(len(data), at + rng.choice((1, 1, 2, 8, 40)))
+        kind = rng.random()
+        if kind < 0.3:
+            data[at:to] = rng.randbytes(to - at)
+        elif kind < 0.5:
+            del data[at:to]
+        elif kind < 0.7:
+            data[at:at] = rng.choice(_TOKENS)
+        elif kind < 0.85:
+            data[at:to] = rng.choice(_TOKENS)
+        elif kind < 0.95:
+            data[at:at] = data[at:to]
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+def chunks(data: bytes, rng: random.Random) -> list[bytes]:
+    """The same bytes, cut at random places."""
+    if rng.random() < 0.1:
+        return [data[i : i + 1] for i in range(len(data))]
+    edges = sorted(rng.randint(0, len(data)) for _ in range(rng.randint(1, 4)))
+    return [data[a:b] for a, b in zip([0, *edges], [*edges, len(data)], strict=True)]
+
+
+def parse(data: bytes, rng: random.Random) -> tuple[list[Event], ProtocolError | None]:
+    """What the parser says; AssertionError when that depends on how the bytes come."""
+    whole = Parser()
+    events = whole.feed(data)
+    parts = Parser()
+    again = [event for chunk in chunks(data, rng) for event in parts.feed(chunk)]
+    assert again == events, data
+    assert type(whole.error) is type(parts.error), data
+    assert whole.error is None or type(whole.error) is ProtocolError
+    for parser in (whole, parts):
+        assert parser._assembler.pending <= len(data)
+    return events, whole.error
+
+
+def decode(event: Event) -> None:
+    """All that is read of an event later on raises typed errors only."""
+    received_line(event)
+    if isinstance(event, tuple):
+        _, _, reply, block, _ = event
+        if block is not None:
+            status_of(block)
+            try:
+                parse_headers(block)
+            except BadHeaderError:
+                pass
+        try:
+            metadata = parse_reply_subject(reply)
+            metadata.timestamp  # noqa: B018
+        except NotJetStreamMessageError:
+            pass
+    elif isinstance(event, Info):
+        try:
+            parse_info(event.document)
+        except ProtocolError:
+            pass
+    elif isinstance(event, Err):
+        error_of(event.text, "nats://peer")
+
+
+def fuzz_parser(count: int, seed: int = 0, report: int = 0) -> Counter[str]:
+    """So many streams; how they ended."""
+    rng = random.Random(seed)
+    ends: Counter[str] = Counter()
+    for number in range(1, count + 1):
+        events, error = parse(stream(rng), rng)
+        for event in events:
+            decode(event)
+        ends["refused" if error else "accepted"] += 1
+        ends["events"] += len(events)
+        if report and number % report == 0:
+            print(f"{number:,} streams", file=sys.stderr, flush=True)
+    return ends
+
+
+# -- a client on the other side ------------------------------------------------------------------
+
+
+def expected(data: bytes) -> list[MessageFrame]:
+    """The messages for the client's subscription, up to what ends the link."""
+    return [e for e in Parser().feed(data) if isinstance(e, tuple) and e[0] == 1]
+
+
+async def one_client(url: str) -> tuple[str, list[MessageFrame]]:
+    """How a client fares: "connected" or the error's name, and what was delivered."""
+    client = Client(make_options(url, reconnect=False, connect_timeout=WITHIN))
+    got: list[MessageFrame] = []
+    try:
+        client_ended = asyncio.get_running_loop().create_future()
+        connecting = asyncio.create_task(client.connect())
+        await asyncio.sleep(0)
+        client.listen("a", got.append, on_end=lambda _: client_ended.set_result(None))
+        try:
+            await connecting
+        except JetsparkError as error:
+            return type(error).__name__, got
+        # The peer hangs up behind its bytes.
+        await client_ended
+        return "connected", got
+    finally:
+        await client.close()
+
+
+async def fuzz_client(count: int, seed: int = 0) -> Counter[str]:
+    """So many streams through a socket each; how they ended. The peer hangs up at once."""
+    rng = random.Random(seed)
+    ends: Counter[str] = Counter()
+    data = b""
+
+    peers: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        peers.add(task)
+        task.add_done_callback(peers.discard)
+        try:
+            for chunk in chunks(data, rng):
+                if writer.transport.is_closing():
+                    break  # the client has seen enough
+                writer.write(chunk)
+                await asyncio.sleep(0)
+            writer.write_eof()
+            while await reader.read(65536):
+                pass
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    before = asyncio.all_tasks()
+    for _ in range(count):
+        mutated = stream(rng)
+        data = mutated if rng.random() < 0.3 else INFO + b"PONG\r\n" + mutated
+        how, got = await asyncio.wait_for(one_client(url), WITHIN)
+        ends[how] += 1
+        # What ends the link (-ERR, bad bytes) cuts the list; it is never anything else.
+        assert got == expected(data)[: len(got)], data
+        if how == "connected" and b"-ERR" not in data.upper():
+            assert got == expected(data), data
+    if peers:
+        await asyncio.wait(set(peers), timeout=WITHIN)
+    server.close()
+    await server.wait_closed()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() - before == set()
+    return ends
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("streams", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
+    start = time.perf_counter()
+    print(f"seed {options.seed}")
+    print("parser:", dict(fuzz_parser(options.streams, options.seed, report=100_000)))
+    print(f"{time.perf_counter() - start:.0f} s")
+    print("client:", dict(asyncio.run(fuzz_client(options.streams // EVERY, options.seed))))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.perf_counter() - start:.0f} s in all, peak {peak:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
