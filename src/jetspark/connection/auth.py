@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 
+from jetspark.connection.credentials import (
+    Identity,
+    find_seed,
+    identity_of_creds,
+    jwt_expiry,
+    open_seed,
+    read_credentials,
+)
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -25,8 +34,11 @@ _PERMISSIONS = re.compile(
 )
 
 
-def credentials_of(options: ConnectOptions, server: ServerURL) -> dict[str, str]:
-    """The CONNECT fields for one server: what its URL says wins over the options."""
+def credentials_of(options: ConnectOptions, server: ServerURL, nonce: str = "") -> dict[str, str]:
+    """The CONNECT fields for one server: what its URL says wins over the options.
+
+    Files are read here, and `nonce`, of the server's INFO, is signed. Raises ConfigError.
+    """
     if server.token is not None:
         return {"auth_token": server.token}
     if server.user is not None:
@@ -35,7 +47,29 @@ def credentials_of(options: ConnectOptions, server: ServerURL) -> dict[str, str]
         return {"auth_token": options.token}
     if options.user is not None:
         return {"user": options.user, "password": options.password or ""}
-    return {}
+    identity = identity_of(options)
+    return {} if identity is None else identity.fields(nonce)
+
+
+def identity_of(options: ConnectOptions) -> Identity | None:
+    """The NKey or JWT that the options name; None when they name neither. Raises ConfigError."""
+    if options.creds_file is not None:
+        text = read_credentials("creds_file", options.creds_file)
+        return identity_of_creds(text, f"creds_file {options.creds_file!r}")
+    if options.creds is not None:
+        return identity_of_creds(options.creds, "creds")
+    jwt = options.jwt or ""
+    if options.nkey_seed_file is not None:
+        where = f"nkey_seed_file {options.nkey_seed_file!r}"
+        text = read_credentials("nkey_seed_file", options.nkey_seed_file)
+        public, sign = open_seed(find_seed(text, where), where)
+        return Identity(jwt, public, sign)
+    if options.nkey_seed is not None:
+        public, sign = open_seed(options.nkey_seed, "nkey_seed")
+        return Identity(jwt, public, sign)
+    if jwt or options.sign is not None:
+        return Identity(jwt, options.nkey or "", options.sign)
+    return None
 
 
 def error_of(text: str, server: str) -> JetsparkError:
@@ -62,6 +96,19 @@ def error_of(text: str, server: str) -> JetsparkError:
     if folded.startswith("invalid subject") or "invalid publish subject" in folded:
         return InvalidSubjectError(text)
     return ServerError(text)
+
+
+def refusal(error: JetsparkError, jwt: str) -> JetsparkError:
+    """What the server's refusal of a CONNECT means: of an expired JWT it says no more than that.
+
+    By our own clock, so only a name for what has been refused already.
+    """
+    expires = jwt_expiry(jwt)
+    if isinstance(error, AuthorizationError) and expires is not None and expires <= time.time():
+        return AuthExpiredError(
+            f"{error.server} refused the user's JWT, which has expired.", server=error.server
+        )
+    return error
 
 
 def ends_connection(error: JetsparkError) -> bool:

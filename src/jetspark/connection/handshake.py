@@ -1,8 +1,10 @@
 """The handshake as a generator: it asks for bytes, TLS or sending; whoever drives it has the I/O.
 
-INFO comes first; TLS follows when either side requires it; then CONNECT and PING go out together
-and the PONG proves that the server accepted us. asyncio (`session`) and the blocking reader
-(`bulk.link`) drive the same generator, so both refuse the same servers with the same errors.
+INFO comes first; TLS follows when either side requires it (with `tls_first` it is the other way
+round); then CONNECT, with the server's nonce signed, and PING go out together, and the PONG proves
+that the server accepted us. A WebSocket has its TLS below all this. asyncio (`session`) and the
+blocking reader (`bulk.link`) drive the same generator, so both refuse the same servers with the
+same errors.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jetspark.connection.auth import credentials_of, error_of
+from jetspark.connection.auth import credentials_of, error_of, refusal
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import ProtocolError, SecureConnectionWantedError
@@ -51,8 +53,16 @@ def handshake(
 ) -> Generator[Step, Event | None, ServerInfo]:
     """Yields what to do; returns the server's INFO when it has accepted us.
 
-    Raises SecureConnectionWantedError, AuthError's kin, ServerError, ProtocolError.
+    Raises SecureConnectionWantedError, AuthError's kin, ServerError, ProtocolError; ConfigError for
+    credentials that cannot be read.
     """
+    hostname = options.tls_hostname or server.tls_name or server.host
+    wanted = options.wants_tls(server)
+    below = server.websocket  # TLS, if any, has been there before the first byte
+    if options.tls_first and not below:
+        yield StartTLS(hostname)
+        below = True
+
     first = yield Receive()
     if isinstance(first, Err):
         raise error_of(first.text, str(server))
@@ -60,14 +70,13 @@ def handshake(
         raise ProtocolError("The server did not begin with INFO; is this a NATS client port?")
     info = parse_info(first.document)
 
-    wanted = options.wants_tls(server)
-    if wanted and not (info.tls_required or info.tls_available):
+    if not below and wanted and not (info.tls_required or info.tls_available):
         raise SecureConnectionWantedError(
             f"{server} does not offer TLS, and the options require it.", server=str(server)
         )
-    secure = wanted or info.tls_required
-    if secure:
-        yield StartTLS(options.tls_hostname or server.tls_name or server.host)
+    secure = wanted or (info.tls_required and not below)
+    if secure and not below:
+        yield StartTLS(hostname)
 
     document = ConnectDocument(
         verbose=options.verbose,
@@ -80,7 +89,7 @@ def handshake(
         version=client_version,
         protocol=1,
         name=options.name or f"jetspark-{platform.node()}",
-        **credentials_of(options, server),
+        **credentials_of(options, server, info.nonce),
     )
     yield Send(frames.connect(encode_document(document)) + frames.PING)
     while True:
@@ -88,7 +97,7 @@ def handshake(
         if isinstance(event, Pong):
             return info
         if isinstance(event, Err):
-            raise error_of(event.text, str(server))
+            raise refusal(error_of(event.text, str(server)), document.jwt)
         if isinstance(event, Info):
             info = parse_info(event.document)
         if isinstance(event, Ping):

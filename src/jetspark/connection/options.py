@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jetspark.connection import contexts
+from jetspark.connection.certificates import client_context
+from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.subjects import check_publish_subject, nearest_name
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,17 +34,43 @@ class ConnectOptions:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    creds_file: str | None = None
+    """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
+    creds: str | None = field(default=None, repr=False)
+    """The text of a `.creds` file."""
+    nkey_seed_file: str | None = None
+    """Path of a file with a user's NKey seed, read at every connect and reconnect."""
+    nkey_seed: str | None = field(default=None, repr=False)
+    """A user's NKey seed, SU…"""
+    jwt: str | None = field(default=None, repr=False)
+    """A user's JWT; with a seed or `sign`, alone when it is a bearer JWT."""
+    sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
+    """Signs the server's nonce at every connect: given its bytes, returns the 64 bytes of the
+    Ed25519 signature. Called in the event loop, so it must be quick. Goes with `jwt` or `nkey`.
+    Cannot be sent to Spark's executors."""
+    nkey: str | None = None
+    """The public NKey, U…, of what `sign` signs with, when there is no `jwt`."""
     tls: bool = False
-    """Require TLS of every server; `tls://` in a URL requires it of that one."""
+    """Require TLS of every server; `tls://` or `wss://` in a URL requires it of that one."""
+    tls_first: bool = False
+    """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | None = None
-    """PEM file with the authorities to trust; the system's when None."""
+    """PEM file with the authorities to trust; the system's when neither this nor a folder."""
+    tls_ca_dir: str | None = None
+    """Folder of PEM files (.pem, .crt, .cer, or hashed as OpenSSL does) with authorities."""
     tls_cert_file: str | None = None
     """PEM file with the client's certificate (and key, unless `tls_key_file` names it)."""
     tls_key_file: str | None = None
+    tls_key_password: str | None = field(default=None, repr=False)
+    """Opens an encrypted key; without it such a key is refused, nobody is asked."""
     tls_hostname: str | None = None
     """Verify the server's certificate against this name instead of the URL's host."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     """A ready context instead of the tls_… files. Cannot be sent to Spark's executors."""
+    ws_headers: Mapping[str, str] | tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """HTTP headers of the request that opens a WebSocket; kept as a tuple of pairs."""
+    ws_compression: bool = True
+    """Compress a WebSocket (permessage-deflate) if the server is willing."""
     verbose: bool = False
     pedantic: bool = False
     echo: bool = True
@@ -80,13 +113,30 @@ class ConnectOptions:
             raise ConfigError("max_outstanding_pings must be at least 1.")
         if self.pending_size < 0:
             raise ConfigError("pending_size cannot be negative.")
-        if self.token is not None and self.user is not None:
-            raise ConfigError("Give either token, or user and password.")
-        if (self.user is None) != (self.password is None):
-            raise ConfigError("user and password go together.")
+        self._check_credentials()
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ConfigError("tls_key_file needs tls_cert_file.")
+        if (self.tls or self.tls_first) and any(url.scheme == "ws" for url in self.urls()):
+            raise ConfigError("TLS over WebSocket is written wss:// in the URL.")
+        object.__setattr__(self, "ws_headers", _header_pairs(self.ws_headers))
         check_publish_subject(self.inbox_prefix)
+
+    def _check_credentials(self) -> None:
+        """One kind at most, and whole. Raises ConfigError, with names and no values."""
+        if (self.user is None) != (self.password is None):
+            raise ConfigError("user and password go together.")
+        given = [name for name in _CREDENTIAL_KINDS if getattr(self, name) is not None]
+        if len(given) > 1 and not (len(given) == 2 and given[0] == "jwt" and given[1] in _SIGNERS):
+            raise ConfigError(f"Give one kind of credentials, not {' and '.join(given)} together.")
+        if given == ["sign"] and self.nkey is None:
+            raise ConfigError("sign needs jwt, or the public key as nkey.")
+        if self.nkey is not None and given != ["sign"]:
+            raise ConfigError("nkey is the public key for sign; it goes with nothing else.")
+
+    @property
+    def header_pairs(self) -> tuple[tuple[str, str], ...]:
+        """`ws_headers`, as it is kept."""
+        return tuple(self.ws_headers)  # type: ignore[arg-type]
 
     def urls(self) -> tuple[ServerURL, ...]:
         """The servers, parsed."""
@@ -94,29 +144,68 @@ class ConnectOptions:
 
     def wants_tls(self, server: ServerURL) -> bool:
         """Whether this side requires TLS of a server."""
-        return self.tls or server.secure
+        return self.tls or self.tls_first or server.secure
 
     def make_ssl_context(self) -> ssl.SSLContext:
         """The context to use; raises ConfigError for files that cannot be read."""
-        if self.ssl_context is not None:
-            return self.ssl_context
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca_file)
-            if self.tls_cert_file is not None:
-                context.load_cert_chain(self.tls_cert_file, self.tls_key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"The TLS files cannot be used: {error}.") from error
-        return context
+        return self.ssl_context or client_context(
+            self.tls_ca_file,
+            self.tls_ca_dir,
+            self.tls_cert_file,
+            self.tls_key_file,
+            self.tls_key_password,
+        )
+
+    def with_contents(self) -> ConnectOptions:
+        """The same with the text of the credentials' files in place of their paths.
+
+        For another machine, which does not have the files. Raises ConfigError.
+        """
+        changes: dict[str, Any] = {}
+        if self.creds_file is not None:
+            text = read_credentials("creds_file", self.creds_file)
+            changes = {"creds_file": None, "creds": text}
+        if self.nkey_seed_file is not None:
+            text = read_credentials("nkey_seed_file", self.nkey_seed_file)
+            seed = find_seed(text, f"nkey_seed_file {self.nkey_seed_file!r}")
+            changes = {"nkey_seed_file": None, "nkey_seed": seed}
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_context(cls, name: str = "", /, **options: Any) -> ConnectOptions:
+        """The options that a context of the `nats` command names (ADR-21), and `options` over it.
+
+        `name`: the context; the selected one when empty. Raises ConfigError when there is none,
+        or when it asks for what jetspark does not have.
+        """
+        return make_options(context=name, **options)
 
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
+_SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
+_CREDENTIAL_KINDS = ("user", "token", "creds_file", "creds", "jwt", *_SIGNERS)
+CREDENTIALS = frozenset({*_CREDENTIAL_KINDS, "password", "nkey"})
+"""The options that say who we are."""
 
 
-def make_options(servers: str | Iterable[str] | None = None, /, **options: Any) -> ConnectOptions:
-    """Options from keyword arguments. An unknown name raises ConfigError with the nearest one."""
+def make_options(
+    servers: str | Iterable[str] | None = None,
+    /,
+    *,
+    context: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    **options: Any,
+) -> ConnectOptions:
+    """Options from keyword arguments. An unknown name raises ConfigError with the nearest one.
+
+    `context` names a context of the `nats` command, "" the selected one. Without servers and
+    context the environment (`environ`, os.environ when None) is looked at: NATS_CONTEXT,
+    NATS_URL, NATS_CREDS and so on, as in `contexts`. `options` win over both, credentials as a
+    whole.
+    """
     for name in options:
         if name not in _NAMES:
-            near = nearest_name(name, _NAMES)
+            near = nearest_name(name, (*_NAMES, "context"))
             hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(_NAMES)}."
             raise ConfigError(f"Unknown connection option {name!r}{hint}")
     if servers is not None:
@@ -125,4 +214,24 @@ def make_options(servers: str | Iterable[str] | None = None, /, **options: Any) 
         options["servers"] = servers
     if "servers" in options and not isinstance(options["servers"], str):
         options["servers"] = tuple(options["servers"])
-    return ConnectOptions(**options)
+    environ = os.environ if environ is None else environ
+    found: dict[str, Any] = {}
+    if context is not None:
+        found = contexts.from_context(context, environ)
+    elif "servers" not in options:
+        found = contexts.from_environment(environ)
+    if options.keys() & CREDENTIALS:
+        found = {name: value for name, value in found.items() if name not in CREDENTIALS}
+    return ConnectOptions(**(found | options))
+
+
+def _header_pairs(
+    headers: Mapping[str, str] | tuple[tuple[str, str], ...],
+) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    for name, value in pairs:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"ws_headers: {name!r} is no name of an HTTP header.")
+        if not value.isascii() or not value.isprintable():
+            raise ConfigError(f"ws_headers: the value of {name!r} must be printable ASCII.")
+    return pairs

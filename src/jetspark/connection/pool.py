@@ -160,7 +160,7 @@ class ServerPool:
 def _inherit(url: ServerURL, via: ServerURL, *, secure: bool) -> ServerURL:
     return replace(
         url,
-        scheme="tls" if secure else via.scheme,
+        scheme="tls" if secure and not via.websocket else via.scheme,
         user=via.user,
         password=via.password,
         token=via.token,

@@ -24,6 +24,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route, user_error
 from jetspark.connection.transport import Dial, Transport
 from jetspark.connection.urls import ServerURL
+from jetspark.connection.websocket_transport import dial_websocket
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
@@ -131,9 +132,15 @@ class Session:
     async def _dial(self, dial: Dial) -> None:
         server = str(self.server)
         try:
-            self._transport = await dial(self.server, self)
+            if self.server.websocket:
+                self._transport = await dial_websocket(self.server, self, self._options)
+                self.secure = self.server.secure
+            else:
+                self._transport = await dial(self.server, self)
         except TimeoutError:
             raise
+        except ssl.SSLError as error:
+            raise TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server) from error
         except OSError as error:
             raise ServerRefusedError(
                 f"No server at {server}: {_reason(error)}.", server=server
@@ -169,6 +176,13 @@ class Session:
         server = str(self.server)
         context = self._options.make_ssl_context()
         assert self._transport is not None  # noqa: S101
+        if self.lost is not None:
+            raise self.lost
+        if self._early:
+            # Nothing that came in the clear may pass for something that came through TLS.
+            hint = "; it is not one for tls_first" if self._options.tls_first else ""
+            raise TLSError(f"{server} sent bytes before TLS began{hint}.", server=server)
+        self._parser = Parser()
         try:
             await self._transport.start_tls(context, hostname)
         except TimeoutError:

@@ -1,4 +1,9 @@
-"""Server URLs: `[scheme://][user[:password]@|token@]host[:port]`, schemes nats and tls."""
+"""Server URLs: `[scheme://][user[:password]@|token@]host[:port][/path]`.
+
+Schemes: nats and tls, or ws and wss for WebSocket, where a path may follow. The port is 4222; for
+ws it is 80 and for wss 443, as in the other NATS clients. One connection uses one of the two
+kinds: what the cluster tells of its other servers is a different list for each.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from jetspark.errors import ConfigError
 DEFAULT_PORT = 4222
 DEFAULT_URL = "nats://127.0.0.1:4222"
 
-_SCHEMES = ("nats", "tls")
+_PORTS = {"nats": DEFAULT_PORT, "tls": DEFAULT_PORT, "ws": 80, "wss": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +32,27 @@ class ServerURL:
     tls_name: str | None = None
     """Name to verify the certificate against, when it is not `host`: an address that the cluster
     gossiped is verified against the name that the user wrote."""
+    path: str = ""
+    """WebSocket only: what follows the port, with its slash."""
 
     @property
     def secure(self) -> bool:
         """Whether this URL asks for TLS."""
-        return self.scheme == "tls"
+        return self.scheme in ("tls", "wss")
+
+    @property
+    def websocket(self) -> bool:
+        """Whether this server is reached over WebSocket."""
+        return self.scheme in ("ws", "wss")
+
+    @property
+    def address(self) -> str:
+        """`host:port`, with the brackets of an IPv6 address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{self.address}{self.path}"
 
 
 def parse_url(text: str) -> ServerURL:
@@ -46,30 +63,52 @@ def parse_url(text: str) -> ServerURL:
         bare = f"nats://{bare}"
     try:
         parts = urlsplit(bare)
-        port = parts.port or DEFAULT_PORT
+        port = parts.port
     except ValueError:
         raise ConfigError(
             f"Bad server URL {shown!r}: write nats://host:port, with a port of 1 to 65535."
         ) from None
-    if parts.scheme not in _SCHEMES:
-        raise ConfigError(f"Bad server URL {shown!r}: the scheme must be one of nats, tls.")
+    if parts.scheme not in _PORTS:
+        known = ", ".join(_PORTS)
+        raise ConfigError(f"Bad server URL {shown!r}: the scheme must be one of {known}.")
     if not parts.hostname or any(c.isspace() for c in parts.hostname):
         raise ConfigError(f"Bad server URL {shown!r}: it has no host; write nats://host:port.")
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ConfigError(f"Bad server URL {shown!r}: nothing may follow the port.")
+    path = "" if parts.path == "/" else parts.path
+    if parts.query or parts.fragment or (path and parts.scheme not in ("ws", "wss")):
+        raise ConfigError(
+            f"Bad server URL {shown!r}: nothing may follow the port"
+            f"{' but a path' if parts.scheme in ('ws', 'wss') else ''}."
+        )
+    if any(c.isspace() or not c.isascii() for c in path):
+        raise ConfigError(f"Bad server URL {shown!r}: percent-encode the path.")
     user = password = token = None
     if parts.username is not None:
         if parts.password is None:
             token = unquote(parts.username)
         else:
             user, password = unquote(parts.username), unquote(parts.password)
-    return ServerURL(parts.hostname, port, parts.scheme, user, password, token)
+    return ServerURL(
+        parts.hostname,
+        port or _PORTS[parts.scheme],
+        parts.scheme,
+        user,
+        password,
+        token,
+        path=path,
+    )
 
 
 def parse_urls(servers: str | Iterable[str]) -> tuple[ServerURL, ...]:
-    """Several URLs: a list, or one text with commas. Raises ConfigError, also for none at all."""
+    """Several URLs: a list, or one text with commas.
+
+    Raises ConfigError, also for none at all and for WebSocket URLs among others.
+    """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     urls = tuple(parse_url(text) for text in texts if text.strip())
     if not urls:
         raise ConfigError("No server named: write for example servers='nats://127.0.0.1:4222'.")
+    if len({url.websocket for url in urls}) > 1:
+        raise ConfigError(
+            "WebSocket servers (ws, wss) and others (nats, tls) cannot be mixed in one connection."
+        )
     return urls

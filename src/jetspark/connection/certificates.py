@@ -1,0 +1,54 @@
+"""TLS from files: the authorities to trust and the client's own certificate."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from jetspark.errors import ConfigError
+
+_PEM_FILES = frozenset({".pem", ".crt", ".cer"})
+
+
+def client_context(
+    ca_file: str | None,
+    ca_dir: str | None,
+    cert_file: str | None,
+    key_file: str | None,
+    key_password: str | None,
+) -> ssl.SSLContext:
+    """A context that verifies the server and its name. Raises ConfigError for unusable files.
+
+    Without `ca_file` and `ca_dir` the system's authorities are trusted.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file, capath=ca_dir)
+        if ca_dir is not None:
+            _trust_folder(context, ca_dir)
+        if cert_file is not None:
+            # A password in any case: without one OpenSSL asks at the terminal.
+            context.load_cert_chain(cert_file, key_file, key_password or "")
+    except ssl.SSLError as error:
+        hint = ""
+        if error.reason in ("BAD_PASSWORD_READ", "BAD_DECRYPT") or key_password is not None:
+            hint = " (an encrypted key needs tls_key_password)"
+        raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        reason = error.strerror or str(error)
+        raise ConfigError(f"The TLS files cannot be used: {named}{reason}.") from error
+    return context
+
+
+def _trust_folder(context: ssl.SSLContext, folder: str) -> None:
+    """OpenSSL finds only files named by hash (c_rehash); people have files named by people."""
+    found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
+    for path in found:
+        context.load_verify_locations(cafile=path)
+    hashed = any(path.suffix[1:].isdecimal() for path in Path(folder).iterdir())
+    if not found and not hashed:
+        raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or error.strerror or str(error)).replace("_", " ").lower()

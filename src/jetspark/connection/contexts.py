@@ -1,0 +1,168 @@
+"""Connections named elsewhere: contexts of the `nats` command (ADR-21), environment variables.
+
+Both give keyword arguments of ConnectOptions, nothing is connected. A context is
+`nats/context/<name>.json` under $XDG_CONFIG_HOME or ~/.config, the selected one is named in
+`nats/context.txt`. The variables are those of the `nats` command:
+
+NATS_CONTEXT, NATS_URL, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (file), NATS_NKEY (file
+with a seed), NATS_JWT and NATS_SEED (texts), NATS_CA, NATS_CERT, NATS_KEY (files).
+
+Empty ones are not there. The other variables win over the context that NATS_CONTEXT names. As in
+the `nats` command a user without a password is a token, and a certificate or authority means
+that TLS is required. What we do not have and what would change where or how we connect
+(a SOCKS proxy, `nsc`, Windows certificate stores, secrets by URI) is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jetspark.errors import ConfigError
+
+logger = logging.getLogger("jetspark")
+
+_TEXTS = {
+    "url": "servers",
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "user_jwt": "jwt",
+    "user_seed": "nkey_seed",
+    "inbox_prefix": "inbox_prefix",
+}
+_FILES = {
+    "creds": "creds_file",
+    "nkey": "nkey_seed_file",
+    "ca": "tls_ca_file",
+    "cert": "tls_cert_file",
+    "key": "tls_key_file",
+}
+_VARIABLES = {
+    "NATS_URL": "url",
+    "NATS_USER": "user",
+    "NATS_PASSWORD": "password",
+    "NATS_TOKEN": "token",
+    "NATS_CREDS": "creds",
+    "NATS_NKEY": "nkey",
+    "NATS_JWT": "user_jwt",
+    "NATS_SEED": "user_seed",
+    "NATS_CA": "ca",
+    "NATS_CERT": "cert",
+    "NATS_KEY": "key",
+    "NATS_SOCKS_PROXY": "socks_proxy",
+}
+_SECRETS = frozenset({"user", "password", "token", "creds", "nkey", "user_jwt", "user_seed"})
+_REFUSED = {
+    "socks_proxy": "a SOCKS proxy is not supported",
+    "nsc": "nsc look-ups are not supported; give creds and url",
+    "windows_cert_store": "Windows certificate stores are not supported; give ca, cert and key",
+    "jetstream_domain": "give it to each JetStream instead: nc.jetstream(domain=…)",
+    "jetstream_api_prefix": "give it to each JetStream instead: nc.jetstream(api_prefix=…)",
+}
+# Of no matter to a connection: looks, the CLI's own events, and what only qualifies the stores.
+_IGNORED = frozenset(
+    {
+        *("name", "description", "color_scheme", "jetstream_event_prefix"),
+        *("windows_cert_match_by", "windows_cert_match", "windows_ca_certs_match"),
+    }
+)
+# In newer versions of the command a secret may be a reference to where it is kept.
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_URI_SCHEMES = ("op://", "nsc://", "env://", "data:")
+
+
+def from_context(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a context; of the selected one when `name` is empty. Raises ConfigError."""
+    name = name or _selected(environ)
+    return _options(_fields(name, environ), f"The context {name!r}", environ)
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The options that the variables name; none when none is set. Raises ConfigError."""
+    fields = {field: environ[name] for name, field in _VARIABLES.items() if environ.get(name)}
+    where = "The environment"
+    if name := environ.get("NATS_CONTEXT"):
+        where = f"The environment with the context {name!r}"
+        context = _fields(name, environ)
+        if fields.keys() & _SECRETS:
+            context = {field: text for field, text in context.items() if field not in _SECRETS}
+        fields = context | fields
+    return _options(fields, where, environ)
+
+
+def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a context's file says, without what is empty."""
+    if any(part in name for part in ("/", "\\", "..")):
+        raise ConfigError(f"{name!r} is no name of a context: it holds a path.")
+    file = _folder(environ) / "context" / f"{name}.json"
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
+        raise ConfigError(f"There is no context {name!r} at {file}; known: {known}.") from None
+    except OSError as error:
+        raise ConfigError(f"The context {str(file)!r} cannot be read: {error.strerror}.") from error
+    except ValueError:
+        document = None  # not the error itself: it would show the text
+    if not isinstance(document, dict):
+        raise ConfigError(f"The context {str(file)!r} is not a JSON object.")
+    return {field: value for field, value in document.items() if value}
+
+
+def _selected(environ: Mapping[str, str]) -> str:
+    file = _folder(environ) / "context.txt"
+    try:
+        name = file.read_text("utf-8").strip()
+    except (OSError, ValueError):
+        name = ""
+    if not name:
+        raise ConfigError("No context is selected: name one, or run: nats context select.")
+    return name
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    root = environ.get("XDG_CONFIG_HOME")
+    return (Path(root) if root else Path.home() / ".config") / "nats"
+
+
+def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    for field, reason in _REFUSED.items():
+        if field in fields:
+            raise ConfigError(f"{where} sets {field}, which cannot be honoured: {reason}.")
+    options: dict[str, Any] = {}
+    for field, value in fields.items():
+        if field == "tls_first" and isinstance(value, bool):
+            options["tls_first"] = value
+        elif (field in _TEXTS or field in _FILES) and not isinstance(value, str):
+            raise ConfigError(f"{where}: {field} must be a text.")
+        elif field in _TEXTS or field in _FILES:
+            if value.startswith(_URI_SCHEMES):
+                scheme = value.partition(":")[0]
+                raise ConfigError(f"{where}: {field} by {scheme}: URI is not supported.")
+            if field in _TEXTS:
+                options[_TEXTS[field]] = value
+            else:
+                options[_FILES[field]] = _path(value, environ)
+        elif field not in _IGNORED:
+            logger.warning("%s sets %s, which is not known here and is ignored", where, field)
+    if "user" in options and "password" not in options:
+        options["token"] = options.pop("user")
+    websocket = any(url.strip().startswith("ws:") for url in options.get("servers", "").split(","))
+    if not websocket and not options.keys().isdisjoint({"tls_ca_file", "tls_cert_file"}):
+        options["tls"] = True
+    return options
+
+
+def _path(text: str, environ: Mapping[str, str]) -> str:
+    """With `file://` taken off, $VARIABLES and ~ expanded."""
+    text = _VARIABLE.sub(
+        lambda found: environ.get(found[1] or found[2], found[0]), text.removeprefix("file://")
+    )
+    if text.startswith("~"):
+        text = f"{Path.home()}{text[1:]}"
+    return text

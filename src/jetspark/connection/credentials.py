@@ -1,0 +1,136 @@
+"""NKey seeds, JWTs and `.creds` files: who we are, and the signature that proves it.
+
+Contract: files are read when a link is opened, every time, so that rotated credentials are used
+by the next (re)connect. Seeds and signatures are in no repr, no log and no error; what an error
+names is the option and the file. Signing needs PyNaCl (the extra `nkeys`), imported when a seed
+is used; a signing callable of the user's own needs nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jetspark.errors import ConfigError
+
+Sign: TypeAlias = Callable[[bytes], bytes]
+"""The server's nonce to its 64 bytes of Ed25519 signature."""
+
+# A block is a line of dashes around a title, lines of text, and another such line; `nsc` writes
+# the closing one with a dash more. The first block holds the JWT, the second the seed.
+_BLOCK = re.compile(r"-{3,}[^\n]*-{3,}[ \t]*\r?\n(.+?)\r?\n[ \t]*-{3,}[^\n]*-{3,}", re.DOTALL)
+_SEED_LINE = re.compile(r"^[ \t]*(S[A-Z2-7]{57})[ \t\r]*$", re.MULTILINE)
+
+_SEED_PREFIX = 18 << 3  # S…
+_USER_PREFIX = 20 << 3  # U…
+_SEED_BYTES = 32
+_SIGNATURE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """A JWT or a public NKey, and what signs for it (None: a bearer JWT)."""
+
+    jwt: str = ""
+    nkey: str = ""
+    sign: Sign | None = None
+
+    def fields(self, nonce: str) -> dict[str, str]:
+        """The CONNECT fields. Without a nonce the server checks no keys: nothing is signed.
+
+        Raises ConfigError when the signing callable fails.
+        """
+        named = {"jwt": self.jwt} if self.jwt else {"nkey": self.nkey}
+        if self.sign is None or not nonce:
+            return named
+        return named | {"sig": _signature(self.sign, nonce)}
+
+
+def identity_of_creds(text: str, where: str) -> Identity:
+    """Of the text of a `.creds` file: a JWT, and a seed unless it is a bearer JWT.
+
+    `where` names the text in errors. Raises ConfigError.
+    """
+    blocks = [match[1].strip() for match in _BLOCK.finditer(text)]
+    jwt = "".join((blocks[0] if blocks else text).split())
+    if jwt.count(".") != 2 or not jwt.isascii():
+        raise ConfigError(f"{where} holds no user JWT.")
+    if len(blocks) < 2 and text.count("-BEGIN ") < 2:
+        return Identity(jwt=jwt)
+    return Identity(jwt=jwt, sign=open_seed("".join(blocks[1:2]), where)[1])
+
+
+def find_seed(text: str, where: str) -> str:
+    """The seed in the text of a seed file: a line of its own, or in a block as in `.creds`."""
+    if found := _SEED_LINE.search(text):
+        return found[1]
+    raise ConfigError(f"{where} holds no NKey seed.")
+
+
+def open_seed(seed: str, where: str) -> tuple[str, Sign]:
+    """The public key and the signer of a user's seed. Raises ConfigError, never with the seed."""
+    try:
+        raw = base64.b32decode(seed.strip() + "=" * (-len(seed.strip()) % 8))
+    except binascii.Error:
+        raw = b""
+    if (
+        len(raw) != _SEED_BYTES + 4
+        or raw[0] & 0xF8 != _SEED_PREFIX
+        or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little")
+    ):
+        raise ConfigError(f"{where} holds no valid NKey seed (a text of 58 characters, SU…).")
+    prefix = (raw[0] & 0x07) << 5 | (raw[1] & 0xF8) >> 3
+    if prefix != _USER_PREFIX:
+        raise ConfigError(f"{where} holds the NKey seed of something else than a user (SU…).")
+    try:
+        from nacl.signing import SigningKey
+    except ImportError:
+        raise ConfigError(
+            "NKeys need PyNaCl to sign with: pip install 'jetspark[nkeys]'."
+        ) from None
+    key = SigningKey(raw[2:-2])
+    public = bytes([_USER_PREFIX]) + bytes(key.verify_key)
+    public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
+    return base64.b32encode(public).decode().rstrip("="), lambda nonce: key.sign(nonce).signature
+
+
+def read_credentials(option: str, path: str) -> str:
+    """The text of a file with secrets. Raises ConfigError that names the option and the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{option} {path!r} cannot be read: it is not text.") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"{option} {path!r} cannot be read: {reason}.") from error
+
+
+def jwt_expiry(jwt: str) -> float | None:
+    """When a JWT expires, seconds since 1970; None for never, and for what is no JWT."""
+    body = jwt.split(".")[1:2]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(body[0] + "=" * (-len(body[0]) % 4)))
+        expires = claims.get("exp")
+    except (IndexError, ValueError, AttributeError):
+        return None
+    return float(expires) if isinstance(expires, int) and expires > 0 else None
+
+
+def _signature(sign: Sign, nonce: str) -> str:
+    try:
+        raw = sign(nonce.encode())
+    except Exception as error:
+        # Not its text: nobody knows what is in it.
+        raise ConfigError(f"The signing callable raised {type(error).__name__}.") from error
+    if not isinstance(raw, bytes) or len(raw) != _SIGNATURE_BYTES:
+        raise ConfigError(
+            "The signing callable has to return the 64 bytes of an Ed25519 signature, "
+            f"and returned {type(raw).__name__}."
+        )
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

@@ -1,0 +1,120 @@
+"""WebSocket as a `Transport`: TCP below, TLS first for wss, then the frames of `websocket`."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.transport import Receiver, Transport, dial_tcp
+from jetspark.connection.urls import ServerURL
+from jetspark.connection.websocket import WebSocketCodec
+from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
+
+
+class WebSocketTransport:
+    """Stands between TCP, whose `Receiver` it is, and a session, which it serves as `Transport`."""
+
+    def __init__(self, server: ServerURL, receiver: Receiver, codec: WebSocketCodec) -> None:
+        self._server = str(server)
+        self._receiver = receiver
+        self._codec = codec
+        self._tcp: Transport | None = None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heard = False
+        self._lost = False
+
+    async def open(self, tcp: Transport) -> None:
+        """Ask for the WebSocket. Raises ServerRefusedError, BrokenSocketError."""
+        self._tcp = tcp
+        tcp.write(self._codec.request())
+        await self._opened
+
+    # -- called by TCP -------------------------------------------------------------------------
+
+    def bytes_received(self, chunk: memoryview) -> None:
+        self._heard = True
+        codec = self._codec
+        payloads = codec.receive(chunk)
+        if self._tcp is not None and (reply := codec.replies()):
+            self._tcp.write(reply)
+        if codec.opened and not self._opened.done():
+            self._opened.set_result(None)
+        for payload in payloads:
+            self._receiver.bytes_received(memoryview(payload))
+        if codec.failure is not None:
+            self._fail(codec.failure)
+        elif codec.closed and self._tcp is not None:
+            self._tcp.close()
+
+    def link_lost(self, error: Exception | None) -> None:
+        if not self._opened.done():
+            if self._heard:
+                self._codec.receive_eof()  # an answer without a length ends here
+            if self._codec.failure is not None:
+                self._fail(self._codec.failure)
+            else:
+                text = f"{self._server} ended the connection before it was a WebSocket."
+                self._refuse(BrokenSocketError(text, server=self._server))
+        if not self._lost:
+            self._lost = True
+            self._receiver.link_lost(error)
+
+    def _fail(self, reason: str) -> None:
+        if not self._opened.done():
+            self._refuse(ServerRefusedError(f"{self._server}: {reason}.", server=self._server))
+        elif not self._lost:
+            self._lost = True
+            self._receiver.link_lost(ConnectionError(reason))
+        if self._tcp is not None:
+            self._tcp.abort()
+
+    def _refuse(self, error: JetsparkError) -> None:
+        self._opened.set_exception(error)
+        self._opened.exception()  # seen: TLS may have failed first, and then nobody asks
+
+    def pause_writing(self) -> None:
+        self._receiver.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._receiver.resume_writing()
+
+    # -- called by the session -----------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._tcp is not None and (frame := self._codec.send(data)):
+            self._tcp.write(frame)
+
+    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        raise OSError("TLS is below a WebSocket: the URL must be wss://")
+
+    def close(self) -> None:
+        if self._tcp is not None:
+            if goodbye := self._codec.goodbye():
+                self._tcp.write(goodbye)
+            self._tcp.close()
+
+    def abort(self) -> None:
+        if self._tcp is not None:
+            self._tcp.abort()
+
+
+async def dial_websocket(
+    server: ServerURL, receiver: Receiver, options: ConnectOptions
+) -> Transport:
+    """Opens a WebSocket. Raises OSError, ssl.SSLError among them, ServerRefusedError, ConfigError.
+
+    ServerRefusedError: what answers there speaks no WebSocket, or refuses the request.
+    """
+    codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
+    transport = WebSocketTransport(server, receiver, codec)
+    tcp = await dial_tcp(server, transport)
+    try:
+        if server.secure:
+            hostname = options.tls_hostname or server.tls_name or server.host
+            await tcp.start_tls(options.make_ssl_context(), hostname)
+        await transport.open(tcp)
+    except BaseException:
+        tcp.abort()
+        raise
+    return transport

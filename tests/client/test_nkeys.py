@@ -1,0 +1,226 @@
+"""NKeys and JWTs against real servers: every form of them, rotation, expiry, revocation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+from tests.support.accounts import Key, Operator, creds_text, new_key
+
+import jetspark
+from jetspark.bulk.link import connect as connect_blocking
+from jetspark.connection.options import make_options
+from jetspark.errors import (
+    AuthError,
+    AuthExpiredError,
+    AuthorizationError,
+    AuthRevokedError,
+    ConfigError,
+)
+from jetspark.server import NatsServer
+
+OPERATOR = Operator()
+USER = new_key()
+
+
+@pytest.fixture
+def operator_server(make_server: MakeServer) -> NatsServer:
+    return make_server(OPERATOR.config())
+
+
+def nkey_config(*users: Key) -> str:
+    return (
+        f"authorization {{ users = [{', '.join(f'{{nkey: {user.public}}}' for user in users)}] }}"
+    )
+
+
+Form = Callable[[Path, Key, str], dict[str, Any]]
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "secret.txt"
+    file.write_text(text, "utf-8")
+    return str(file)
+
+
+JWT_FORMS: dict[str, Form] = {
+    "creds_file": lambda at, key, jwt: {"creds_file": written(at, creds_text(jwt, key.seed))},
+    "creds": lambda at, key, jwt: {"creds": creds_text(jwt, key.seed).replace("\n", "\r\n")},
+    "jwt and seed": lambda at, key, jwt: {"jwt": jwt, "nkey_seed": key.seed},
+    "jwt and seed file": lambda at, key, jwt: {
+        "jwt": jwt,
+        "nkey_seed_file": written(at, f"{key.seed}\n"),
+    },
+    "jwt and callable": lambda at, key, jwt: {"jwt": jwt, "sign": key.sign},
+}
+NKEY_FORMS: dict[str, Form] = {
+    "seed": lambda at, key, jwt: {"nkey_seed": key.seed},
+    "seed file": lambda at, key, jwt: {"nkey_seed_file": written(at, f"# me\n {key.seed}\r\n")},
+    "callable": lambda at, key, jwt: {"nkey": key.public, "sign": key.sign},
+}
+
+
+@pytest.mark.parametrize("form", JWT_FORMS)
+async def test_a_jwt_in_every_form(
+    operator_server: NatsServer, connect: Connect, tmp_path: Path, form: str
+) -> None:
+    jwt = OPERATOR.user(USER)
+    options = JWT_FORMS[form](tmp_path, USER, jwt)
+    nc = await connect(operator_server.url, **options)
+    sub = nc.subscribe("a")
+    await nc.publish("a", b"x")
+    assert (await sub.next(5)).data == b"x"
+    shown = repr(nc) + repr(nc.options) + repr(make_options(**options))
+    assert USER.seed not in shown
+    assert jwt not in shown
+    with connect_blocking(make_options(operator_server.url, **options)) as link:
+        assert link.info.nonce
+
+
+@pytest.mark.parametrize("form", NKEY_FORMS)
+async def test_an_nkey_in_every_form(
+    make_server: MakeServer, connect: Connect, tmp_path: Path, form: str
+) -> None:
+    server = make_server(nkey_config(USER))
+    options = NKEY_FORMS[form](tmp_path, USER, "")
+    nc = await connect(server.url, **options)
+    await nc.flush()
+    await nc.force_reconnect()
+    with connect_blocking(make_options(server.url, **options)) as link:
+        assert link.check()
+    # Nobody else's key.
+    with pytest.raises(AuthorizationError) as caught:
+        await connect(server.url, **NKEY_FORMS[form](tmp_path, new_key(), ""))
+    assert "SU" not in str(caught.value)
+
+
+async def test_a_jwt_signed_by_another_seed_is_refused(
+    operator_server: NatsServer, connect: Connect
+) -> None:
+    for wrong in (
+        {"jwt": OPERATOR.user(USER), "nkey_seed": new_key().seed},
+        {"creds": creds_text(Operator().user(USER), USER.seed)},
+        {"jwt": OPERATOR.user(USER)},
+        {"nkey_seed": USER.seed},
+        {},
+    ):
+        with pytest.raises(AuthorizationError):
+            await connect(operator_server.url, **wrong)
+
+
+async def test_a_bearer_jwt_needs_no_seed(operator_server: NatsServer, connect: Connect) -> None:
+    bearer = OPERATOR.user(USER, bearer_token=True)
+    await connect(operator_server.url, jwt=bearer)
+    await connect(operator_server.url, creds=bearer)
+
+
+async def test_a_server_that_checks_no_keys_lets_us_in(
+    shared_server: NatsServer, connect: Connect
+) -> None:
+    await connect(shared_server.url, nkey_seed=USER.seed)
+    await connect(shared_server.url, creds=creds_text(OPERATOR.user(USER), USER.seed))
+
+
+async def test_the_url_wins(make_server: MakeServer, connect: Connect) -> None:
+    server = make_server("authorization { users = [{user: u, password: p}] }")
+    await connect(f"nats://u:p@127.0.0.1:{server.port}", creds_file="is-not-read")
+
+
+async def test_an_expired_jwt_has_its_own_error(
+    operator_server: NatsServer, connect: Connect
+) -> None:
+    expired = creds_text(OPERATOR.user(USER, expires=int(time.time()) - 1), USER.seed)
+    with pytest.raises(AuthExpiredError) as caught:
+        await connect(operator_server.url, creds=expired)
+    assert caught.value.server == operator_server.url
+
+
+async def test_rotated_credentials_are_used_when_the_old_ones_expire(
+    operator_server: NatsServer, connect: Connect, tmp_path: Path
+) -> None:
+    file = tmp_path / "my.creds"
+    file.write_text(creds_text(OPERATOR.user(USER, expires=int(time.time()) + 2), USER.seed))
+    nc = await connect(operator_server.url, creds_file=str(file))
+    events = nc.events()
+    sub = nc.subscribe("a")
+    other = new_key()
+    file.write_text(creds_text(OPERATOR.user(other), other.seed))
+    async with asyncio.timeout(10):
+        async for event in events:
+            if isinstance(event, jetspark.Disconnected):
+                assert isinstance(event.error, AuthExpiredError)
+            if isinstance(event, jetspark.Reconnected):
+                break
+    await nc.publish("a", b"x")
+    assert (await sub.next(5)).data == b"x"
+
+
+async def test_expired_credentials_that_nobody_rotates_end_the_connection(
+    operator_server: NatsServer, connect: Connect
+) -> None:
+    jwt = OPERATOR.user(USER, expires=int(time.time()) + 2)
+    nc = await connect(operator_server.url, jwt=jwt, nkey_seed=USER.seed)
+    async with asyncio.timeout(10):
+        seen = [event async for event in nc.events()]
+    assert isinstance(seen[-1], jetspark.Closed)
+    assert isinstance(seen[-1].error, AuthExpiredError)
+
+
+async def test_a_revoked_user_is_told(
+    make_server: MakeServer, connect: Connect, tmp_path: Path
+) -> None:
+    conf = tmp_path / "operator.conf"
+    conf.write_text(OPERATOR.config())
+    server = make_server(config=conf, port=0, host="127.0.0.1", jetstream=True)
+    nc = await connect(server.url, jwt=OPERATOR.user(USER), sign=USER.sign)
+    events = nc.events()
+    conf.write_text(OPERATOR.config(revoked=USER.public))
+    os.kill(server.pid, signal.SIGHUP)
+    async with asyncio.timeout(10):
+        seen = [event async for event in events]
+    assert isinstance(seen[0], jetspark.Disconnected)
+    assert isinstance(seen[0].error, AuthRevokedError)
+    assert isinstance(seen[-1], jetspark.Closed)
+    assert isinstance(seen[-1].error, AuthError)
+
+
+async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
+    make_server: MakeServer, connect: Connect, tmp_path: Path
+) -> None:
+    server = make_server(nkey_config(USER))
+    seed = written(tmp_path, USER.seed)
+    errors: asyncio.Queue[jetspark.JetsparkError] = asyncio.Queue()
+    nc = await connect(
+        server.url, nkey_seed_file=seed, error_callback=errors.put_nowait, reconnect_wait=0.02
+    )
+    os.unlink(seed)
+    moving = asyncio.create_task(nc.force_reconnect())
+    while not isinstance(error := await asyncio.wait_for(errors.get(), 5), ConfigError):
+        pass
+    assert "nkey_seed_file" in str(error)
+    written(tmp_path, USER.seed)
+    await asyncio.wait_for(moving, 5)
+    await nc.flush()
+
+
+@pytest.mark.parametrize(
+    ("sign", "sentence"),
+    [
+        (lambda nonce: 1 / 0, "The signing callable raised ZeroDivisionError"),
+        (lambda nonce: "text", "64 bytes of an Ed25519 signature, and returned str"),
+        (lambda nonce: b"short", "64 bytes"),
+    ],
+)
+async def test_a_signing_callable_that_fails_is_told(
+    operator_server: NatsServer, connect: Connect, sign: Any, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        await connect(operator_server.url, jwt=OPERATOR.user(USER), sign=sign)
