@@ -30,8 +30,8 @@ def client_context(
             context.load_cert_chain(cert_file, key_file, key_password or "")
     except ssl.SSLError as error:
         hint = ""
-        if error.reason in ("BAD_PASSWORD_READ", "BAD_DECRYPT") or key_password is not None:
-            hint = " (an encrypted key needs tls_key_password)"
+        if cert_file is not None and _is_encrypted(key_file or cert_file):
+            hint = " (the key is encrypted: it needs the right tls_key_password)"
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
@@ -50,5 +50,10 @@ def _trust_folder(context: ssl.SSLContext, folder: str) -> None:
         raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
 
 
+def _is_encrypted(key_file: str) -> bool:
+    # OpenSSL has no error of its own for it; both forms of PEM have the word in their head.
+    return b"ENCRYPTED" in Path(key_file).read_bytes()
+
+
 def _words(error: ssl.SSLError) -> str:
-    return (error.reason or error.strerror or str(error)).replace("_", " ").lower()
+    return (error.reason or "not the PEM that was expected").replace("_", " ").lower()

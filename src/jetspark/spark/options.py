@@ -12,29 +12,16 @@ from typing import Any
 
 from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.ranges import ReadLimits
-from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
 from jetspark.spark import positions
+from jetspark.spark.connection_options import CALLABLES, CONNECTION, connection_options
 from jetspark.spark.positions import Position, Positions
 from jetspark.subjects import check_name, nearest_name
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
-
-_CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "servers": ("servers", values.text),
-    "user": ("user", values.text),
-    "password": ("password", values.text),
-    "token": ("token", values.text),
-    "tls": ("tls", values.truth),
-    "tlsCaFile": ("tls_ca_file", values.text),
-    "tlsCertFile": ("tls_cert_file", values.text),
-    "tlsKeyFile": ("tls_key_file", values.text),
-    "tlsHostname": ("tls_hostname", values.text),
-    "connectTimeout": ("connect_timeout", values.seconds),
-    "inboxPrefix": ("inbox_prefix", values.text),
-}
 
 
 def _strategy(name: str, value: str) -> str:
@@ -78,7 +65,7 @@ _STREAMING_ONLY = (
     "maxBytesPerTrigger",
     "maxTriggerDelay",
 )
-_KNOWN = {name.casefold(): name for name in (*_CONNECTION, *_READING, *_STARTING, *_ENDING)}
+_KNOWN = {name.casefold(): name for name in (*CONNECTION, *_READING, *_STARTING, *_ENDING)}
 # A catalog table's own properties, which Spark hands over beside the options.
 _OF_CATALOG = frozenset(
     {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
@@ -172,8 +159,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         if name is None:
             raise ConfigError(_unknown(asked))
         given.add(name)
-        if name in _CONNECTION:
-            target, convert = _CONNECTION[name]
+        if name in CONNECTION:
+            target, convert = CONNECTION[name]
             connection[target] = convert(name, value)
         elif name in _STARTING:
             starting[name] = _STARTING[name](name, value)
@@ -184,7 +171,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             reading[target] = convert(name, value)
     _check_selection(given, options)
     return SourceOptions(
-        connection=make_options(**connection),
+        connection=connection_options(connection),
         given=frozenset(given),
         starting=starting,
         ending=ending,
@@ -223,6 +210,8 @@ def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _unknown(given: str) -> str:
+    if given.casefold() in CALLABLES:
+        return f"Option {given!r} is for the client only: {CALLABLES[given.casefold()]}."
     near = nearest_name(given, _KNOWN.values())
     if near is not None:
         return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"

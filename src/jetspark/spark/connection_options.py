@@ -1,0 +1,55 @@
+"""The options of format("jetstream") that say where and how to connect.
+
+They are read on the driver and used on the executors. What is text travels with the plan's
+readers, in no repr; what is a file (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) has to be
+there on every machine under the same path, and is read at each connect. A context of the `nats`
+command and the NATS_… variables exist on the driver only: the credentials' files that they name
+are read there and their contents travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.spark import option_values as values
+
+CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "servers": ("servers", values.text),
+    "context": ("context", values.text),
+    "user": ("user", values.text),
+    "password": ("password", values.text),
+    "token": ("token", values.text),
+    "credsFile": ("creds_file", values.text),
+    "creds": ("creds", values.text),
+    "nkeySeedFile": ("nkey_seed_file", values.text),
+    "nkeySeed": ("nkey_seed", values.text),
+    "jwt": ("jwt", values.text),
+    "tls": ("tls", values.truth),
+    "tlsFirst": ("tls_first", values.truth),
+    "tlsCaFile": ("tls_ca_file", values.text),
+    "tlsCaDir": ("tls_ca_dir", values.text),
+    "tlsCertFile": ("tls_cert_file", values.text),
+    "tlsKeyFile": ("tls_key_file", values.text),
+    "tlsKeyPassword": ("tls_key_password", values.text),
+    "tlsHostname": ("tls_hostname", values.text),
+    "connectTimeout": ("connect_timeout", values.seconds),
+    "inboxPrefix": ("inbox_prefix", values.text),
+}
+"""Name for Spark to the name in ConnectOptions and what reads its text."""
+
+CALLABLES = {
+    "sign": "executors cannot call it; use creds, credsFile, or jwt with nkeySeed",
+    "nkey": "executors cannot call sign; use nkeySeed or nkeySeedFile",
+    "sslcontext": "it cannot be sent to executors; use the tls… options",
+    "ssl_context": "it cannot be sent to executors; use the tls… options",
+}
+"""What the client has and Spark cannot have, folded: the reason, and what to use."""
+
+
+def connection_options(given: dict[str, Any]) -> ConnectOptions:
+    """Of names in ConnectOptions and `context`. Raises ConfigError."""
+    options = make_options(**given)
+    named_here = {"creds_file", "nkey_seed_file"} & given.keys()
+    return options if named_here else options.with_contents()

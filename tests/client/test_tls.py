@@ -1,0 +1,177 @@
+"""TLS beyond the usual: the handshake first, gossiped addresses, folders, encrypted keys."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+from tests.support.scripted_server import ScriptedServer
+
+import jetspark
+from jetspark.bulk.link import connect as connect_blocking
+from jetspark.connection.options import make_options
+from jetspark.errors import ConfigError, ConnectTimeoutError, TLSError
+from jetspark.server import NatsServer, free_port
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
+
+
+def localhost(server: NatsServer, scheme: str = "tls") -> str:
+    return f"{scheme}://localhost:{server.port}"
+
+
+async def test_tls_comes_first_where_the_server_wants_it(
+    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: Any
+) -> None:
+    needs_server("2.10.4")
+    server = make_server(certificates.server_config(handshake_first=True))
+    options: dict[str, Any] = {"tls_ca_file": str(certificates.ca), "tls_first": True}
+    for scheme in ("tls", "nats"):
+        nc = await connect(localhost(server, scheme), **options)
+        sub = nc.subscribe("a")
+        await nc.publish("a", b"x" * 500_000)
+        assert len((await sub.next(5)).data) == 500_000
+    await nc.force_reconnect()
+    with connect_blocking(make_options(localhost(server), **options)) as link:
+        assert link.check()
+    # Without it both sides wait for the other one's first word.
+    options["tls_first"] = False
+    with pytest.raises(ConnectTimeoutError):
+        await connect(localhost(server), **options, connect_timeout=0.2)
+    with pytest.raises(TLSError):
+        await connect(localhost(server), tls_first=True)
+
+
+async def test_a_server_that_does_not_begin_with_tls_is_told_apart(
+    make_server: MakeServer, connect: Connect, certificates: Certificates, shared_server: NatsServer
+) -> None:
+    ca = str(certificates.ca)
+    for url in (localhost(make_server(certificates.server_config())), shared_server.url):
+        for _ in range(5):  # INFO may be there before TLS begins, or not
+            with pytest.raises(TLSError):
+                await connect(url, tls_ca_file=ca, tls_first=True)
+        with pytest.raises(TLSError):
+            connect_blocking(make_options(url, tls_ca_file=ca, tls_first=True))
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("early", "options"),
+    [
+        (b'INFO {"tls_available":true}\r\nINFO {"x":1}\r\n', {"tls": True}),
+        (b"INFO {\"tls_required\":true}\r\n-ERR 'x'\r\n", {}),
+    ],
+)
+async def test_what_comes_in_the_clear_before_tls_ends_the_link(
+    scripted: ScriptedServer, early: bytes, options: dict[str, Any]
+) -> None:
+    client = jetspark.Client(make_options(scripted.url, **options))
+    connecting = asyncio.create_task(client.connect())
+    peer = await scripted.accept()
+    peer.send(early)
+    with pytest.raises(TLSError, match="before TLS began"):
+        await asyncio.wait_for(connecting, 5)
+
+
+async def test_gossiped_addresses_are_verified_against_the_name_that_was_written(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    # The second server listens on an address that its certificate does not name.
+    routes = [free_port(), free_port()]
+    servers = [
+        make_server(
+            certificates.server_config()
+            + f'cluster {{ name: C, listen: "127.0.0.1:{own}", routes: ['
+            + ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+            + "] }",
+            jetstream=False,
+            host=host,
+        )
+        for own, host in zip(routes, ("127.0.0.1", "127.0.0.2"), strict=True)
+    ]
+    ca = str(certificates.ca)
+    nc = await connect(localhost(servers[0], "nats"), tls_ca_file=ca)
+    other = f"tls://127.0.0.2:{servers[1].port}"
+    if other not in nc.servers:
+        async with asyncio.timeout(10):
+            async for event in nc.events():
+                if isinstance(event, jetspark.ServersDiscovered) and other in event.servers:
+                    break
+    events = nc.events()
+    await asyncio.to_thread(servers[0].stop)
+    async with asyncio.timeout(10):
+        async for event in events:
+            if isinstance(event, jetspark.Reconnected):
+                break
+    assert nc.current_server == other
+    await nc.flush()
+    with pytest.raises(TLSError, match="match"):
+        await connect(other, tls_ca_file=ca)
+
+
+async def test_authorities_may_lie_in_a_folder(
+    make_server: MakeServer, connect: Connect, certificates: Certificates, tmp_path: Path
+) -> None:
+    server = make_server(certificates.server_config())
+    folder = tmp_path / "ca"
+    folder.mkdir()
+    shutil.copy(certificates.other_ca, folder / "other.pem")
+    with pytest.raises(TLSError, match="certificate"):
+        await connect(localhost(server), tls_ca_dir=str(folder))
+    shutil.copy(certificates.ca, folder / "ours.CRT")
+    nc = await connect(localhost(server), tls_ca_dir=str(folder))
+    await nc.flush()
+
+
+def test_a_folder_of_authorities_has_to_have_some(tmp_path: Path) -> None:
+    options = make_options("tls://a", tls_ca_dir=str(tmp_path))
+    with pytest.raises(ConfigError, match="no certificates in"):
+        options.make_ssl_context()
+    with pytest.raises(ConfigError, match="none: No such file"):
+        make_options("tls://a", tls_ca_dir=str(tmp_path / "none")).make_ssl_context()
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(ConfigError, match="TLS files cannot be used"):
+        options.make_ssl_context()
+
+
+async def test_an_encrypted_key_is_opened_by_its_password(
+    make_server: MakeServer, connect: Connect, certificates: Certificates, tmp_path: Path
+) -> None:
+    server = make_server(certificates.server_config(verify=True))
+    plain = serialization.load_pem_private_key(certificates.client_key.read_bytes(), None)
+    encrypted = tmp_path / "key.pem"
+    encrypted.write_bytes(
+        plain.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"op3n"),
+        )
+    )
+    options = {
+        "tls_ca_file": str(certificates.ca),
+        "tls_cert_file": str(certificates.client_cert),
+        "tls_key_file": str(encrypted),
+    }
+    nc = await connect(localhost(server), **options, tls_key_password="op3n")
+    assert "op3n" not in repr(nc.options)
+    for wrong in (None, "wr0ng"):
+        with pytest.raises(ConfigError, match="the right tls_key_password") as caught:
+            await connect(localhost(server), **options, tls_key_password=wrong)
+        assert "wr0ng" not in str(caught.value)
+    options["tls_key_file"] = str(certificates.server_key)
+    with pytest.raises(ConfigError, match="key values mismatch") as caught:
+        await connect(localhost(server), **options)
+    assert "password" not in str(caught.value)

@@ -1,0 +1,110 @@
+"""Every connection option of the source reaches the readers, and no secret is shown."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import MakeServer
+from tests.support.accounts import Operator, creds_text, new_key
+
+from jetspark.bulk.link import connect
+from jetspark.errors import AuthorizationError, ConfigError
+from jetspark.spark.connection_options import CONNECTION
+from jetspark.spark.options import parse_options
+
+STREAM = {"stream": "S"}
+SERVER = {"servers": "nats://a"}
+
+EXAMPLES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "servers": ({"servers": "nats://a,tls://b"}, {"servers": "nats://a,tls://b"}),
+    "user": ({"user": "u", "password": "s3cret"}, {"user": "u", "password": "s3cret"}),
+    "password": ({"user": "u", "password": "s3cret"}, {"password": "s3cret"}),
+    "token": ({"token": "s3cret"}, {"token": "s3cret"}),
+    "credsFile": ({"credsFile": "/c"}, {"creds_file": "/c"}),
+    "creds": ({"creds": "s3cret"}, {"creds": "s3cret"}),
+    "nkeySeedFile": ({"nkeySeedFile": "/n"}, {"nkey_seed_file": "/n"}),
+    "nkeySeed": ({"nkeySeed": "s3cret"}, {"nkey_seed": "s3cret"}),
+    "jwt": ({"jwt": "s3cret", "nkeySeed": "x"}, {"jwt": "s3cret", "nkey_seed": "x"}),
+    "tls": ({"tls": "true"}, {"tls": True}),
+    "tlsFirst": ({"tlsFirst": "true"}, {"tls_first": True}),
+    "tlsCaFile": ({"tlsCaFile": "/ca"}, {"tls_ca_file": "/ca"}),
+    "tlsCaDir": ({"tlsCaDir": "/ca"}, {"tls_ca_dir": "/ca"}),
+    "tlsCertFile": ({"tlsCertFile": "/c"}, {"tls_cert_file": "/c"}),
+    "tlsKeyFile": ({"tlsCertFile": "/c", "tlsKeyFile": "/k"}, {"tls_key_file": "/k"}),
+    "tlsKeyPassword": ({"tlsKeyPassword": "s3cret"}, {"tls_key_password": "s3cret"}),
+    "tlsHostname": ({"tlsHostname": "h"}, {"tls_hostname": "h"}),
+    "connectTimeout": ({"connectTimeout": "3"}, {"connect_timeout": 3.0}),
+    "inboxPrefix": ({"inboxPrefix": "_ME"}, {"inbox_prefix": "_ME"}),
+}
+
+
+@pytest.mark.parametrize("option", EXAMPLES)
+@pytest.mark.parametrize("fold", [str, str.lower])
+def test_each_option_reaches_the_readers(option: str, fold: Callable[[str], str]) -> None:
+    given, expected = EXAMPLES[option]
+    options = parse_options(STREAM | SERVER | {fold(name): text for name, text in given.items()})
+    there = pickle.loads(pickle.dumps(options)).connection
+    assert {name: getattr(there, name) for name in expected} == expected
+    assert "s3cret" not in repr(options) + repr(there)
+
+
+def test_every_option_has_its_example() -> None:
+    assert EXAMPLES.keys() | {"context"} == CONNECTION.keys()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"sign": "x"}, "executors cannot call it; use creds"),
+        ({"nkey": "x"}, "use nkeySeed"),
+        ({"sslContext": "x"}, "use the tls… options"),
+        ({"tlsFirst": "yes"}, "'tlsFirst' must be true or false"),
+        ({"creds": "x", "token": "y"}, "one kind of credentials"),
+        ({"credFile": "x"}, "did you mean 'credsFile'"),
+    ],
+)
+def test_mistakes_are_one_sentence(wrong: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_options(STREAM | SERVER | wrong)
+
+
+def test_a_context_is_read_on_the_driver_and_its_credentials_travel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creds = tmp_path / "me.creds"
+    creds.write_text("s3cret", "utf-8")
+    folder = tmp_path / "nats" / "context"
+    folder.mkdir(parents=True)
+    document = {"url": "nats://there", "creds": str(creds), "inbox_prefix": "_ME"}
+    (folder / "it.json").write_text(json.dumps(document))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    options = parse_options(STREAM | {"context": "it"})
+    creds.unlink()  # the executors do not have it
+    there = pickle.loads(pickle.dumps(options)).connection
+    assert (there.servers, there.creds, there.creds_file) == ("nats://there", "s3cret", None)
+    assert "s3cret" not in repr(options)
+    creds.write_text("s3cret", "utf-8")
+    monkeypatch.setenv("NATS_CONTEXT", "it")
+    assert parse_options(STREAM).connection == there
+    assert parse_options(STREAM | SERVER).connection.creds is None
+
+
+def test_the_range_reader_connects_with_credentials(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    operator, user = Operator(), new_key()
+    server = make_server(operator.config())
+    text = creds_text(operator.user(user), user.seed)
+    file = tmp_path / "me.creds"
+    file.write_text(text)
+    base = STREAM | {"servers": server.url}
+    for option in ({"creds": text}, {"credsFile": str(file)}):
+        with connect(parse_options(base | option).connection) as link:
+            assert link.check()
+    with pytest.raises(AuthorizationError):
+        connect(parse_options(base).connection)
