@@ -24,6 +24,9 @@ _COMMANDS = {
     "server": ("jetspark.cli.server:server", "Run a nats-server with JetStream on this machine."),
     "demo": ("jetspark.cli.demo:demo", "See it all work, on real data and a server of its own."),
     "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
+    "pub": ("jetspark.cli.pub:pub", "Publish a message."),
+    "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
+    "request": ("jetspark.cli.request:request", "Ask and show the answer."),
 }
 
 

@@ -1,0 +1,109 @@
+"""What `pub`, `sub` and `request` share: reading headers and payloads, showing messages."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from jetspark.cli import console
+from jetspark.errors import ConfigError
+from jetspark.wire.headers import Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from jetspark.client.messages import Message
+
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+
+HeaderOption: TypeAlias = Annotated[
+    list[str] | None, Parameter(name=("--header", "-H"), negative="")
+]
+CountOption: TypeAlias = Annotated[int, Parameter(name=("--count",))]
+StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
+JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+
+# A message may hold what a terminal takes for a command; shown as text it must stay text.
+_HARMLESS = "\n\t"
+
+
+def read_headers(texts: list[str] | None) -> Headers | None:
+    """Headers from texts "name: value". Raises ConfigError, BadHeaderError."""
+    headers = Headers()
+    for text in texts or ():
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise ConfigError(f"--header {text!r}: write name:value.")
+        headers.add(name.strip(), value.strip())
+    return headers or None
+
+
+def read_payload(text: str, *, stdin: bool) -> bytes:
+    """The text as UTF-8, or standard input to its end. Raises ConfigError for both."""
+    if not stdin:
+        return text.encode()
+    if text:
+        raise ConfigError("Give the payload either as argument or with --stdin.")
+    return sys.stdin.buffer.read()
+
+
+def show(message: Message, *, as_json: bool) -> None:
+    """One message on standard output, as a line of JSON or for people."""
+    if as_json:
+        console.say(json.dumps(document_of(message), ensure_ascii=False))
+        return
+    line = Text.assemble((message.subject, "bold"))
+    if message.reply is not None:
+        line.append(f"  (reply to {message.reply})", style="dim")
+    lines = [line]
+    if message.headers is not None:
+        lines += [Text(harmless(f"{n}: {v}"), style="dim") for n, v in message.headers.items()]
+    console.say(*lines, harmless(message.data.decode("utf-8", "backslashreplace")))
+
+
+def document_of(message: Message) -> dict[str, object]:
+    """subject, reply, headers, and data as text or, when it is none, data_base64."""
+    document: dict[str, object] = {"subject": message.subject}
+    if message.reply is not None:
+        document["reply"] = message.reply
+    if message.headers is not None:
+        document["headers"] = message.headers.to_dict()
+    try:
+        document["data"] = message.data.decode()
+    except UnicodeDecodeError:
+        document["data_base64"] = base64.b64encode(message.data).decode()
+    return document
+
+
+def harmless(text: str) -> str:
+    """The text with control characters written as escapes."""
+    return "".join(
+        c if c.isprintable() or c in _HARMLESS else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def run_until_stopped(work: Coroutine[object, object, None]) -> None:
+    """Runs the work to its end, or until Ctrl-C or SIGTERM, which are no errors here."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # An exception raised by a handler could be lost inside the event loop.
+            if sys.platform != "win32" and signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, task.cancel)
+        await work
+
+    try:
+        asyncio.run(main())
+    except asyncio.CancelledError:
+        pass

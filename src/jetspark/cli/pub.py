@@ -1,0 +1,57 @@
+"""`jetspark pub`: publish a message, for a first try."""
+
+from __future__ import annotations
+
+import asyncio
+
+import jetspark
+from jetspark.cli import console
+from jetspark.cli.messages import (
+    DEFAULT_SERVER,
+    CountOption,
+    HeaderOption,
+    StdinOption,
+    read_headers,
+    read_payload,
+)
+from jetspark.errors import ConfigError
+
+
+def pub(
+    subject: str,
+    payload: str = "",
+    /,
+    *,
+    server: str = DEFAULT_SERVER,
+    header: HeaderOption = None,
+    stdin: StdinOption = False,
+    reply: str | None = None,
+    count: CountOption = 1,
+) -> None:
+    """Publish a message; returns when the server has it, whether anybody listens or not.
+
+    Args:
+        subject: Where to.
+        payload: The message; empty without one.
+        server: URL of the server, several with commas; user and password may stand in it.
+        header: Header as name:value; may be given again, also with the same name.
+        stdin: Read the payload from standard input.
+        reply: Subject for answers.
+        count: Publish it so many times.
+    """
+    headers = read_headers(header)
+    if count < 1:
+        raise ConfigError("--count must be at least 1.")
+    data = read_payload(payload, stdin=stdin)
+
+    async def publish() -> None:
+        async with jetspark.connect(server) as nc:
+            for _ in range(count):
+                await nc.publish(subject, data, reply=reply, headers=headers)
+            await nc.flush()
+            # The server tells a refused subject before it answers the flush.
+            if isinstance(nc.last_error, jetspark.PermissionsError):
+                raise nc.last_error
+
+    asyncio.run(publish())
+    console.say(f"{count:,} published to {subject}, {len(data):,} bytes each.")

@@ -1,0 +1,45 @@
+"""`jetspark sub`: show messages as they come, for a first try."""
+
+from __future__ import annotations
+
+import jetspark
+from jetspark.cli import console
+from jetspark.cli.messages import (
+    DEFAULT_SERVER,
+    CountOption,
+    JsonOption,
+    run_until_stopped,
+    show,
+)
+
+
+def sub(
+    subject: str,
+    /,
+    *,
+    server: str = DEFAULT_SERVER,
+    queue: str | None = None,
+    count: CountOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Show messages as they come, until Ctrl-C.
+
+    Args:
+        subject: What to listen to; * stands for a word, > for all that follow.
+        server: URL of the server, several with commas; user and password may stand in it.
+        queue: Share the messages with all that listen in this queue group.
+        count: End after so many messages; 0 goes on.
+        json: One line of JSON for each message.
+    """
+
+    async def listen() -> None:
+        async with (
+            jetspark.connect(server) as nc,
+            nc.subscribe(subject, queue=queue, max_msgs=count) as messages,
+        ):
+            await nc.flush()
+            console.err.print(f"Listening on {subject}; Ctrl-C ends.", markup=False)
+            async for message in messages:
+                show(message, as_json=json)
+
+    run_until_stopped(listen())

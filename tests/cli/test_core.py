@@ -1,0 +1,143 @@
+"""`jetspark pub`, `sub` and `request`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import end, finish, first_line, jetspark
+from tests.support.raw_client import RawClient
+
+from jetspark.cli import app
+from jetspark.server import free_port
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+
+def listening(command: subprocess.Popen[bytes]) -> None:
+    """Until `sub` says that it listens."""
+    assert command.stderr is not None
+    assert command.stderr.readline().startswith(b"Listening on ")
+
+
+def test_what_pub_publishes_sub_shows(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with jetspark("sub", subject, "--server", url, "--count", "3") as command:
+        listening(command)
+        arguments = ["pub", subject, "smörgås", "-H", "k: v:1", "-H", "k:2", "--reply", "r"]
+        assert app.run([*arguments, "--server", url]) == 0
+        assert app.run(["pub", subject, "--count", "2", "--server", url]) == 0
+        code, out, _ = finish(command)
+    assert code == 0
+    shown = [f"{subject}  (reply to r)", "k: v:1", "k: 2", "smörgås", subject, "", subject, ""]
+    assert out.splitlines() == shown
+    assert capsys.readouterr().out == (
+        f"1 published to {subject}, 9 bytes each.\n2 published to {subject}, 0 bytes each.\n"
+    )
+
+
+def test_lines_of_json(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with jetspark("sub", subject, "--json", "--count", "2", "--server", url) as command:
+        listening(command)
+        assert app.run(["pub", subject, "ä", "-H", "k:ö", "--server", url]) == 0
+        with RawClient(url) as raw:
+            raw.publish(subject, b"\xff", "r")
+            code, out, _ = finish(command)
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"subject": subject, "headers": {"k": ["ö"]}, "data": "ä"},
+        {"subject": subject, "reply": "r", "data_base64": "/w=="},
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_the_ordinary_end_of_sub(
+    number: int, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with jetspark("sub", subject, "--queue", "q", "--server", url) as command:
+        listening(command)
+        assert app.run(["pub", subject, "x", "--server", url]) == 0
+        assert first_line(command) == subject
+        assert end(command, number) == (0, "x\n", "")
+
+
+def test_what_would_command_a_terminal_is_shown_as_text(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with jetspark("sub", subject, "--count", "1", "--server", url) as command:
+        listening(command)
+        assert app.run(["pub", subject, "a\x1b[31mb\n[red]c", "--server", url]) == 0
+        _, out, _ = finish(command)
+    assert out == f"{subject}\na\\x1b[31mb\n[red]c\n"
+
+
+def test_the_payload_comes_from_standard_input(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with jetspark("sub", subject, "--count", "1", "--server", url) as listener:
+        listening(listener)
+        with jetspark("pub", subject, "--stdin", "--server", url) as command:
+            out, _ = command.communicate(b"from a pipe", timeout=20)
+        assert out.decode() == f"1 published to {subject}, 11 bytes each.\n"
+        assert finish(listener)[1] == f"{subject}\nfrom a pipe\n"
+
+
+def test_request_shows_the_answers(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+
+    def serve(raw: RawClient, ready: threading.Event) -> None:
+        raw._send(f"SUB {subject} 9\r\n".encode())
+        raw.ping()
+        ready.set()
+        for _ in range(2):
+            *_, reply, size = raw._file.readline().split()
+            raw._file.read(int(size) + 2)
+            for part in (b"1", b"2"):
+                raw.publish(reply.decode(), part)
+        raw.ping()
+
+    with RawClient(url) as raw:
+        ready = threading.Event()
+        thread = threading.Thread(target=serve, args=(raw, ready))
+        thread.start()
+        assert ready.wait(10)
+        assert app.run(["request", subject, "?", "--server", url]) == 0
+        one = capsys.readouterr().out.splitlines()
+        assert app.run(["request", subject, "?", "--count", "2", "--json", "--server", url]) == 0
+        two = capsys.readouterr().out.splitlines()
+        thread.join(10)
+    assert one[1:] == ["1"]
+    assert [json.loads(line)["data"] for line in two] == ["1", "2"]
+
+
+def test_errors_are_sentences(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    gone = f"nats://127.0.0.1:{free_port()}"
+    for arguments, sentence in {
+        ("request", subject, "--server", url): f"No responders on {subject!r}.",
+        ("pub", "a b", "--server", url): "Bad subject 'a b': white space is not allowed.",
+        ("pub", "a", "-H", "x", "--server", url): "--header 'x': write name:value.",
+        ("pub", "a", "x", "--stdin"): ("Give the payload either as argument or with --stdin."),
+        ("pub", "a", "--count", "0", "--server", url): "--count must be at least 1.",
+        ("sub", "a", "--server", gone): f"No server at {gone}: Connection refused.",
+    }.items():
+        assert app.run(list(arguments)) == app.FAILED
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", sentence + "\n")
