@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import MakeServer
@@ -16,6 +16,10 @@ from jetspark.bulk.link import connect
 from jetspark.errors import AuthorizationError, ConfigError
 from jetspark.spark.connection_options import CONNECTION
 from jetspark.spark.options import parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from tests.support.certificates import Certificates
 
 STREAM = {"stream": "S"}
 SERVER = {"servers": "nats://a"}
@@ -108,3 +112,30 @@ def test_the_range_reader_connects_with_credentials(
             assert link.check()
     with pytest.raises(AuthorizationError):
         connect(parse_options(base).connection)
+
+
+def test_no_secret_is_in_a_plan_or_an_error(
+    spark: SparkSession, make_server: MakeServer, certificates: Certificates
+) -> None:
+    operator, user = Operator(), new_key()
+    server = make_server(operator.config() + certificates.server_config())
+    jwt = operator.user(user)
+    options = STREAM | {
+        "servers": f"tls://localhost:{server.port}",
+        "creds": creds_text(jwt, user.seed),
+        "tlsCaFile": str(certificates.ca),
+        "tlsKeyPassword": "s3cret",
+    }
+    with connect(parse_options(options).connection) as link:
+        config = {"name": "S", "subjects": ["s"], "storage": "memory"}
+        link.request("$JS.API.STREAM.CREATE.S", json.dumps(config).encode(), 5)
+        link.request("s", b"x", 5)
+    frame = spark.read.format("jetstream").options(**options).load()
+    assert frame.count() == 1
+    shown = frame._jdf.queryExecution().toString() + str(frame)
+    wrong = options | {"creds": creds_text(Operator().user(user), user.seed)}
+    with pytest.raises(Exception, match="refused these credentials") as caught:
+        spark.read.format("jetstream").options(**wrong).load().count()
+    shown += str(caught.value)
+    for secret in (user.seed, jwt, "s3cret"):
+        assert secret not in shown
