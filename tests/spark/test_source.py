@@ -11,7 +11,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
-from jetspark.spark.ingest import lag_of
+from jetspark.spark.lag import LagListener, QueryLag, lag_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -265,6 +265,35 @@ def test_runs_go_on_where_the_last_one_ended(query: Query, admin: Admin, stream:
 def test_the_progress_shows_the_lag(query: Query) -> None:
     batches = query.run(maxOffsetsPerTrigger="400")
     assert [lag_of(progress) for progress in batches] == [600, 200, 0]
+
+
+def test_a_listener_follows_the_lag(spark: SparkSession, query: Query, stream: str) -> None:
+    told: list[QueryLag] = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        query.run(maxOffsetsPerTrigger="400")
+        deadline = time.monotonic() + 20
+        while len(told) < 3 or listener.latest:  # events come from a thread of Spark's
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [one.lag for one in told if one.rows] == [{stream: 600}, {stream: 200}, {stream: 0}]
+
+
+def test_the_lag_as_prometheus_reads_it() -> None:
+    listener = LagListener()
+    listener._latest["q"] = QueryLag('a"b', 3, 10, 12.5, {"B": 2, "A": 1})
+    assert listener.prometheus().splitlines() == [
+        "# HELP jetspark_lag_sequences Sequences between the query and the end of the stream.",
+        "# TYPE jetspark_lag_sequences gauge",
+        'jetspark_lag_sequences{query="a\\"b",stream="A"} 1',
+        'jetspark_lag_sequences{query="a\\"b",stream="B"} 2',
+        "# HELP jetspark_rows_per_second Rows a second of the last batch.",
+        "# TYPE jetspark_rows_per_second gauge",
+        'jetspark_rows_per_second{query="a\\"b"} 12.5',
+    ]
 
 
 def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(

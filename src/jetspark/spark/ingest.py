@@ -7,10 +7,8 @@ with Spark.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -21,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
+from jetspark.spark.lag import lag_of
 from jetspark.spark.source import JetStreamDataSource
 
 CORRUPT = "_corrupt_record"
@@ -144,20 +143,3 @@ class Progress:
         if query.lastProgress is not None:
             self.lag = lag_of(query.lastProgress)
         return new
-
-
-def lag_of(report: Mapping[str, Any]) -> int | None:
-    """Sequences between a report's end and the stream's end; None when it does not say."""
-    lag = 0
-    for source in report["sources"]:
-        end, latest = _streams(source.get("endOffset")), _streams(source.get("latestOffset"))
-        if not end or not latest:
-            return None
-        lag += sum(max(0, latest[name]["next"] - one["next"]) for name, one in end.items())
-    return lag
-
-
-def _streams(offset: Any) -> dict[str, Any]:
-    if isinstance(offset, str):
-        offset = json.loads(offset)
-    return dict(offset["streams"]) if offset else {}

@@ -1,0 +1,145 @@
+"""How far queries are behind their streams: from a progress report, or followed by a listener.
+
+The lag of a stream is the number of sequences between what the last batch read up to and the
+stream's end as it was then; deleted messages count.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+logger = logging.getLogger("jetspark.spark")
+
+
+def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
+    """Lag in sequences by stream of one progress report; None when the report does not tell."""
+    lag: dict[str, int] = {}
+    told = False
+    for source in report["sources"]:
+        end, latest = _streams(source["endOffset"]), _streams(source["latestOffset"])
+        if not end or not latest:
+            continue
+        told = True
+        for name, one in latest.items():
+            # A stream that a pattern found only now is behind by all that it has.
+            read = end[name]["next"] if name in end else 1
+            lag[name] = lag.get(name, 0) + max(0, one["next"] - read)
+    return lag if told else None
+
+
+def lag_of(report: Mapping[str, Any]) -> int | None:
+    """Lag in sequences of one progress report, all streams together."""
+    lag = lag_by_stream(report)
+    return None if lag is None else sum(lag.values())
+
+
+def _streams(offset: Any) -> dict[str, Any]:
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {}
+    # Other sources of the query have other offsets.
+    return dict(offset["streams"]) if isinstance(offset, dict) and "streams" in offset else {}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag:
+    """One query after one batch."""
+
+    query: str
+    """The query's name, or its id when it has none."""
+    batch: int
+    rows: int
+    """Rows of this batch."""
+    rows_per_second: float
+    lag: Mapping[str, int]
+    """Sequences by stream."""
+
+
+class LagListener(StreamingQueryListener):
+    """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
+
+    Every batch is logged (logger "jetspark.spark", level INFO) and given to `callback`, which runs
+    in a thread of Spark's; what it raises is logged. `prometheus()` is the state as text.
+    """
+
+    def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
+        self._callback = callback
+        self._latest: dict[str, QueryLag] = {}
+        self._names: dict[str, str] = {}
+
+    @property
+    def latest(self) -> dict[str, QueryLag]:
+        """The last batch of each running query, by the query's name or id."""
+        return dict(self._latest)
+
+    def prometheus(self) -> str:
+        """Gauges in Prometheus's text format, for a handler of your own to serve."""
+        lines = [
+            "# HELP jetspark_lag_sequences Sequences between the query and the end of the stream.",
+            "# TYPE jetspark_lag_sequences gauge",
+        ]
+        rates = [
+            "# HELP jetspark_rows_per_second Rows a second of the last batch.",
+            "# TYPE jetspark_rows_per_second gauge",
+        ]
+        for one in self.latest.values():
+            query = _label(one.query)
+            rates.append(f'jetspark_rows_per_second{{query="{query}"}} {one.rows_per_second:g}')
+            lines += [
+                f'jetspark_lag_sequences{{query="{query}",stream="{_label(name)}"}} {lag}'
+                for name, lag in sorted(one.lag.items())
+            ]
+        return "\n".join([*lines, *rates]) + "\n"
+
+    # -- called by Spark -------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Remember the name."""
+        self._names[str(event.id)] = event.name or str(event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take in one report."""
+        report = json.loads(event.progress.json)
+        lag = lag_by_stream(report)
+        if lag is None:
+            return
+        name = report.get("name") or report["id"]
+        one = QueryLag(
+            name,
+            report["batchId"],
+            report["numInputRows"],
+            float(report.get("processedRowsPerSecond") or 0.0),
+            lag,
+        )
+        self._latest[name] = one
+        logger.info("%s: batch %d, %d rows, lag %d", name, one.batch, one.rows, sum(lag.values()))
+        if self._callback is not None:
+            try:
+                self._callback(one)
+            except Exception:
+                logger.exception("The lag callback failed")
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Forget the query."""
+        self._latest.pop(self._names.pop(str(event.id), ""), None)
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
