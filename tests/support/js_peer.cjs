@@ -1,0 +1,67 @@
+// A peer for tests: the official JavaScript client, driven by lines of JSON on standard input, which
+// answers in lines of JSON on standard output. `node js_peer.cjs <folder of node_modules> <url>`.
+"use strict";
+const { createRequire } = require("node:module");
+const { createInterface } = require("node:readline");
+const load = createRequire(process.argv[2] + "/");
+const nats = load("@nats-io/transport-node");
+
+const say = (document) => process.stdout.write(JSON.stringify(document) + "\n");
+const decode = (bytes) => Buffer.from(bytes).toString("utf8");
+
+const fromPairs = (pairs) => {
+  if (!pairs) return undefined;
+  const h = nats.headers();
+  for (const [name, value] of pairs) h.append(name, value);
+  return h;
+};
+const toDict = (h) => {
+  const dict = {};
+  if (h) for (const name of h.keys()) dict[name] = h.values(name);
+  return dict;
+};
+const shown = (m) => ({ subject: m.subject, data: decode(m.data), headers: toDict(m.headers) });
+
+const commands = {
+  async listen(nc, { subject, queue }) {
+    nc.subscribe(subject, {
+      queue,
+      callback: (_, m) => say({ on: subject, ...shown(m) }),
+    });
+    await nc.flush();
+    return {};
+  },
+  async serve(nc, { subject }) {
+    nc.subscribe(subject, {
+      callback: (_, m) => m.respond("js " + decode(m.data), { headers: m.headers }),
+    });
+    await nc.flush();
+    return {};
+  },
+  async publish(nc, { subject, data, headers, times = 1 }) {
+    for (let i = 0; i < times; i++) nc.publish(subject, data, { headers: fromPairs(headers) });
+    await nc.flush();
+    return {};
+  },
+  async request(nc, { subject, data, headers }) {
+    const reply = await nc.request(subject, data, { timeout: 5000, headers: fromPairs(headers) });
+    return shown(reply);
+  },
+};
+
+(async () => {
+  const nc = await nats.connect({ servers: process.argv[3] });
+  say({ version: load("@nats-io/transport-node/package.json").version });
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { run, ...options } = JSON.parse(line);
+    try {
+      say({ done: run, ...(await commands[run](nc, options)) });
+    } catch (error) {
+      say({ done: run, error: String(error.message) });
+    }
+  }
+  await nc.close();
+})().catch((error) => {
+  process.stderr.write(String(error) + "\n");
+  process.exit(1);
+});
