@@ -36,7 +36,9 @@ def quiet_spark(
     keep = False
     try:
         with spinner("starting Spark …"):
-            spark = local_session(name, master=master, log_file=log, conf=settings)
+            spark = local_session(
+                name, master=master, log_file=log, conf=_temporary(folder) | dict(settings or {})
+            )
         try:
             yield spark
         finally:
@@ -49,6 +51,14 @@ def quiet_spark(
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary(folder: Path) -> dict[str, str]:
+    """Settings that keep what Spark and its libraries unpack in one folder."""
+    return {
+        "spark.local.dir": str(folder),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+    }
 
 
 def run_ingest(spark: SparkSession, job: Ingest) -> int:
