@@ -106,8 +106,8 @@ class WebSocketCodec:
         return payloads
 
     def send(self, data: bytes) -> bytes:
-        """The frame with `data`."""
-        if self.closed or self.failure is not None:
+        """The frame with `data`; none for nothing."""
+        if not data or self.closed or self.failure is not None:
             return b""
         self._protocol.send_binary(data)
         return self.replies()
