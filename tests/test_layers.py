@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 VALUES = {"errors", "timestamps", "subjects", "version"}
 CORE = VALUES | {"wire", "connection", "client"}
 # The files of `connection` without I/O, which the blocking reader shares.
-SANS_IO = {f"connection.{file}" for file in ("options", "urls", "auth", "handshake")}
+SANS_IO = {
+    f"connection.{file}"
+    for file in ("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket")
+}
 
 # What a layer may import of the project, beside itself.
 LAYERS: dict[str, set[str]] = {

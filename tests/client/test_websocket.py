@@ -14,7 +14,6 @@ from tests.support.accounts import new_key
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
-from jetspark.bulk.link import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.connection.urls import parse_url
 from jetspark.connection.websocket import WebSocketCodec
@@ -240,8 +239,3 @@ async def test_a_missing_library_is_one_sentence(
     monkeypatch.setitem(sys.modules, "websockets.client", None)
     with pytest.raises(ConfigError, match=r"pip install 'jetspark\[ws\]'"):
         await connect("ws://127.0.0.1:1")
-
-
-def test_the_range_reader_says_that_it_has_no_websocket() -> None:
-    with pytest.raises(ConfigError, match="nats:// or tls://"):
-        connect_blocking(make_options("ws://127.0.0.1:1"))

@@ -12,15 +12,15 @@ import secrets
 import socket
 import ssl
 import time
-from typing import Any
+from typing import Any, Protocol
 
+from jetspark.bulk.websocket_stream import open_websocket
 from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
-    ConfigError,
     ConnectionFailure,
     ConnectTimeoutError,
     JetsparkError,
@@ -46,17 +46,10 @@ _REQUEST_SID = 1
 def connect(options: ConnectOptions) -> BlockingLink:
     """Try each server once, in random order if the options say so.
 
-    WebSocket servers are refused with ConfigError.
-
     Raises the server's own error when there is one server, else NoServersError with the last
     error as its cause.
     """
     urls = list(options.urls())
-    if urls[0].websocket:
-        raise ConfigError(
-            "Ranges (and Spark) are read over nats:// or tls://; a WebSocket server "
-            f"({urls[0]}) is for the client only."
-        )
     if options.randomize:
         random.shuffle(urls)
     last: JetsparkError = NoServersError("No server named.")
@@ -69,6 +62,15 @@ def connect(options: ConnectOptions) -> BlockingLink:
         raise last
     names = ", ".join(str(url) for url in urls)
     raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
+
+
+class Stream(Protocol):
+    """What a link needs of a socket, and a WebSocket has too."""
+
+    def settimeout(self, seconds: float, /) -> None: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv_into(self, buffer: bytearray, /) -> int: ...
+    def close(self) -> None: ...
 
 
 class BlockingLink:
@@ -86,8 +88,11 @@ class BlockingLink:
         self._requests = 0
         self._pongs = 0
         self.closed = False
-        self._socket = self._open(server)
+        self._tcp = self._open(server)
+        self._socket: Stream = self._tcp
         try:
+            if server.websocket:
+                self._open_websocket(options, server)
             self.info: ServerInfo = self._shake_hands(options, server)
         except BaseException:
             self.close()
@@ -111,6 +116,20 @@ class BlockingLink:
             ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
+
+    def _open_websocket(self, options: ConnectOptions, server: ServerURL) -> None:
+        if server.secure:
+            hostname = options.tls_hostname or server.tls_name or server.host
+            self._start_tls(options.make_ssl_context(), hostname)
+        try:
+            self._socket = open_websocket(self._tcp, options, server)
+        except TimeoutError:
+            raise ConnectTimeoutError(
+                f"{server} did not open a WebSocket within {self._timeout:g} s.",
+                server=str(server),
+            ) from None
+        except OSError as error:
+            raise self._broken(error) from error
 
     def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
         deadline = time.monotonic() + self._timeout
@@ -140,7 +159,7 @@ class BlockingLink:
         if self._assembler.pending or self._ready:
             raise ProtocolError("The server sent bytes before the TLS handshake.")
         try:
-            self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
+            self._tcp = self._socket = context.wrap_socket(self._tcp, server_hostname=hostname)
         except (ssl.SSLError, ssl.CertificateError, OSError) as error:
             raise TLSError(
                 f"TLS with {self.server} failed: {error}.", server=self.server
@@ -293,7 +312,7 @@ class BlockingLink:
     def close(self) -> None:
         """Close the socket; safe to call again."""
         self.closed = True
-        sock: socket.socket | None = getattr(self, "_socket", None)
+        sock: Stream | None = getattr(self, "_socket", None)
         if sock is not None:
             sock.close()
 
