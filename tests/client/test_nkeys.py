@@ -19,6 +19,7 @@ import jetspark
 from jetspark.bulk.link import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import (
+    AccountAuthExpiredError,
     AuthError,
     AuthExpiredError,
     AuthorizationError,
@@ -147,7 +148,7 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
     operator_server: NatsServer, connect: Connect, tmp_path: Path
 ) -> None:
     file = tmp_path / "my.creds"
-    file.write_text(creds_text(OPERATOR.user(USER, expires=int(time.time()) + 2), USER.seed))
+    file.write_text(creds_text(OPERATOR.user(USER, expires=int(time.time()) + 3), USER.seed))
     nc = await connect(operator_server.url, creds_file=str(file))
     events = nc.events()
     sub = nc.subscribe("a")
@@ -166,12 +167,23 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
 async def test_expired_credentials_that_nobody_rotates_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:
-    jwt = OPERATOR.user(USER, expires=int(time.time()) + 2)
+    jwt = OPERATOR.user(USER, expires=int(time.time()) + 3)
     nc = await connect(operator_server.url, jwt=jwt, nkey_seed=USER.seed)
     async with asyncio.timeout(10):
         seen = [event async for event in nc.events()]
     assert isinstance(seen[-1], jetspark.Closed)
     assert isinstance(seen[-1].error, AuthExpiredError)
+
+
+async def test_an_expired_account_is_told_apart(make_server: MakeServer, connect: Connect) -> None:
+    server = make_server(OPERATOR.config(expires=int(time.time()) + 3))
+    nc = await connect(server.url, jwt=OPERATOR.user(USER), sign=USER.sign)
+    async with asyncio.timeout(10):
+        async for event in nc.events():
+            if isinstance(event, jetspark.Disconnected):
+                break
+    assert isinstance(event, jetspark.Disconnected)
+    assert isinstance(event.error, AccountAuthExpiredError)
 
 
 async def test_a_revoked_user_is_told(

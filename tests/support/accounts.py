@@ -76,12 +76,17 @@ class Operator:
         self._system = system.public
         self._system_jwt = make_jwt(operator, system.public, "account", limits=NO_LIMITS)
 
-    def config(self, *, revoked: str = "") -> str:
-        """Of the server. `revoked`: the public key of a user who may not come in any more."""
+    def config(self, *, revoked: str = "", expires: int = 0) -> str:
+        """Of the server.
+
+        `revoked`: the public key of a user who may not come in any more. `expires`: when the
+        account does, seconds since 1970.
+        """
         account = make_jwt(
             self._operator,
             self.account.public,
             "account",
+            expires,
             limits=NO_LIMITS | NO_STORAGE_LIMITS,
             revocations={revoked: int(time.time()) + 1} if revoked else {},
         )
