@@ -1,0 +1,28 @@
+"""The NATS client for scripts, notebooks and threads: the names of `jetspark`, without `await`.
+
+::
+
+    from jetspark.blocking import connect
+
+    with connect("nats://127.0.0.1:4222") as nc, nc.subscribe("orders.*") as orders:
+        for message in orders: ...
+
+What is no call is the same object as in `jetspark`: options, events, errors, headers, documents.
+"""
+
+from jetspark.blocking.client import Client, connect
+from jetspark.blocking.events import EventStream
+from jetspark.blocking.jetstream import JetStream
+from jetspark.blocking.messages import Message
+from jetspark.blocking.replies import Replies
+from jetspark.blocking.subscription import Subscription
+
+__all__ = [
+    "Client",
+    "EventStream",
+    "JetStream",
+    "Message",
+    "Replies",
+    "Subscription",
+    "connect",
+]

@@ -1,0 +1,77 @@
+"""The part of the asyncio client that works in the caller's thread.
+
+Contract: checking a message, encoding it and leaving it in a buffer needs no event loop. So
+`CallerSide` is the asyncio client with the outbox replaced by `PublishBuffer`: its publishing
+methods, and what is built on them (answers to messages, acks, publishers), never suspend, and
+`drive` runs them to their end where they are called, without a change of thread. What needs a
+reply makes one change of thread, inside the coroutine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from jetspark.blocking.loop_thread import LoopThread, Suspended
+from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.client.client import Client as CoreClient
+from jetspark.client.messages import Message
+from jetspark.errors import JetsparkError
+from jetspark.wire.headers import HeadersLike
+
+if TYPE_CHECKING:
+    from jetspark.connection.outbox import Outbox
+
+T = TypeVar("T")
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that does not suspend. Raises Suspended if it does."""
+    try:
+        future = coroutine.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    # Whoever was to wake it must see that nobody waits.
+    if future is not None:
+        future.cancel()
+    coroutine.close()
+    raise Suspended
+
+
+class CallerSide(CoreClient):
+    """Shares the link with the client in the loop; has its own way out."""
+
+    def __init__(self, thread: LoopThread, inner: CoreClient, buffer: PublishBuffer) -> None:
+        # Not the asyncio client's constructor: nothing is made twice.
+        self.thread = thread
+        self.inner = inner
+        self.buffer = buffer
+        self.options = inner.options
+        self.loop = inner.loop
+        self._notices = inner._notices
+        self._link = inner._link
+        self._requests = inner._requests
+        self._subscriptions = inner._subscriptions
+        self._good_subjects = set()
+        self._out_msgs = 0
+        # put, crowded and wait are all that publishing uses of an outbox.
+        self._outbox = cast("Outbox", buffer)
+
+    def report(self, error: JetsparkError) -> None:
+        """In the loop, where callbacks and status belong."""
+        self.thread.post(partial(self.inner.report, error))
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Blocks the caller's thread, and suspends nothing."""
+        return self.thread.run(
+            self.inner.request, subject, payload, timeout=timeout, headers=headers
+        )

@@ -1,0 +1,18 @@
+"""JetStream without async: the twins of `jetspark.jetstream`, one file per noun."""
+
+from jetspark.blocking.jetstream.consumers import Consumer, PullConsumer, PushConsumer
+from jetspark.blocking.jetstream.context import JetStream
+from jetspark.blocking.jetstream.message import FetchResult, JsMsg
+from jetspark.blocking.jetstream.paging import Paged
+from jetspark.blocking.jetstream.publisher import Publisher
+
+__all__ = [
+    "Consumer",
+    "FetchResult",
+    "JetStream",
+    "JsMsg",
+    "Paged",
+    "Publisher",
+    "PullConsumer",
+    "PushConsumer",
+]

@@ -1,0 +1,177 @@
+"""Consumers: make, change, bind, list, delete; the handles that they give, without async.
+
+Contract: that of `jetspark.jetstream.consumers`. A fetch crosses to the caller's thread as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
+from jetspark.blocking.jetstream.paging import Paged
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.jetstream.consumers import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers import ConsumerConfigLike
+from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
+from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.documents import ConsumerInfo
+
+
+class Consumer:
+    """A consumer of a stream, by name. Has no state besides `cached_info`."""
+
+    __slots__ = ("_client", "_inner")
+
+    _inner: AsyncConsumer
+
+    def __init__(self, client: CallerSide, inner: AsyncConsumer) -> None:
+        self._client = client
+        self._inner = inner
+
+    @property
+    def cached_info(self) -> ConsumerInfo:
+        """What the last call of `info`, or the one that made this object, returned."""
+        return self._inner.cached_info
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._inner.stream
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self._inner.name
+
+    def info(self) -> ConsumerInfo:
+        """The consumer as it is now. Raises ConsumerNotFoundError."""
+        return self._client.thread.run(self._inner.info)
+
+    def delete(self) -> None:
+        """Delete the consumer. Raises ConsumerNotFoundError."""
+        self._client.thread.run(self._inner.delete)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+class PullConsumer(Consumer):
+    """A consumer that delivers when it is asked."""
+
+    __slots__ = ()
+
+    _inner: AsyncPullConsumer
+
+    def fetch(
+        self,
+        batch: int,
+        *,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+        heartbeat: float | None = None,
+    ) -> FetchResult:
+        """Up to `batch` messages, as a list that also tells how the fetch ended.
+
+        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. With
+        `timeout` (seconds): waits until the batch is full or the time is over. `max_bytes`: stop
+        before this many bytes of messages. `heartbeat` (seconds, at most half of `timeout`): a
+        server that says nothing for twice as long is reported by MissedHeartbeatError.
+
+        What is returned and what is raised: see `jetspark.jetstream.PullConsumer.fetch`.
+        """
+        result = self._client.thread.run(
+            self._inner.fetch, batch, timeout=timeout, max_bytes=max_bytes, heartbeat=heartbeat
+        )
+        return fetched(self._client, result)
+
+    def next(self, timeout: float | None = None) -> JsMsg:
+        """One message, within `timeout` seconds (default: the context's).
+
+        Raises RequestTimeoutError when none came, and what `fetch` raises.
+        """
+        message = self._client.thread.run(self._inner.next, timeout)
+        return JsMsg(self._client, message._frame)
+
+
+class PushConsumer(Consumer):
+    """A consumer that delivers to a subject: subscribe to it with the core client."""
+
+    __slots__ = ()
+
+    _inner: AsyncPushConsumer
+
+    @property
+    def deliver_subject(self) -> str:
+        """Where it delivers."""
+        return self._inner.deliver_subject
+
+
+class ConsumerCalls:
+    """The part of JetStream that is about consumers."""
+
+    _caller: CallerSide
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def create_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PullConsumer:
+        """Make a pull consumer. Options are the fields of ConsumerConfig.
+
+        One that exists with the same configuration is bound; with another one, NameInUseError.
+        Raises StreamNotFoundError.
+        """
+        inner = self._thread.run(self._inner.create_consumer, stream, config, **options)
+        return PullConsumer(self._caller, inner)
+
+    def create_push_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PushConsumer:
+        """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
+        inner = self._thread.run(self._inner.create_push_consumer, stream, config, **options)
+        return PushConsumer(self._caller, inner)
+
+    def update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """Change a consumer; what is not named keeps its value. A name is required.
+
+        The current configuration is read first, so of two updates at the same moment one may
+        undo the other. Raises ConsumerNotFoundError.
+        """
+        return self._thread.run(self._inner.update_consumer, stream, config, **options)
+
+    def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """update_consumer, or a new consumer, pull or push, when there is none of that name."""
+        return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
+
+    def consumer(self, stream: str, name: str) -> PullConsumer:
+        """Bind to a pull consumer that exists.
+
+        Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
+        """
+        return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
+
+    def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
+        return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
+
+    def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
+        """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+        return self._thread.run(self._inner.consumer_info, stream, name)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer. Raises ConsumerNotFoundError."""
+        self._thread.run(self._inner.delete_consumer, stream, name)
+
+    def consumer_names(self, stream: str) -> Paged[str]:
+        """The names of a stream's consumers."""
+        return Paged(self._thread, self._inner.consumer_names(stream))
+
+    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
+        """A stream's consumers."""
+        return Paged(self._thread, self._inner.consumers(stream))

@@ -1,0 +1,64 @@
+"""JetStream without async: the way in to everything about streams and consumers.
+
+Contract: that of `jetspark.jetstream.context`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetspark.blocking.jetstream.consumers import ConsumerCalls
+from jetspark.blocking.jetstream.publish import PublishCalls
+from jetspark.blocking.jetstream.streams import StreamCalls
+from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.documents import AccountInfo
+
+if TYPE_CHECKING:
+    from jetspark.blocking.client import Client
+
+
+class JetStream(StreamCalls, ConsumerCalls, PublishCalls):
+    """JetStream over a client.
+
+    `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
+    that behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
+    imported from another account. Raises ConfigError when both are given, BadNameError and
+    BadSubjectError for unusable ones.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        timeout: float = 5.0,
+        domain: str | None = None,
+        api_prefix: str | None = None,
+    ) -> None:
+        self._client = client
+        self._thread = client._thread
+        self._caller = client._caller
+        self._inner = AsyncJetStream(
+            client._inner, timeout=timeout, domain=domain, api_prefix=api_prefix
+        )
+
+    @property
+    def client(self) -> Client:
+        """The connection below."""
+        return self._client
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for each API call and ack."""
+        return self._inner.timeout
+
+    @property
+    def api_prefix(self) -> str:
+        """What every API subject begins with."""
+        return self._inner.api_prefix
+
+    def account_info(self) -> AccountInfo:
+        """What the account uses and may use."""
+        return self._thread.run(self._inner.account_info)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)

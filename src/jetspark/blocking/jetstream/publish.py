@@ -1,0 +1,84 @@
+"""Publishing to a stream, without async.
+
+Contract: that of `jetspark.jetstream.publish`.
+"""
+
+from __future__ import annotations
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.publisher import Publisher
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.pub_ack import RETRIES
+from jetspark.jetstream.publisher import DisconnectPolicy
+from jetspark.jetstream.publisher import Publisher as AsyncPublisher
+from jetspark.wire.headers import HeadersLike
+
+
+class PublishCalls:
+    """The part of JetStream that is about publishing."""
+
+    _caller: CallerSide
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: float | None = None,
+    ) -> PubAck:
+        """Publish, and return where it was stored.
+
+        `msg_id`: stored once, however often it is published inside the stream's duplicate
+        window (`duplicate` in the ack says that it was there). `expect_…`: store only if this
+        stream takes it, and its last sequence, the subject's last sequence or the last message
+        id is this one. `timeout`: seconds in all, retries included; default: the context's.
+
+        Raises NoStreamResponseError, WrongLastSequenceError, APIError for other refusals of the
+        stream, RequestTimeoutError, and what `Client.publish` raises.
+        """
+        return self._thread.run(
+            self._inner.publish,
+            subject,
+            payload,
+            headers=headers,
+            msg_id=msg_id,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_msg_id=expect_last_msg_id,
+            timeout=timeout,
+        )
+
+    def publisher(
+        self,
+        window: int = 4000,
+        *,
+        timeout: float | None = None,
+        on_disconnect: DisconnectPolicy = "auto",
+        retries: int = RETRIES,
+        raise_failures: bool = True,
+    ) -> Publisher:
+        """Publish many without waiting for each ack: `with js.publisher() as pub`.
+
+        `window`: most messages without an ack at any time. `timeout`: seconds of connected time
+        for an ack; default: the context's. The rest is in `Publisher`.
+        """
+        inner = AsyncPublisher(
+            self._caller,  # it sends from the caller's thread
+            window=window,
+            timeout=self._inner.timeout if timeout is None else timeout,
+            on_disconnect=on_disconnect,
+            retries=retries,
+            raise_failures=raise_failures,
+        )
+        return Publisher(self._caller, inner)

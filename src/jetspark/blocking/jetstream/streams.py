@@ -1,0 +1,117 @@
+"""Streams: make, change, look at, empty, delete; single stored messages, without async.
+
+Contract: that of `jetspark.jetstream.streams`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetspark.blocking.jetstream.paging import Paged
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.documents import StoredMsg, StreamInfo
+from jetspark.jetstream.streams import StreamConfigLike
+
+
+class StreamCalls:
+    """The part of JetStream that is about streams."""
+
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def create_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Any
+    ) -> StreamInfo:
+        """Make a stream. Options are the fields of StreamConfig; `name` is required.
+
+        One that exists with the same configuration is left alone; with another one,
+        NameInUseError.
+        """
+        return self._thread.run(self._inner.create_stream, config, **options)
+
+    def update_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Any
+    ) -> StreamInfo:
+        """Change a stream; what is not named keeps its value. `name` says which.
+
+        The current configuration is read first, so of two updates at the same moment one may
+        undo the other. Raises StreamNotFoundError.
+        """
+        return self._thread.run(self._inner.update_stream, config, **options)
+
+    def create_or_update_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Any
+    ) -> StreamInfo:
+        """update_stream, or create_stream when there is none."""
+        return self._thread.run(self._inner.create_or_update_stream, config, **options)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream with all it holds. Raises StreamNotFoundError."""
+        self._thread.run(self._inner.delete_stream, name)
+
+    def purge_stream(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        keep: int | None = None,
+        seq: int | None = None,
+    ) -> int:
+        """Delete messages, all or some; returns how many.
+
+        `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
+        before this sequence. `keep` and `seq` exclude each other.
+        """
+        return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
+
+    def stream_info(
+        self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
+    ) -> StreamInfo:
+        """Configuration and state. Raises StreamNotFoundError.
+
+        `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of
+        each matching subject (">" for all), however many pages that takes.
+        """
+        return self._thread.run(
+            self._inner.stream_info,
+            name,
+            deleted_details=deleted_details,
+            subjects_filter=subjects_filter,
+        )
+
+    def stream_names(self, subject: str | None = None) -> Paged[str]:
+        """The names of all streams, or of those that listen to `subject`."""
+        return Paged(self._thread, self._inner.stream_names(subject))
+
+    def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
+        """All streams, or those that listen to `subject`."""
+        return Paged(self._thread, self._inner.streams(subject))
+
+    def get_msg(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        last_by_subject: str | None = None,
+        next_by_subject: str | None = None,
+    ) -> StoredMsg:
+        """One stored message, as the stream's leader has it.
+
+        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
+        Raises MessageNotFoundError.
+        """
+        return self._thread.run(
+            self._inner.get_msg,
+            stream,
+            seq,
+            last_by_subject=last_by_subject,
+            next_by_subject=next_by_subject,
+        )
+
+    def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
+        """Delete one message; `erase` overwrites it with random bytes first (slower).
+
+        Raises MessageNotFoundError.
+        """
+        self._thread.run(self._inner.delete_msg, stream, seq, erase=erase)

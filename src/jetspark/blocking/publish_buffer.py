@@ -1,0 +1,140 @@
+"""Publishes on their way from any thread to the event loop.
+
+Contract: it stands in for the connection's outbox in the caller's thread. Frames keep the order
+of `put`; a whole buffer crosses to the loop at a time, by one wake-up, as one piece of bytes.
+`crowded` and `wait` are the back-pressure; `put` raises what the outbox would raise, judged by
+the state of the link as it is seen from here. Frames that were accepted and meet an outage with a
+full outbox wait here until the link is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from jetspark.blocking.loop_thread import LoopThread, Suspended, forked
+from jetspark.connection.events import ConnectionStatus
+from jetspark.errors import ConnectionClosedError, OutboundBufferError
+
+if TYPE_CHECKING:
+    from jetspark.connection.supervisor import Supervisor
+
+logger = logging.getLogger("jetspark")
+
+CROWDED = 256 * 1024
+"""Bytes after which a polite publisher waits. Twice what the outbox writes at once: the loop has
+something to write while the publisher goes on."""
+
+_LINKED = (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
+
+
+class PublishBuffer:
+    """One for each client. `limit`: its pending_size."""
+
+    def __init__(self, thread: LoopThread, link: Supervisor, limit: int) -> None:
+        self._thread = thread
+        self._link = link
+        self._outbox = link.outbox
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._frames: list[bytes] = []
+        self._size = 0
+        self._armed = False
+        self._waiting: asyncio.Task[None] | None = None
+        self.crowded = False
+        """Whether a polite publisher waits (`wait`) before it adds more."""
+        self.count = 0
+        """Messages taken so far."""
+
+    # -- any thread ------------------------------------------------------------------------------
+
+    def put(self, frame: bytes) -> None:
+        """Add a publish. Raises OutboundBufferError or ConnectionClosedError, taking nothing."""
+        if self._thread.forked:
+            raise forked()  # before the lock: a thread of the parent may have held it
+        with self._lock:
+            size = self._size + len(frame)
+            if size > CROWDED or self._link.status is not ConnectionStatus.CONNECTED:
+                self._look(size, len(frame))
+            self._frames.append(frame)
+            self._size = size
+            self.count += 1
+            if not self._armed:
+                # In this order: an interrupt in between costs a wake-up, not the message.
+                self._thread.post(self._hand_over)
+                self._armed = True
+
+    def _look(self, size: int, added: int) -> None:
+        """The rare cases: much is here, or there is no link."""
+        self._thread.sleep_in_daemons()
+        self._link.require_open()
+        if self._link.status not in _LINKED:
+            size += self._outbox.size
+        elif size <= max(CROWDED, self._limit):
+            self.crowded = size > CROWDED
+            return
+        if size > self._limit:
+            raise OutboundBufferError(
+                f"{size - added} bytes wait for the server and pending_size is {self._limit}; "
+                f"this message of {added} bytes was not taken."
+            )
+
+    async def wait(self) -> None:
+        """Return when there is room, or no link to wait for.
+
+        Blocks the thread that drives it; in the loop's own it is an ordinary coroutine.
+        """
+        if self._thread.is_current:
+            await self.emptied()
+            return
+        with self._room:
+            while self.crowded:
+                self._room.wait()
+
+    def block(self) -> None:
+        """`wait` for who is no coroutine. Raises Suspended in the loop's thread."""
+        if self._thread.forked:
+            raise forked()
+        if self._thread.is_current:
+            raise Suspended
+        with self._room:
+            while self.crowded:
+                self._room.wait()
+
+    # -- the loop's thread -----------------------------------------------------------------------
+
+    def _hand_over(self) -> None:
+        # While draining the end may come before the outbox is relaxed: it must have all by then.
+        if self._outbox.crowded and self._link.status is ConnectionStatus.CONNECTED:
+            self._waiting = self._thread.loop.create_task(self.emptied())
+        else:
+            self.give()
+
+    async def emptied(self) -> None:
+        """Hand over what is here now, when the outbox is not crowded; or see that nothing helps."""
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        self.give()
+
+    def give(self) -> None:
+        """Hand over all at once; keep what the outbox refuses for want of a link."""
+        with self._lock:
+            frames, size = self._frames, self._size
+            self._frames, self._size, self._armed = [], 0, False
+            if frames:
+                try:
+                    self._outbox.put(b"".join(frames))
+                except OutboundBufferError:
+                    # Until link_changed. Armed: nobody needs to wake the loop before.
+                    self._frames, self._size, self._armed = frames, size, True
+                except ConnectionClosedError:
+                    logger.warning("Closed with %d bytes that were never sent", size)
+            self.crowded = False
+            self._room.notify_all()
+
+    def link_changed(self) -> None:
+        """The link came or went: publishers look again."""
+        self.give()

@@ -1,0 +1,55 @@
+"""One request, many replies, without async."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.messages import Message
+from jetspark.client.gather import Replies as AsyncReplies
+
+
+class Replies:
+    """What `Client.request_many` returns: iterate it, once; `list(...)` waits for all.
+
+    `with` ends the request when the block is left; so does `close`.
+    """
+
+    __slots__ = ("_client", "_inner")
+
+    def __init__(self, client: CallerSide, inner: AsyncReplies) -> None:
+        self._client = client
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[Message]:
+        replies = self._inner.__aiter__()
+        thread = self._client.thread
+        try:
+            while True:
+                try:
+                    reply = thread.run(replies.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield Message(self._client, reply._frame)
+        finally:
+            # Leaving a loop early ends the request. Not awaited: this may be the collector.
+            if not thread.is_over:
+                thread.spawn(self._inner.aclose)
+
+    def close(self) -> None:
+        """Take no more replies."""
+        self._client.thread.run(self._inner.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._client.thread.is_over:
+            self.close()

@@ -1,0 +1,48 @@
+"""A thread for user code: callbacks may block and call the blocking client.
+
+Contract: started by the first `post`, daemon, calls one function after the other in their order
+until `stop`; what is posted later is dropped. What a function raises is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+logger = logging.getLogger("jetspark")
+
+
+class Worker:
+    """`post` and `stop` come from one thread, the event loop's."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is in this thread."""
+        return threading.current_thread() is self._thread
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Call it after what was posted before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put(call)
+
+    def stop(self) -> None:
+        """End the thread after what was posted."""
+        self._calls.put(None)
+
+    def _main(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call()
+            except Exception:
+                logger.exception("A callback raised")
+            finally:
+                del call  # nothing is kept alive while waiting

@@ -1,0 +1,168 @@
+"""JetStream of the blocking client, against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.conftest import MakeServer
+
+from jetspark import errors
+from jetspark.blocking import Client, JetStream, connect
+from jetspark.blocking.loop_thread import LoopThread
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    return nc.jetstream()
+
+
+@pytest.fixture
+def stream(js: JetStream, unique: Callable[[str], str]) -> Iterator[str]:
+    name = unique("S")
+    js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield name
+    js.delete_stream(name)
+
+
+def test_streams(js: JetStream, stream: str) -> None:
+    assert js.publish(f"{stream}.a", b"one").seq == 1
+    assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is False
+    assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is True
+    assert js.get_msg(stream, 1).data == b"one"
+    assert js.update_stream(name=stream, max_msgs=10).config.max_msgs == 10
+    assert js.create_or_update_stream(name=stream, max_msgs=11).config.max_msgs == 11
+    js.delete_msg(stream, 1)
+    with pytest.raises(errors.MessageNotFoundError):
+        js.get_msg(stream, 1)
+    assert js.stream_info(stream).state.messages == 1
+    assert js.purge_stream(stream) == 1
+    names = js.stream_names(f"{stream}.a")
+    assert (list(names), names.all(), names.missing, names.offline) == ([stream], [stream], [], {})
+    assert [info.config.name for info in js.streams(f"{stream}.a")] == [stream]
+    assert js.account_info().streams >= 1
+    with pytest.raises(errors.StreamNotFoundError):
+        js.stream_info("NONE")
+
+
+def test_consumers(js: JetStream, stream: str) -> None:
+    worker = js.create_consumer(stream, name="worker")
+    assert (worker.stream, worker.name) == (stream, "worker")
+    assert js.consumer(stream, "worker").info().name == "worker"
+    push = js.create_push_consumer(stream, name="push", deliver_subject="to.me")
+    assert push.deliver_subject == js.push_consumer(stream, "push").deliver_subject == "to.me"
+    assert sorted(js.consumer_names(stream)) == ["push", "worker"]
+    assert len(js.consumers(stream).all()) == 2
+    assert js.update_consumer(stream, name="worker", description="d").config.description == "d"
+    js.create_or_update_consumer(stream, name="third")
+    assert js.consumer_info(stream, "third").name == "third"
+    js.delete_consumer(stream, "third")
+    worker.delete()
+    with pytest.raises(errors.ConsumerNotFoundError):
+        js.consumer(stream, "worker")
+
+
+def test_fetch_is_one_change_of_thread_and_acks_are_none(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with js.publisher() as publisher:
+        for number in range(1000):
+            publisher.send(f"{stream}.x", b"%d" % number)
+    worker = js.create_consumer(stream, name="worker", max_ack_pending=5000)
+    changes = []
+    run = LoopThread.run
+
+    def counted(self: LoopThread, *args: object, **kwargs: object) -> object:
+        changes.append(args)
+        return run(self, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LoopThread, "run", counted)
+    messages = worker.fetch(1000, timeout=5)
+    for message in messages:
+        message.ack()
+    assert len(changes) == 1
+    assert [message.data for message in messages] == [b"%d" % number for number in range(1000)]
+    assert (messages.error, messages[9].seq, messages[9].is_acked) == (None, 10, True)
+    with pytest.raises(errors.MessageAlreadyAckedError):
+        messages[0].nak()
+    js.client.flush()
+    assert worker.info().num_ack_pending == 0
+    assert worker.fetch(10) == []
+
+
+def test_acknowledgements(js: JetStream, stream: str) -> None:
+    for number in range(5):
+        js.publish(f"{stream}.x", b"%d" % number)
+    worker = js.create_consumer(stream, name="worker")
+    sync, nak, term, progress, late = worker.fetch(5, timeout=5)
+    sync.ack_sync(timeout=5)
+    assert sync.is_acked
+    progress.in_progress()
+    assert not progress.is_acked
+    progress.ack()
+    term.term()
+    late.nak(delay=60)
+    nak.nak()
+    again = worker.next(5)
+    assert (again.data, again.metadata.deliveries) == (b"1", 2)
+    again.ack_sync()
+    with pytest.raises(errors.RequestTimeoutError):
+        worker.next(0.05)
+
+
+def test_publisher_from_many_threads(js: JetStream, stream: str) -> None:
+    with js.publisher(window=50) as publisher:
+
+        def send(thread: int) -> list[int]:
+            return [publisher.send(f"{stream}.{thread}") for _ in range(500)]
+
+        with ThreadPoolExecutor(8) as pool:
+            indexes = [index for some in pool.map(send, range(8)) for index in some]
+        publisher.flush()
+        assert (publisher.pending, publisher.sent, publisher.acked) == (0, 4000, 4000)
+        assert publisher.failed == []
+    assert sorted(indexes) == list(range(4000))
+    assert js.stream_info(stream).state.messages == 4000
+
+
+def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
+    with js.publisher(window=1) as publisher:
+        for _ in range(100):
+            publisher.send(f"{stream}.x")
+            assert publisher.pending <= 1
+        futures = [publisher.submit(f"{stream}.x", msg_id=f"{n // 2}") for n in range(10)]
+        assert [future.result(5).seq for future in futures] == [
+            101, 101, 102, 102, 103, 103, 104, 104, 105, 105,
+        ]  # fmt: skip
+        assert publisher.duplicates == 5
+
+
+def test_publisher_tells_failures(js: JetStream, stream: str) -> None:
+    with pytest.raises(errors.PublishFailedError), js.publisher(retries=0) as publisher:
+        publisher.send("nobody.listens")
+        refused = publisher.submit("nobody.listens")
+        with pytest.raises(errors.NoStreamResponseError):
+            refused.result(5)
+        with pytest.raises(errors.BadSubjectError):
+            publisher.send("a b")
+        publisher.send(f"{stream}.x")
+    assert publisher.acked == 1
+    with pytest.raises(errors.ConfigError, match="not open"):
+        publisher.send("a")
+
+
+def test_publisher_over_an_outage(make_server: MakeServer) -> None:
+    server = make_server()
+    with connect(server.url, reconnect_wait=0.02, reconnect_jitter=0.0) as nc:
+        js = nc.jetstream()
+        js.create_stream(name="S", subjects=["s"])
+        with js.publisher(window=10, retries=20) as publisher:
+            for number in range(300):
+                if number in (100, 200):
+                    server.kill()
+                    server.start()
+                publisher.send("s", msg_id=f"{number}")
+            publisher.flush()
+            assert publisher.failed == []
+        assert js.stream_info("S").state.messages == 300

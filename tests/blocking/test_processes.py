@@ -1,0 +1,275 @@
+"""What only a process of its own can show: Ctrl-C, fork, the end of the interpreter."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from jetspark.blocking import Client
+from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+
+START = """
+import os, sys, threading, time
+from jetspark import errors
+from jetspark.blocking import connect
+url, subject = sys.argv[1:]
+"""
+
+
+def command(code: str, *arguments: str) -> list[str]:
+    # Forking a process that has threads is warned about from 3.12 on.
+    return [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + code, *arguments]
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(code, *arguments), capture_output=True, text=True, timeout=20)
+
+
+@contextmanager
+def started(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command(code, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------
+
+WAITS = {
+    "request": "nc.request(subject, timeout=60)",
+    "request_many": "list(nc.request_many(subject, timeout=60))",
+    "next": "nc.publish(subject); sub.next()",
+    "iterate": "nc.publish(subject); list(sub)",
+    "fetch": "nc.publish(subject); worker.fetch(10, timeout=60)",
+    "publisher": "publisher.send(subject); publisher.flush()",
+}
+INTERRUPTED = """
+nc = connect(url, inbox_prefix="_INBOX.interrupted")
+sub = nc.subscribe(subject + ".never")
+js = nc.jetstream()
+js.create_stream(name=subject, subjects=[subject + ".in"], storage="memory")
+worker = js.create_consumer(subject, name="worker")
+publisher = js.publisher(window=1, retries=0).__enter__()
+nc.flush()
+try:
+    WAIT
+except KeyboardInterrupt:
+    start = time.perf_counter()
+    nc.flush()
+    # What was waited for is cancelled: no request, no listener, no task of it is left.
+    print(len(nc._inner._requests), len(nc._thread.calls))
+    nc.close()
+    print("closed" if time.perf_counter() - start < 5 else "late")
+"""
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_returns_at_once_and_leaves_nothing(
+    nc: Client, shared_server: NatsServer, unique: Unique, wait: str
+) -> None:
+    subject = unique("interrupt")
+    with nc.subscribe(subject) as seen:
+        nc.flush()
+        code = INTERRUPTED.replace("WAIT", WAITS[wait])
+        with started(code, shared_server.url, subject) as process:
+            seen.next(10)
+            # It publishes before it waits; the signal may come in between, which is as good.
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=10)
+    assert (out, err) == ("0 0\nclosed\n", "")
+    assert time.monotonic() - start < 5
+    nc.jetstream().delete_stream(subject)
+
+
+def test_ctrl_c_ends_a_script_that_does_not_care(
+    nc: Client, shared_server: NatsServer, unique: Unique
+) -> None:
+    subject = unique("interrupt")
+    code = """
+with connect(url) as nc, nc.subscribe("x") as sub:
+    nc.publish(subject)
+    for message in sub: ...
+"""
+    with nc.subscribe(subject) as seen:
+        nc.flush()
+        with started(code, shared_server.url, subject) as process:
+            seen.next(10)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=10)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert err.count("Traceback") == 1
+    assert process.returncode == -signal.SIGINT
+
+
+# -- fork ----------------------------------------------------------------------------------------
+
+FORKED = """
+nc = connect(url)
+sub = nc.subscribe(subject, callback=lambda m: m.respond(m.data))
+assert nc.request(subject, b"before", timeout=5).data == b"before"
+if os.fork() == 0:
+    sentences = set()
+    for call in (nc.flush, nc.connect, lambda: nc.publish("a"), lambda: nc.request("a"),
+                 lambda: nc.subscribe("a"), lambda: list(nc.jetstream().streams())):
+        try:
+            call()
+        except errors.ConnectionClosedError as error:
+            sentences.add(str(error))
+    assert len(sentences) == 1 and "fork" in sentences.pop()
+    sub.__exit__(None, None, None)
+    nc.close()
+    with connect(url) as own:
+        assert own.request(subject, b"child", timeout=5).data == b"child"
+    sys.exit(7)
+pid, status = os.wait()
+print(os.waitstatus_to_exitcode(status))
+print(nc.request(subject, b"after", timeout=5).data)
+nc.close()
+"""
+
+
+def test_a_forked_child_connects_again(shared_server: NatsServer, unique: Unique) -> None:
+    done = run(FORKED, shared_server.url, unique("fork"))
+    assert (done.stdout, done.stderr, done.returncode) == ("7\nb'after'\n", "", 0)
+
+
+def test_fork_while_other_threads_publish(shared_server: NatsServer, unique: Unique) -> None:
+    """Whatever lock they hold at that moment, the child does not wait for it."""
+    code = """
+import multiprocessing
+nc = connect(url)
+go = True
+
+def publish():
+    while go:
+        nc.publish(subject, b"x")
+
+def child():
+    try:
+        nc.publish(subject)
+    except errors.ConnectionClosedError:
+        with connect(url) as own:
+            own.publish(subject)
+
+threads = [threading.Thread(target=publish) for _ in range(3)]
+for thread in threads:
+    thread.start()
+context = multiprocessing.get_context("fork")
+codes = set()
+for _ in range(10):
+    process = context.Process(target=child)
+    process.start()
+    process.join(10)
+    codes.add(process.exitcode)
+go = False
+for thread in threads:
+    thread.join()
+nc.flush()
+print(codes)
+"""
+    done = run(code, shared_server.url, unique("fork"))
+    assert (done.stdout, done.stderr, done.returncode) == ("{0}\n", "", 0)
+
+
+# -- the end of the interpreter ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("-X", "dev", "-W", "error")], ids=["plain", "strict"])
+def test_exit_with_an_open_connection_sends_what_waits(
+    nc: Client, shared_server: NatsServer, unique: Unique, options: tuple[str, ...]
+) -> None:
+    subject = unique("exit")
+    code = """
+nc = connect(url, event_callback=lambda event: None)
+nc.subscribe(subject, callback=lambda m: None)
+iterated = nc.subscribe("x")
+asked = nc.subscribe("silent")
+def quiet(call):
+    threading.Thread(target=call, daemon=True).start()
+quiet(lambda: list(iterated))
+quiet(lambda: nc.request("silent", timeout=60))
+quiet(lambda: iterated.next())
+asked.next(5)
+for number in range(5000):
+    nc.publish(subject, b"x" * 100)
+"""
+    with nc.subscribe(subject) as seen:
+        nc.flush()
+        start = time.monotonic()
+        arguments = command(code, shared_server.url, subject)
+        arguments[1:1] = options
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=20)
+        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+        assert time.monotonic() - start < 10
+        for _ in range(5000):
+            seen.next(5)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [("sys.exit(3)", 3, ""), ("raise SystemExit", 0, ""), ("1 / 0", 1, "ZeroDivisionError")],
+)
+def test_leaving_a_with_block_by_an_exception(
+    shared_server: NatsServer, unique: Unique, ending: str, code: int, said: str
+) -> None:
+    done = run(f"with connect(url) as nc:\n    {ending}\n", shared_server.url, unique("leave"))
+    assert done.returncode == code
+    assert said in done.stderr
+    assert done.stderr.count("Traceback") == bool(said)
+
+
+def test_exit_while_the_server_hangs_is_bounded(shared_server: NatsServer, unique: Unique) -> None:
+    code = """
+import atexit
+from jetspark.blocking import loop_thread
+from jetspark.server import NatsServer
+server = NatsServer().start()
+nc = connect(server.url, pending_size=1 << 28)
+server.pause()
+while not nc._inner._outbox._paused:
+    nc.publish_nowait(subject, b"x" * 1_000_000)
+# Exit functions run in reverse: ours has to end before the server goes on.
+atexit.unregister(loop_thread._at_exit)
+atexit.register(lambda: (server.resume(), server.close()))
+atexit.register(loop_thread._at_exit)
+"""
+    start = time.monotonic()
+    done = run(code, shared_server.url, unique("hang"))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - start < 12
+
+
+def test_closed_at_exit_is_closed_for_later_exit_functions(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    code = """
+import atexit
+from jetspark.blocking import loop_thread
+def late():
+    nc.close()
+    try:
+        nc.flush()
+    except errors.ConnectionClosedError as error:
+        print(error)
+atexit.unregister(loop_thread._at_exit)
+atexit.register(late)
+atexit.register(loop_thread._at_exit)
+nc = connect(url)
+"""
+    done = run(code, shared_server.url, unique("late"))
+    assert done.stdout == "The interpreter exits: its connections are closed.\n"
+    assert (done.stderr, done.returncode) == ("", 0)

@@ -1,0 +1,226 @@
+"""The blocking classes have what the asyncio classes have, with the same signatures, and no more.
+
+What may differ: `async` and awaitables are gone, an async iterator is an iterator. Anything else
+stands in the tables below with its reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import is_dataclass
+from typing import Any, get_args
+
+import pytest
+
+import jetspark
+from jetspark import blocking, face
+from jetspark.blocking import client as blocking_client
+from jetspark.blocking import jetstream as blocking_jetstream
+from jetspark.blocking import subscription as blocking_subscription
+from jetspark.client import gather, notices, subscription
+from jetspark.client.messages import MessageView
+from jetspark.jetstream import JetStream, consumers, message, paging, publisher, pull
+
+TWINS: dict[type, type] = {
+    face.Client: blocking.Client,
+    jetspark.Message: blocking.Message,
+    subscription.Subscription: blocking.Subscription,
+    notices.EventStream: blocking.EventStream,
+    gather.Replies: blocking.Replies,
+    JetStream: blocking_jetstream.JetStream,
+    consumers.Consumer: blocking_jetstream.Consumer,
+    consumers.PullConsumer: blocking_jetstream.PullConsumer,
+    consumers.PushConsumer: blocking_jetstream.PushConsumer,
+    message.JsMsg: blocking_jetstream.JsMsg,
+    pull.FetchResult: blocking_jetstream.FetchResult,
+    paging.Paged: blocking_jetstream.Paged,
+    publisher.Publisher: blocking_jetstream.Publisher,
+}
+
+# Public in the asyncio class, absent in the blocking one.
+WITHOUT_TWIN: dict[tuple[type, str], str] = {
+    (face.Client, "loop"): "the loop is nobody's business",
+    (face.Client, "listen"): "its handler runs inside the read loop",
+    (subscription.Subscription, "take_queued"): "made for the blocking client",
+    (subscription.Subscription, "abandon"): "of the client's close",
+    (notices.EventStream, "push"): "of the client",
+    (gather.Replies, "__await__"): "list(replies) is the same",
+}
+# Public in the blocking class only.
+EXTRA: dict[tuple[type, str], str] = {
+    (blocking.Subscription, "in_callback"): "asked by the client's drain",
+}
+# Classes that a user makes: their constructors are compared too.
+MADE_BY_USERS = {face.Client, JetStream, pull.FetchResult}
+# The first line of the docstring says something that is different.
+OTHER_WORDS = {
+    "Client",  # no event loop
+    "Client.events",
+    "Client.publish_nowait",
+    "Client.request_many",
+    "Client.subscribe",
+    "EventStream",
+    "JetStream.publisher",
+    "Paged",
+    "Publisher",
+    "Replies",
+}
+RENAMED = {
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "aclose": "close",
+}
+KEPT_SPECIAL = {*RENAMED, "__await__", "__repr__"}
+
+PAIRS = [pytest.param(one, TWINS[one], id=one.__name__) for one in TWINS]
+
+
+def surface(cls: type) -> dict[str, Any]:
+    """Public names, inherited ones and instance attributes too, with what stands behind them."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if not base.__module__.startswith("jetspark."):
+            continue
+        for name, value in vars(base).items():
+            if (not name.startswith("_") or name in {*KEPT_SPECIAL, *RENAMED.values()}) and (
+                name != "__repr__" or inspect.isfunction(value)
+            ):
+                found[name] = value
+        # Attributes set in a constructor are public too.
+        init = vars(base).get("__init__")
+        if inspect.isfunction(init) and not is_dataclass(base):
+            for name in re.findall(r"^ +self\.([a-z]\w*)(?::| =)", inspect.getsource(init), re.M):
+                found.setdefault(name, None)
+    return found
+
+
+def sentence(value: Any) -> str:
+    return (inspect.getdoc(value) or "").partition("\n")[0].strip()
+
+
+def blocked(text: str) -> str:
+    """The text of an asyncio annotation as the blocking client has it."""
+    text = re.sub(r"Async(Iterator|Generator)\[", r"\1[", text)
+    return text.replace("asyncio.Future[", "Future[")
+
+
+def signature(function: Any) -> tuple[object, ...]:
+    shape = inspect.signature(function)
+    parameters = [
+        (p.name, p.kind, p.default, blocked(str(p.annotation))) for p in shape.parameters.values()
+    ]
+    return (*parameters, blocked(str(shape.return_annotation)))
+
+
+@pytest.mark.parametrize(("one", "twin"), PAIRS)
+def test_every_public_name_has_its_twin(one: type, twin: type) -> None:
+    missing = {
+        name
+        for name in surface(one)
+        if (one, name) not in WITHOUT_TWIN and RENAMED.get(name, name) not in surface(twin)
+    }
+    assert missing == set(), f"add them to jetspark.blocking: {missing}"
+
+
+@pytest.mark.parametrize(("one", "twin"), PAIRS)
+def test_twins_have_nothing_else(one: type, twin: type) -> None:
+    known = {RENAMED.get(name, name) for name in surface(one)}
+    if hasattr(one, "__aiter__"):
+        known |= {"__iter__", "__next__"}
+    own = {name for name in surface(twin) if (twin, name) not in EXTRA}
+    assert own - known - {"__repr__"} == set()
+
+
+def compared() -> list[Any]:
+    cases = []
+    for one, twin in TWINS.items():
+        ours = surface(twin)
+        for name, value in surface(one).items():
+            other = ours.get(RENAMED.get(name, name))
+            if inspect.isfunction(value) and inspect.isfunction(other):
+                cases.append(pytest.param(value, other, id=f"{one.__name__}.{name}"))
+            elif isinstance(value, property) and isinstance(other, property):
+                cases.append(pytest.param(value.fget, other.fget, id=f"{one.__name__}.{name}"))
+        if one in MADE_BY_USERS:
+            made = (vars(one).get("__init__") or one.__init__, twin.__init__)  # type: ignore[misc]
+            cases.append(pytest.param(*made, id=f"{one.__name__}.__init__"))
+    cases.append(pytest.param(face.connect, blocking.connect, id="connect"))
+    return cases
+
+
+@pytest.mark.parametrize(("one", "twin"), compared())
+def test_signatures_are_equal(one: Any, twin: Any) -> None:
+    ours, theirs = signature(twin), signature(one)
+    if one is face.connect:
+        ours, theirs = ours[:-1], theirs[:-1]  # a context manager that can be awaited
+    assert ours == theirs
+    assert not inspect.iscoroutinefunction(twin)
+    assert not inspect.isasyncgenfunction(twin)
+
+
+@pytest.mark.parametrize(("one", "twin"), compared())
+def test_first_sentences_are_equal(one: Any, twin: Any, request: pytest.FixtureRequest) -> None:
+    case = request.node.callspec.id
+    if case == "connect":
+        return
+    if case in OTHER_WORDS:
+        assert sentence(twin)
+        assert sentence(twin) != sentence(one), f"{case} needs no exception"
+    else:
+        assert sentence(twin) == sentence(one)
+
+
+@pytest.mark.parametrize(("one", "twin"), PAIRS)
+def test_classes_say_the_same(one: type, twin: type) -> None:
+    if one.__name__ in OTHER_WORDS:
+        assert sentence(twin)
+    else:
+        assert sentence(twin) == sentence(one)
+
+
+def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
+    for ours, theirs in (
+        (blocking_client.EventCallback, notices.EventCallback),
+        (blocking_client.ErrorCallback, notices.ErrorCallback),
+        (blocking_subscription.MessageCallback, subscription.MessageCallback),
+    ):
+        (taken,), returned = get_args(ours)
+        (other,), _ = get_args(theirs)
+        assert TWINS.get(other, other) == taken
+        assert returned is None
+
+
+def test_messages_are_read_by_the_same_code() -> None:
+    for one in (jetspark.Message, blocking.Message, message.JsMsg, blocking_jetstream.JsMsg):
+        assert issubclass(one, MessageView)
+
+
+def test_a_new_public_method_without_twin_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def brand_new(self: object) -> None:
+        """Something."""
+
+    monkeypatch.setattr(JetStream, "brand_new", brand_new, raising=False)
+    with pytest.raises(AssertionError, match="brand_new"):
+        test_every_public_name_has_its_twin(JetStream, blocking_jetstream.JetStream)
+
+
+def test_every_public_class_of_the_asyncio_client_is_in_the_table() -> None:
+    """What a user gets in hand and can await something of."""
+    unlisted = set()
+    for name in dir(jetspark):
+        cls = getattr(jetspark, name)
+        if (
+            inspect.isclass(cls)
+            and cls.__module__.startswith(
+                ("jetspark.client", "jetspark.jetstream", "jetspark.face")
+            )
+            and any(
+                inspect.iscoroutinefunction(value) or key == "__aiter__"
+                for key, value in surface(cls).items()
+            )
+        ):
+            unlisted |= {cls} - set(TWINS)
+    assert unlisted == set()
