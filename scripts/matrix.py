@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _test(binary: Path, arguments: list[str]) -> tuple[int, str]:
-    done = subprocess.run(  # noqa: S603 - our own tests
+    done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "server and not spark", *arguments],
         cwd=_ROOT,
         env=os.environ | {"JETSPARK_NATS_SERVER": str(binary)},

@@ -81,16 +81,14 @@ def _from_debian(line: str, folder: Path) -> Path | str:
 
 
 def _version(binary: Path) -> str:
-    done = subprocess.run(  # noqa: S603 - what was downloaded above
-        [binary, "--version"], capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30)
     return done.stdout.rpartition("v")[2].strip()
 
 
 def _run(command: list[str], folder: Path) -> str:
     """The last words of a command that failed; empty when it did not."""
     try:
-        done = subprocess.run(  # noqa: S603 - pip, apt-get and dpkg-deb, as written here
+        done = subprocess.run(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
