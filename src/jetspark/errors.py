@@ -3,8 +3,10 @@
 ::
 
     JetsparkError
-     ├─ ConfigError(ValueError)            an option or argument that cannot work
+     ├─ ConfigError(ValueError)            ErrInvalidArg: an option or argument that cannot work
      │   ├─ BadSubjectError                ErrBadSubject
+     │   ├─ BadQueueError                  ErrBadQueueName
+     │   ├─ BadTimeoutError                ErrBadTimeout
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
      ├─ ConnectionFailure                  the link to the server
@@ -100,6 +102,23 @@ class BadSubjectError(ConfigError):
         super().__init__(f"Bad subject {subject!r}: {reason}.")
         self.subject = subject
         self.reason = reason
+
+
+class BadQueueError(ConfigError):
+    """A name of a queue group that NATS would refuse, caught before it is sent."""
+
+    def __init__(self, queue: str, reason: str) -> None:
+        super().__init__(f"Bad queue group {queue!r}: {reason}.")
+        self.queue = queue
+        self.reason = reason
+
+
+class BadTimeoutError(ConfigError):
+    """A timeout that is not more than 0 seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"A timeout must be more than 0 seconds, not {timeout!r}.")
+        self.timeout = timeout
 
 
 class BadNameError(ConfigError):

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from jetspark.errors import BadNameError, BadSubjectError
+from jetspark.errors import BadNameError, BadQueueError, BadSubjectError
 
 # What would break the line protocol if it got through; checked even when check_subjects is off.
 _BREAKS_PROTOCOL = re.compile(r"[\s\x00]")
@@ -44,9 +44,9 @@ def _check(subject: str, *, wildcards: bool, strict: bool) -> None:
 
 
 def check_queue(queue: str) -> None:
-    """Raise BadSubjectError for a queue group name with white space."""
+    """Raise BadQueueError for a queue group name with white space."""
     if _BREAKS_PROTOCOL.search(queue):
-        raise BadSubjectError(queue, "a queue group name may not hold white space")
+        raise BadQueueError(queue, "white space is not allowed")
 
 
 def check_name(kind: str, name: str) -> str:

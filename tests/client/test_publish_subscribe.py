@@ -15,8 +15,10 @@ import jetspark
 from jetspark import Message, SlowConsumerError
 from jetspark.errors import (
     BadHeaderError,
+    BadQueueError,
     BadSubjectError,
     BadSubscriptionError,
+    BadTimeoutError,
     ConfigError,
     ConnectionClosedError,
     MaxPayloadError,
@@ -92,8 +94,12 @@ async def test_bad_arguments_are_refused_before_sending(
     for subject in ("", "a b", "a.>.b"):
         with pytest.raises(BadSubjectError):
             nc.subscribe(subject)
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(BadQueueError):
         nc.subscribe("a", queue="two words")
+    for timeout in (0, -1, float("nan")):
+        for call in (nc.request("a", timeout=timeout), nc.flush(timeout), nc.drain(timeout)):
+            with pytest.raises(BadTimeoutError):
+                await call
     with pytest.raises(ConfigError):
         nc.subscribe("a", max_msgs=-1)
     with pytest.raises(ConfigError):

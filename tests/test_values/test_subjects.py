@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.errors import BadNameError, BadSubjectError
+from jetspark.errors import BadNameError, BadQueueError, BadSubjectError
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -80,7 +80,7 @@ def test_the_nearest_name_ignores_case() -> None:
 
 def test_a_queue_name_has_no_blank() -> None:
     check_queue("workers")
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(BadQueueError):
         check_queue("two words")
 
 

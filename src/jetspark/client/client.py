@@ -162,9 +162,9 @@ class Client(RequestCalls):
         """Return when the server has taken all that was published before.
 
         `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
-        ConnectionClosedError when there is no link or it is lost meanwhile.
+        ConnectionClosedError when there is no link or it is lost meanwhile; BadTimeoutError.
         """
-        limit = self.options.request_timeout if timeout is None else timeout
+        limit = self._seconds(timeout)
         try:
             async with asyncio.timeout(limit):
                 await self._link.ping()
@@ -184,8 +184,10 @@ class Client(RequestCalls):
 
         Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
         seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
-        ConnectionClosedError when there is no link. The client is closed in any case.
+        ConnectionClosedError when there is no link. The client is closed in any case, except that
+        of a timeout that cannot work (BadTimeoutError).
         """
+        timeout = self._seconds(timeout)
         if self.status is not ConnectionStatus.CONNECTED:
             unsent = self._outbox.size
             await self.close()

@@ -10,7 +10,7 @@ from jetspark.client.messages import Message
 from jetspark.client.prepared import Sendable
 from jetspark.client.publish_calls import PublishCalls
 from jetspark.client.requests import RequestMux
-from jetspark.errors import ConfigError, RequestTimeoutError
+from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
@@ -23,6 +23,14 @@ class RequestCalls(PublishCalls):
     def _message(self, frame: MessageFrame) -> Message:
         raise NotImplementedError
 
+    def _seconds(self, timeout: float | None) -> float:
+        """A timeout or, for None, request_timeout. Raises BadTimeoutError."""
+        if timeout is None:
+            return self.options.request_timeout
+        if not timeout > 0:
+            raise BadTimeoutError(timeout)
+        return timeout
+
     async def request(
         self,
         subject: str,
@@ -34,7 +42,8 @@ class RequestCalls(PublishCalls):
         """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
 
         Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), and what publish_nowait raises.
+        ConnectionClosedError, ConnectionLostError (which is both), BadTimeoutError, and what
+        publish_nowait raises.
         Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
         """
         if self._outbox.crowded:
@@ -42,7 +51,7 @@ class RequestCalls(PublishCalls):
         frame = await self._requests.request(
             subject,
             lambda reply: self.publish_nowait(subject, payload, reply=reply, headers=headers),
-            self.options.request_timeout if timeout is None else timeout,
+            self._seconds(timeout),
         )
         return self._message(frame)
 
@@ -72,12 +81,14 @@ class RequestCalls(PublishCalls):
         first reply is asked for.
 
         Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
-        nobody listens, ConfigError, ConnectionClosedError, ConnectionLostError, and what
-        publish_nowait raises.
+        nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
+        and what publish_nowait raises.
         """
-        limit = self.options.request_timeout if timeout is None else timeout
-        if max_msgs < 0 or not limit > 0 or (stall is not None and not stall > 0):
-            raise ConfigError("timeout and stall must be more than 0 s, max_msgs 0 or more.")
+        limit = self._seconds(timeout)
+        if stall is not None and not stall > 0:
+            raise BadTimeoutError(stall)
+        if max_msgs < 0:
+            raise ConfigError("max_msgs cannot be negative.")
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
         return Replies(self._gather(subject, payload, headers, limit, max_msgs, stall, is_sentinel))
 
