@@ -164,6 +164,32 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
     assert (await sub.next(5)).data == b"x"
 
 
+async def test_credentials_may_be_rotated_after_one_refusal(
+    operator_server: NatsServer, connect: Connect, tmp_path: Path
+) -> None:
+    """The second refusal in a row would be the end; new credentials come before it."""
+    good = creds_text(OPERATOR.user(USER), USER.seed)
+    late = creds_text(OPERATOR.user(USER, expires=int(time.time()) - 1), USER.seed)
+    foreign = creds_text(Operator().user(USER), USER.seed)
+    file = written(tmp_path, good)
+    refused: list[AuthError] = []
+
+    def rotate(error: jetspark.JetsparkError) -> None:
+        assert isinstance(error, AuthError)
+        refused.append(error)
+        written(tmp_path, good)
+
+    nc = await connect(operator_server.url, creds_file=file, error_callback=rotate)
+    for bad in (late, foreign, late):
+        written(tmp_path, bad)
+        await nc.force_reconnect()
+    assert [type(error) for error in refused] == [
+        AuthExpiredError,
+        AuthorizationError,
+        AuthExpiredError,
+    ]
+
+
 async def test_expired_credentials_that_nobody_rotates_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:

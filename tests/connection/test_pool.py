@@ -85,7 +85,7 @@ class PoolMachine(RuleBasedStateMachine):
         if (server := self.attempt()) is not None:
             self.pool.succeeded(server)
             assert server.reconnects == 0
-            self.pool.lost(server, REFUSED)
+            self.pool.lost(server)
             assert self.pool.servers[-1] is server
 
     @rule(hosts=st.lists(st.integers(0, 6), max_size=4))
@@ -119,7 +119,7 @@ def test_servers_that_are_ready_keep_their_order_and_the_lost_one_goes_last() ->
     assert (first.url.host, delay) == ("a", 0)
     pool.attempt(first)
     pool.succeeded(first)
-    pool.lost(first, None)
+    pool.lost(first)
     assert names(pool) == ["b:4222", "c:4222", "a:4222"]
 
 
@@ -162,6 +162,15 @@ def test_the_same_auth_error_twice_in_a_row_gives_a_server_up() -> None:
     assert not pool.failed(server, AuthExpiredError("old"))
     assert pool.failed(server, AuthExpiredError("old"))
     assert pool.next() is None
+
+
+def test_credentials_that_expire_on_a_link_are_no_refused_attempt() -> None:
+    pool = make("a")
+    server, _ = pick(pool)
+    pool.succeeded(server)
+    pool.lost(server)
+    assert not pool.failed(server, AuthExpiredError("old"))  # a moment before they are rotated
+    assert pool.failed(server, AuthExpiredError("old"))
 
 
 def test_gossip_inherits_scheme_credentials_and_the_name_to_verify() -> None:

@@ -2,10 +2,10 @@
 
 Rules (row C4): attempts at one server are at least `wait` seconds apart, plus jitter; a failed
 attempt counts against its server and a success forgives; a server is given up when the count
-exceeds `max_attempts` (-1: never), or at the same authentication error twice in a row. A server
-that was tried or lost goes behind the others. Servers named by INFO are added once each; they
-inherit the scheme and credentials of the server that named them, and an address is verified
-under TLS against the name that the user wrote (`tls_name`).
+exceeds `max_attempts` (-1: never), or when two attempts in a row are refused with the same
+authentication error. A server that was tried or lost goes behind the others. Servers named by INFO
+are added once each; they inherit the scheme and credentials of the server that named them, and an
+address is verified under TLS against the name that the user wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -110,9 +110,12 @@ class ServerPool:
         server.reconnects = 0
         server.last_auth_error = None
 
-    def lost(self, server: PooledServer, error: Exception | None) -> None:
-        """The link to this server ended: the others come first."""
-        self._same_auth_error(server, error)
+    def lost(self, server: PooledServer) -> None:
+        """The link to this server ended: the others come first.
+
+        Why does not matter. Credentials that expired on a link are no attempt that was refused:
+        the next attempt may have new ones.
+        """
         self._move_back(server)
 
     def hurry(self) -> None:
@@ -121,7 +124,7 @@ class ServerPool:
             server.not_before = float("-inf")
 
     @staticmethod
-    def _same_auth_error(server: PooledServer, error: Exception | None) -> bool:
+    def _same_auth_error(server: PooledServer, error: Exception) -> bool:
         previous = server.last_auth_error
         server.last_auth_error = type(error) if isinstance(error, AuthError) else None
         return previous is not None and previous is server.last_auth_error

@@ -236,7 +236,7 @@ class Supervisor:
         """End the present link on purpose; nothing that was written is lost."""
         self.outbox.flush(anyway=True)
         self._detach()
-        self.pool.lost(server, None)
+        self.pool.lost(server)
         self._enter(ConnectionStatus.RECONNECTING)
         self._on_event(events.Disconnected(str(session.server), None))
         self.routes.tell_disconnect()
@@ -307,7 +307,7 @@ class Supervisor:
         """The link ended by itself."""
         if session is not self._session or self._server is None:
             return
-        self.pool.lost(self._server, error)
+        self.pool.lost(self._server)
         self._detach()
         self.report(error)
         self._on_event(events.Disconnected(str(session.server), error))
