@@ -168,7 +168,7 @@ def test_name_for_spark_imports_only_the_spark_layer() -> None:
 
 # -- light imports -------------------------------------------------------------------------------
 
-HEAVY = {"pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"}
+HEAVY = {*("pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"), *("nacl", "websockets")}
 
 
 def loaded_by(code: str) -> set[str]:
