@@ -76,6 +76,8 @@ def test_access() -> None:
     assert headers.keys("[aA]") == ["a", "A"]
     headers["a"] = "5"
     assert headers.to_dict() == {"A": ["3"], "a": ["5"]}
+    headers.update({"a": ["6", "7"], "b": "8"})
+    assert headers.to_dict() == {"A": ["3"], "a": ["6", "7"], "b": ["8"]}
     headers.delete("a")
     headers.delete("a")
     assert "a" not in headers

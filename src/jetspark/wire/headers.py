@@ -57,6 +57,11 @@ class Headers:
         for value in values:
             self.add(name, value)
 
+    def update(self, items: HeadersLike) -> None:
+        """Replace the values of every name in `items`; other names stay."""
+        for name, values in Headers(items).to_dict().items():
+            self.set(name, *values)
+
     def delete(self, name: str) -> None:
         """Remove a name; nothing happens if it is absent."""
         self._items.pop(name, None)
