@@ -23,8 +23,10 @@ from benchmarks.turns import Contestant, take_turns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NOOP = {"jetspark_noop": "jetspark", "nats_py_noop": "source on nats-py"}
-_PARQUET = {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"}
+_TABLES = {
+    "noop": {"jetspark_noop": "jetspark", "nats_py_noop": "source on nats-py"},
+    "Parquet": {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"},
+}
 
 _WARM_WRITES = 3  # after so many the JVM has compiled what matters
 
@@ -35,6 +37,9 @@ Write = Callable[["DataFrame"], None]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rounds=3, warm_up=100_000)
+    parser.add_argument(
+        "--only", nargs="+", choices=_TABLES, default=list(_TABLES), metavar="TABLE"
+    )
     parser.add_argument("--partitions", type=int, default=2, metavar="N")
     parser.add_argument(
         "--fetch", type=int, default=10_000, metavar="N", help="messages in a fetch of nats-py"
@@ -52,13 +57,16 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
         )
         what = f"{options.messages:,} messages of {options.size:,} bytes"
         how = f"{options.partitions} partitions, medians of {options.rounds} rounds"
-        for title, functions in ((f"{what} to noop", _NOOP), (f"{what} to Parquet", _PARQUET)):
+        for target in options.only:
+            functions = _TABLES[target]
             contestants = [
                 Contestant(label=label, suite=__name__, function=function, job=job)
                 for function, label in functions.items()
             ]
             results = take_turns(contestants, options.rounds, options.timeout)
-            yield Section(f"Spark: {title}, {how}", results, (list(functions.values())[-1],))
+            yield Section(
+                f"Spark: {what} to {target}, {how}", results, (list(functions.values())[-1],)
+            )
 
 
 # -- contestants -------------------------------------------------------------------------------
