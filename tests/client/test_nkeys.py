@@ -194,9 +194,14 @@ async def test_expired_credentials_that_nobody_rotates_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:
     jwt = OPERATOR.user(USER, expires=int(time.time()) + 3)
-    nc = await connect(operator_server.url, jwt=jwt, nkey_seed=USER.seed)
+    errors: list[jetspark.JetsparkError] = []
+    nc = await connect(
+        operator_server.url, jwt=jwt, nkey_seed=USER.seed, error_callback=errors.append
+    )
     async with asyncio.timeout(10):
         seen = [event async for event in nc.events()]
+    # The end of the link, and two attempts that were refused.
+    assert [type(error) for error in errors] == [AuthExpiredError] * 3
     assert isinstance(seen[-1], jetspark.Closed)
     assert isinstance(seen[-1].error, AuthExpiredError)
 
