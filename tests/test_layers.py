@@ -65,7 +65,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 LINES, HARD_LIMIT = 400, 500
 # The reason why a file has up to HARD_LIMIT lines.
 LONGER: dict[str, str] = {
-    "jetspark/errors.py": "the whole tree of exceptions is one idea, and its drawing is a third of it",
+    "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
 }
 
 # -- the checks ----------------------------------------------------------------------------------

@@ -200,8 +200,9 @@ async def test_expired_credentials_that_nobody_rotates_end_the_connection(
     )
     async with asyncio.timeout(10):
         seen = [event async for event in nc.events()]
-    # The end of the link, and two attempts that were refused.
-    assert [type(error) for error in errors] == [AuthExpiredError] * 3
+    # A server accepts a JWT within the second of its expiry, and ends that link at once.
+    assert {type(error) for error in errors} == {AuthExpiredError}
+    assert ["refused" in str(error) for error in errors].count(True) == 2
     assert isinstance(seen[-1], jetspark.Closed)
     assert isinstance(seen[-1].error, AuthExpiredError)
 
