@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
-from jetspark.wire.reply_subject import Metadata, parse_reply_subject
+from jetspark.wire.reply_subject import Metadata, parse_reply_subject, stream_sequence
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class MessageView:
     @property
     def seq(self) -> int:
         """Sequence in the stream. Raises NotJetStreamMessageError."""
-        return self.metadata.stream_seq
+        return stream_sequence(self._frame[2])
 
     @property
     def timestamp(self) -> datetime:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from jetspark.errors import NotJetStreamMessageError
 from jetspark.timestamps import ns_to_datetime
@@ -12,8 +13,7 @@ _TIMES_END = 1 << 63
 """Behind the last time that the server's own integers can hold; datetime holds all before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """Where a delivered message comes from."""
 
     stream: str
@@ -40,36 +40,48 @@ def parse_reply_subject(reply: bytes | None) -> Metadata:
 
     Raises NotJetStreamMessageError for anything else.
     """
-    tokens = (reply or b"").decode("utf-8", "replace").split(".")
+    tokens, at = _tokens(reply)
+    domain, account = tokens[2:4] if at > 2 else (b"", b"")
+    stream, consumer, *numbers = tokens[at : at + 7]
+    if not b"".join(numbers).isdigit() or int(numbers[3]) >= _TIMES_END:
+        raise _not_jetstream()
+    deliveries, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
     try:
-        if tokens[0] != "$JS" or tokens[1] != "ACK":
-            raise ValueError
-        if len(tokens) == 9:
-            domain = account = ""
-            rest = tokens[2:]
-        elif len(tokens) >= 11:
-            domain, account = tokens[2:4]
+        return Metadata(
+            stream.decode(),
+            consumer.decode(),
+            deliveries,
+            stream_seq,
+            consumer_seq,
+            timestamp,
+            pending,
             # The server writes "_" for no domain.
-            domain = "" if domain == "_" else domain
-            rest = tokens[4:11]
-        else:
-            raise ValueError
-        stream, consumer, *numbers = rest
-        deliveries, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
-        if not 0 <= timestamp < _TIMES_END:
-            raise ValueError
-    except (ValueError, IndexError):
-        raise NotJetStreamMessageError(
-            "The message was not delivered by a JetStream consumer."
-        ) from None
-    return Metadata(
-        stream,
-        consumer,
-        deliveries,
-        stream_seq,
-        consumer_seq,
-        timestamp,
-        pending,
-        domain,
-        account,
-    )
+            "" if domain == b"_" else domain.decode(),
+            account.decode(),
+        )
+    except ValueError:
+        raise _not_jetstream() from None
+
+
+def stream_sequence(reply: bytes | None) -> int:
+    """Only the stream sequence, which is what a loop over many messages asks for."""
+    tokens, at = _tokens(reply)
+    sequence = tokens[at + 3]
+    if not sequence.isdigit():
+        raise _not_jetstream()
+    return int(sequence)
+
+
+def _tokens(reply: bytes | None) -> tuple[list[bytes], int]:
+    """The tokens, and which of them is the stream's name."""
+    if reply is not None and reply.startswith(b"$JS.ACK."):
+        tokens = reply.split(b".")
+        if len(tokens) == 9:
+            return tokens, 2
+        if len(tokens) >= 11:
+            return tokens, 4
+    raise _not_jetstream()
+
+
+def _not_jetstream() -> NotJetStreamMessageError:
+    return NotJetStreamMessageError("The message was not delivered by a JetStream consumer.")
