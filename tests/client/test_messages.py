@@ -70,6 +70,7 @@ def test_metadata_of_both_forms(prefix: bytes) -> None:
         b"$JS.ACK",
         b"$JS.ACK.a.b.1.2.3.9223372036854775808.4",
         b"$JS.ACK.a.b.1.2.3.-1.4",
+        b"$JS.ACK.a.b..2.3.5.4",
     ],
 )
 def test_other_messages_have_no_metadata(reply: bytes | None) -> None:

@@ -43,10 +43,12 @@ def parse_reply_subject(reply: bytes | None) -> Metadata:
     tokens, at = _tokens(reply)
     domain, account = tokens[2:4] if at > 2 else (b"", b"")
     stream, consumer, *numbers = tokens[at : at + 7]
-    if not b"".join(numbers).isdigit() or int(numbers[3]) >= _TIMES_END:
+    if not b"".join(numbers).isdigit():  # int() would take signs and spaces
         raise _not_jetstream()
-    deliveries, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
     try:
+        deliveries, stream_seq, consumer_seq, timestamp, pending = map(int, numbers)
+        if timestamp >= _TIMES_END:
+            raise ValueError
         return Metadata(
             stream.decode(),
             consumer.decode(),
