@@ -202,6 +202,11 @@ def quiet(call):
 quiet(lambda: list(iterated))
 quiet(lambda: nc.request("silent", timeout=60))
 quiet(lambda: iterated.next())
+def busy():
+    while True:
+        nc.publish("y")
+        nc.rtt()
+quiet(busy)
 asked.next(5)
 for number in range(5000):
     nc.publish(subject, b"x" * 100)

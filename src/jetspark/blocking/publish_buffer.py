@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jetspark")
 
-CROWDED = 256 * 1024
-"""Bytes after which a polite publisher waits. Twice what the outbox writes at once: the loop has
-something to write while the publisher goes on."""
+CROWDED = 512 * 1024
+"""Bytes after which a polite publisher waits: the loop has enough to write while it goes on."""
 
+_CONNECTED = ConnectionStatus.CONNECTED  # a member of an enum is slow to look up
 _LINKED = (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
 
 
@@ -57,7 +57,7 @@ class PublishBuffer:
             raise forked()  # before the lock: a thread of the parent may have held it
         with self._lock:
             size = self._size + len(frame)
-            if size > CROWDED or self._link.status is not ConnectionStatus.CONNECTED:
+            if size > CROWDED or self._link.status is not _CONNECTED:
                 self._look(size, len(frame))
             self._frames.append(frame)
             self._size = size
@@ -108,7 +108,7 @@ class PublishBuffer:
 
     def _hand_over(self) -> None:
         # While draining the end may come before the outbox is relaxed: it must have all by then.
-        if self._outbox.crowded and self._link.status is ConnectionStatus.CONNECTED:
+        if self._outbox.crowded and self._link.status is _CONNECTED:
             self._waiting = self._thread.loop.create_task(self.emptied())
         else:
             self.give()
