@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
+# From 2.11 on a server drops what it has no room to queue: 10,000 messages for a stream.
+_WAIT_EVERY = 2000
+
 Row = tuple[str, bytes] | tuple[str, bytes, list[tuple[str, str]]]
 
 
@@ -48,8 +51,12 @@ class Admin:
         """Publish without waiting for each, then wait for the last one's sequence."""
         chunk = b""
         last: Row | None = None
-        for row in rows:
-            if last is not None:
+        for count, row in enumerate(rows):
+            if last is not None and count % _WAIT_EVERY == 0 and len(last) == 2:
+                self.link.send(chunk)
+                chunk = b""
+                self.link.request(last[0], last[1], 30)
+            elif last is not None:
                 chunk += _frame(last)
                 if len(chunk) > 1 << 19:
                     self.link.send(chunk)
