@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -166,6 +167,27 @@ def test_what_was_accepted_when_the_link_broke_is_not_lost() -> None:
     thread.call(outbox.flush)
     assert b"".join(written) == b"".join(frames) + b"last"
     thread.call(outbox.close, None)
+
+
+def test_a_signal_handler_may_publish_in_the_middle_of_a_publish(
+    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sub = nc.subscribe(unique("signal"))
+    previous = signal.signal(signal.SIGUSR1, lambda *_: nc.publish(sub.subject, b"from handler"))
+    post = LoopThread.post
+
+    def interrupted(self: LoopThread, call: Callable[[], object]) -> None:
+        """Called with the buffer's lock held."""
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        post(self, call)
+
+    try:
+        monkeypatch.setattr(LoopThread, "post", interrupted)
+        nc.publish(sub.subject, b"outer")
+        assert {sub.next(5).data, sub.next(5).data} == {b"outer", b"from handler"}
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
 
 
 def test_close_and_drain_send_what_waits(shared_server: NatsServer, unique: Unique) -> None:

@@ -38,7 +38,8 @@ class PublishBuffer:
         self._link = link
         self._outbox = link.outbox
         self._limit = limit
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may publish while its thread is in `put`.
+        self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
         self._frames: list[bytes] = []
         self._size = 0
