@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
+    from tests.conftest import MakeServer
+
     from jetspark.server import NatsServer
 
 
@@ -141,3 +143,15 @@ def test_errors_are_sentences(
         assert app.run(list(arguments)) == app.FAILED
         captured = capsys.readouterr()
         assert (captured.out, captured.err) == ("", sentence + "\n")
+
+
+def test_a_subject_that_may_not_be_published_to_is_an_error(
+    make_server: MakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = make_server(
+        'authorization { users = [{user: u, password: p, permissions: {publish: {deny: "no"}}}] }'
+    )
+    url = f"nats://u:p@127.0.0.1:{server.port}"
+    assert app.run(["pub", "no", "x", "--server", url]) == app.FAILED
+    assert 'Permissions Violation for Publish to "no"' in capsys.readouterr().err
+    assert app.run(["pub", "yes", "x", "--server", url]) == app.DONE
