@@ -30,8 +30,15 @@ class Worker:
     def post(self, call: Callable[[], object]) -> None:
         """Call it after what was posted before."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._main, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._main, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # From 3.12 on none is started at interpreter exit, when nobody would run it.
+                if threading.main_thread().is_alive():
+                    raise
+                return
+            self._thread = thread
         self._calls.put(call)
 
     def stop(self) -> None:
