@@ -135,12 +135,16 @@ def test_a_large_message_is_put_together_once() -> None:
 
 
 def seconds_byte_by_byte(data: bytes) -> float:
-    parser = Parser()
-    start = time.perf_counter()
-    for i in range(len(data)):
-        parser.feed(data[i : i + 1])
-    assert parser.error is None
-    return time.perf_counter() - start
+    """CPU time, the best of three."""
+    best = float("inf")
+    for _ in range(3):
+        parser = Parser()
+        start = time.process_time()
+        for i in range(len(data)):
+            parser.feed(data[i : i + 1])
+        assert parser.error is None
+        best = min(best, time.process_time() - start)
+    return best
 
 
 def test_a_control_line_in_single_bytes_takes_time_in_proportion() -> None:
