@@ -184,6 +184,27 @@ def test_mistakes_are_one_sentence(
     assert not (tmp_path / "table").exists()
 
 
+def test_the_server_may_be_named_by_a_context_or_the_environment(
+    shared_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "nats" / "context"
+    folder.mkdir(parents=True)
+    (folder / "there.json").write_text(f'{{"url": "{shared_server.url}"}}')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    base = ["ingest", "NO_SUCH", "--to", str(tmp_path / "table")]
+    with jetspark(*base, "--context", "there") as command:
+        _, _, by_context = finish(command)
+    monkeypatch.setenv("NATS_URL", shared_server.url)
+    with jetspark(*base) as command:
+        _, _, by_environment = finish(command)
+    expected = f'Stream "NO_SUCH" not found on {shared_server.url}'
+    assert by_context.startswith(expected)
+    assert by_environment.startswith(expected)
+    with jetspark(*base, "--context", "there", "--server", shared_server.url) as command:
+        _, _, both = finish(command)
+    assert both == "Give either --server or --context.\n"
+
+
 def test_a_column_that_is_not_there_is_one_sentence(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, run_ingest
+from jetspark.cli.where import where
 from jetspark.errors import ConfigError
 
-DEFAULT_SERVER = "nats://127.0.0.1:4222"
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
 
@@ -22,7 +22,8 @@ def ingest(
     /,
     *,
     to: str,
-    server: str = DEFAULT_SERVER,
+    server: str | None = None,
+    context: str | None = None,
     subjects: str | None = None,
     start: str = "earliest",
     json: str | None = None,
@@ -43,7 +44,9 @@ def ingest(
     Args:
         stream: Name of the stream.
         to: Folder or URI of the table.
-        server: URL of the server, several with commas; user and password may stand in it.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
         start: Where the first run begins: earliest, latest or a sequence. Later runs go on.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
@@ -57,8 +60,7 @@ def ingest(
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
     """
-    source = {
-        "servers": server,
+    source = where(server, context) | {
         "stream": stream,
         "startingOffsets": start,
         "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
