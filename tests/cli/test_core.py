@@ -155,3 +155,14 @@ def test_a_subject_that_may_not_be_published_to_is_an_error(
     assert app.run(["pub", "no", "x", "--server", url]) == app.FAILED
     assert 'Permissions Violation for Publish to "no"' in capsys.readouterr().err
     assert app.run(["pub", "yes", "x", "--server", url]) == app.DONE
+
+
+def test_the_server_may_be_named_by_the_environment(
+    shared_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", shared_server.url)
+    with jetspark("pub", "somewhere", "x") as command:
+        assert finish(command)[:2] == (0, "1 published to somewhere, 1 bytes each.\n")
+    with jetspark("pub", "somewhere", "--server", "nats://a", "--context", "b") as command:
+        code, _, error = finish(command)
+    assert (code, error) == (1, "Give either --server or --context.\n")

@@ -350,6 +350,17 @@ async def test_verbose_and_pedantic_work(
     assert (await sub.next(5)).data == b"x"
 
 
+async def test_a_payload_of_text_is_told_what_to_do(
+    shared_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(shared_server.url)
+    with pytest.raises(TypeError, match="A payload is bytes, not str: encode it first"):
+        await nc.publish("a", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="A payload is bytes, not dict"):
+        await nc.publish("a", {}, headers={"a": "b"})  # type: ignore[arg-type]
+    await nc.flush()
+
+
 async def test_everything_is_refused_after_close(
     shared_server: NatsServer, connect: Connect
 ) -> None:
@@ -364,7 +375,14 @@ async def test_everything_is_refused_after_close(
     ):
         with pytest.raises(ConnectionClosedError):
             call()
-    for coroutine in (nc.publish("a"), nc.request("a"), nc.flush(), nc.rtt(), nc.force_reconnect()):
+    for coroutine in (
+        nc.publish("a"),
+        nc.request("a"),
+        nc.flush(),
+        nc.rtt(),
+        nc.force_reconnect(),
+        nc.connect(),
+    ):
         with pytest.raises(ConnectionClosedError):
             await coroutine
     assert [message async for message in sub] == []

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from jetspark.client.messages import Message
 
-DEFAULT_SERVER = "nats://127.0.0.1:4222"
-
 HeaderOption: TypeAlias = Annotated[
     list[str] | None, Parameter(name=("--header", "-H"), negative="")
 ]

@@ -7,13 +7,13 @@ import asyncio
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.messages import (
-    DEFAULT_SERVER,
     CountOption,
     HeaderOption,
     StdinOption,
     read_headers,
     read_payload,
 )
+from jetspark.cli.where import where
 from jetspark.errors import ConfigError
 
 
@@ -22,7 +22,8 @@ def pub(
     payload: str = "",
     /,
     *,
-    server: str = DEFAULT_SERVER,
+    server: str | None = None,
+    context: str | None = None,
     header: HeaderOption = None,
     stdin: StdinOption = False,
     reply: str | None = None,
@@ -33,19 +34,22 @@ def pub(
     Args:
         subject: Where to.
         payload: The message; empty without one.
-        server: URL of the server, several with commas; user and password may stand in it.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.
         reply: Subject for answers.
         count: Publish it so many times.
     """
+    options = where(server, context)
     headers = read_headers(header)
     if count < 1:
         raise ConfigError("--count must be at least 1.")
     data = read_payload(payload, stdin=stdin)
 
     async def publish() -> None:
-        async with jetspark.connect(server) as nc:
+        async with jetspark.connect(**options) as nc:
             for _ in range(count):
                 await nc.publish(subject, data, reply=reply, headers=headers)
             await nc.flush()

@@ -6,7 +6,6 @@ import asyncio
 
 import jetspark
 from jetspark.cli.messages import (
-    DEFAULT_SERVER,
     CountOption,
     HeaderOption,
     JsonOption,
@@ -15,6 +14,7 @@ from jetspark.cli.messages import (
     read_payload,
     show,
 )
+from jetspark.cli.where import where
 
 
 def request(
@@ -22,7 +22,8 @@ def request(
     payload: str = "",
     /,
     *,
-    server: str = DEFAULT_SERVER,
+    server: str | None = None,
+    context: str | None = None,
     header: HeaderOption = None,
     stdin: StdinOption = False,
     timeout: float = 2.0,
@@ -34,18 +35,21 @@ def request(
     Args:
         subject: Whom to ask.
         payload: The question; empty without one.
-        server: URL of the server, several with commas; user and password may stand in it.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.
         timeout: Seconds to wait.
         count: Gather so many answers; 0 gathers all that come in time.
         json: One line of JSON for each answer.
     """
+    options = where(server, context)
     headers = read_headers(header)
     data = read_payload(payload, stdin=stdin)
 
     async def ask() -> None:
-        async with jetspark.connect(server) as nc:
+        async with jetspark.connect(**options) as nc:
             replies = nc.request_many(
                 subject, data, timeout=timeout, headers=headers, max_msgs=count
             )

@@ -5,19 +5,20 @@ from __future__ import annotations
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.messages import (
-    DEFAULT_SERVER,
     CountOption,
     JsonOption,
     run_until_stopped,
     show,
 )
+from jetspark.cli.where import where
 
 
 def sub(
     subject: str,
     /,
     *,
-    server: str = DEFAULT_SERVER,
+    server: str | None = None,
+    context: str | None = None,
     queue: str | None = None,
     count: CountOption = 0,
     json: JsonOption = False,
@@ -26,15 +27,19 @@ def sub(
 
     Args:
         subject: What to listen to; * stands for a word, > for all that follow.
-        server: URL of the server, several with commas; user and password may stand in it.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
         queue: Share the messages with all that listen in this queue group.
         count: End after so many messages; 0 goes on.
         json: One line of JSON for each message.
     """
 
+    options = where(server, context)
+
     async def listen() -> None:
         async with (
-            jetspark.connect(server) as nc,
+            jetspark.connect(**options) as nc,
             nc.subscribe(subject, queue=queue, max_msgs=count) as messages,
         ):
             await nc.flush()

@@ -124,10 +124,10 @@ class Supervisor:
         Raises the one server's error, or NoServersError with the last one's as `__cause__`.
         Does nothing when connected already. A connection that was closed stays closed.
         """
+        if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
+            raise ConnectionClosedError from self.last_error
         if self._task:
             return await asyncio.shield(self._first)
-        if self._closing is not None:
-            raise ConnectionClosedError
         self._enter(ConnectionStatus.CONNECTING)
         self.outbox.open()
         self._task = self._loop.create_task(self._run(), name="jetspark-link")

@@ -12,22 +12,31 @@ def connect(document: bytes) -> bytes:
 
 
 def pub(subject: str, payload: bytes, reply: str | None = None) -> bytes:
-    """PUB, without headers."""
-    if reply is None:
-        return b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
-    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
+    """PUB, without headers. Raises TypeError for a payload that is not bytes."""
+    target = subject if reply is None else f"{subject} {reply}"
+    try:
+        return b"PUB %b %d\r\n%b\r\n" % (target.encode(), len(payload), payload)
+    except TypeError:
+        raise _no_bytes(payload) from None
 
 
 def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None) -> bytes:
-    """HPUB with an encoded header block."""
+    """HPUB with an encoded header block. Raises TypeError for a payload that is not bytes."""
     target = subject if reply is None else f"{subject} {reply}"
-    return b"HPUB %b %d %d\r\n%b%b\r\n" % (
-        target.encode(),
-        len(headers),
-        len(headers) + len(payload),
-        headers,
-        payload,
-    )
+    try:
+        return b"HPUB %b %d %d\r\n%b%b\r\n" % (
+            target.encode(),
+            len(headers),
+            len(headers) + len(payload),
+            headers,
+            payload,
+        )
+    except TypeError:
+        raise _no_bytes(payload) from None
+
+
+def _no_bytes(payload: object) -> TypeError:
+    return TypeError(f"A payload is bytes, not {type(payload).__name__}: encode it first.")
 
 
 def sub(subject: str, sid: int, queue: str | None = None) -> bytes:
