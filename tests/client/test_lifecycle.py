@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -141,7 +143,10 @@ async def test_another_server_of_the_cluster_takes_over(
     first = cluster.servers[0]
     nc = await connect(first.url)
     watcher = await connect(cluster.servers[1].url)
-    assert sorted(nc.servers) == sorted(cluster.urls)  # learnt from INFO
+    events = nc.events()
+    async with asyncio.timeout(5):  # learnt from INFO, the first one or a later one
+        while sorted(nc.servers) != sorted(cluster.urls):
+            await anext(events)
     sub = watcher.subscribe("a")
     mine = nc.subscribe("b")
     await watcher.flush()
@@ -293,3 +298,38 @@ async def test_statistics_count_messages(
     stats = nc.stats
     assert (stats.in_msgs, stats.in_bytes, stats.out_msgs) == (1, 4, 1)
     assert stats.out_bytes == len(b"SUB s 1\r\nPUB s 4\r\nfour\r\n")
+
+
+async def test_what_was_published_before_close_arrives_while_the_server_sends() -> None:
+    """Input that comes after the end must not turn it into a reset, which would eat our output."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    leaving = threading.Event()
+    received = bytearray()
+
+    def peer() -> None:
+        link, _ = listener.accept()
+        with link:
+            link.sendall(b'INFO {"max_payload":1048576,"headers":true}\r\n')
+            while b"PING\r\n" not in link.recv(65536):
+                pass
+            link.sendall(b"PONG\r\n")
+            chunk = b"MSG in 1 1000\r\n" + b"." * 1000 + b"\r\n"
+            # Busy sending, it reads nothing until the client has left.
+            while not leaving.is_set():
+                link.sendall(chunk)
+            for _ in range(2000):
+                link.sendall(chunk)
+            while data := link.recv(65536):
+                received.extend(data)
+
+    thread = asyncio.create_task(asyncio.to_thread(peer))
+    nc = await jetspark.connect(f"nats://127.0.0.1:{listener.getsockname()[1]}")
+    sub = nc.subscribe("in")
+    await sub.next(timeout=5)
+    for _ in range(500):
+        nc.publish_nowait("out", b"." * 200)
+    leaving.set()
+    await nc.close()
+    await thread
+    listener.close()
+    assert received.count(b"PUB out 200\r\n") == 500

@@ -45,6 +45,10 @@ from jetspark.wire.trace import received_line, sent_lines
 tracer = logging.getLogger("jetspark.trace")
 
 
+FAREWELL = 0.25
+"""Seconds within which a server ends a link that has nothing more to say; a frozen one does not."""
+
+
 class Host(Protocol):
     """What a session needs of its supervisor. None of these may raise."""
 
@@ -207,8 +211,8 @@ class Session:
 
     def bytes_received(self, chunk: memoryview) -> None:
         """Of the transport."""
-        if self.lost is not None:
-            return
+        if self.lost is not None or self._ended is not None:
+            return  # closing: nobody wants them, but they have to be read (see Transport.close)
         events = self._parser.feed(chunk)
         if self._options.trace:
             for event in events:
@@ -368,11 +372,14 @@ class Session:
         self._ended = asyncio.get_running_loop().create_future()
         try:
             transport.close()
-            done, _ = await asyncio.wait({self._ended}, timeout=timeout)
+            done, _ = await asyncio.wait({self._ended}, timeout=min(FAREWELL, timeout))
+            if not done and transport.unsent:
+                done, _ = await asyncio.wait({self._ended}, timeout=timeout - FAREWELL)
+            complete = bool(done) or not transport.unsent
         finally:
             self._end(ConnectionClosedError(server=str(self.server)))
             transport.abort()
-        return bool(done)
+        return complete
 
 
 def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:

@@ -48,7 +48,11 @@ class Transport(Protocol):
         """Upgrade the link. Raises OSError (ssl.SSLError is one)."""
 
     def close(self) -> None:
-        """Send what is buffered, then end the link."""
+        """Send what is buffered and say that no more comes; the link ends when the peer agrees."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the network has not taken yet."""
 
     def abort(self) -> None:
         """End the link now."""
@@ -111,8 +115,18 @@ class TcpTransport(asyncio.BufferedProtocol):
         self._use(upgraded)
 
     def close(self) -> None:
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._transport.can_write_eof():
+            # Closing outright while the server still sends would make the kernel answer it with
+            # a reset, and the server throw away what it has not read of ours.
+            self._transport.write_eof()
+        else:
             self._transport.close()
+
+    @property
+    def unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -11,6 +11,9 @@ from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
 
+_HANG_UP = 0.25
+"""Seconds after both goodbyes within which the peer should have ended the TCP connection."""
+
 
 class WebSocketTransport:
     """Stands between TCP, whose `Receiver` it is, and a session, which it serves as `Transport`."""
@@ -45,7 +48,11 @@ class WebSocketTransport:
         if codec.failure is not None:
             self._fail(codec.failure)
         elif codec.closed and self._tcp is not None:
-            self._tcp.close()
+            # Both have said goodbye: this is the end, whether the peer hangs up or not.
+            tcp = self._tcp
+            tcp.close()
+            asyncio.get_running_loop().call_later(_HANG_UP, tcp.abort)
+            self.link_lost(None)
 
     def link_lost(self, error: Exception | None) -> None:
         if not self._opened.done():
@@ -93,6 +100,10 @@ class WebSocketTransport:
             if goodbye := self._codec.goodbye():
                 self._tcp.write(goodbye)
             self._tcp.close()
+
+    @property
+    def unsent(self) -> int:
+        return 0 if self._tcp is None else self._tcp.unsent
 
     def abort(self) -> None:
         if self._tcp is not None:
