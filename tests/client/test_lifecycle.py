@@ -197,8 +197,10 @@ async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answe
     subject, answers = unique("drain"), other.subscribe(unique("answers"))
     handled: list[bytes] = []
 
+    draining = asyncio.Event()
+
     async def callback(message: Message) -> None:
-        await asyncio.sleep(0)
+        await draining.wait()
         handled.append(message.data)
         with pytest.raises(ConnectionClosedError):
             nc.subscribe("new")
@@ -220,11 +222,15 @@ async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answe
         await other.publish(subject, data, reply=answers.subject)
     await other.flush()
     stream = nc.events()
-    await nc.drain()
+    drain = asyncio.create_task(nc.drain())
+    events = [await asyncio.wait_for(anext(stream), 5)]
+    draining.set()
+    await drain
     await iterating
     assert handled == taken == sent
     assert [(await answers.next(5)).data for _ in sent] == sent
-    assert [type(event) async for event in stream] == [Draining, Closed]
+    events += [event async for event in stream]
+    assert [type(event) for event in events] == [Draining, Closed]
     assert nc.status is ConnectionStatus.CLOSED
 
 
