@@ -138,14 +138,17 @@ class DeliveryDecoder:
     <pending>, or with <domain>.<account hash> before the stream and any tokens behind (ADR-15).
     """
 
-    __slots__ = ("_match", "consumer_sequence", "pending")
+    __slots__ = ("_counts", "_headed", "_plain", "consumer_sequence", "pending")
 
     def __init__(self, stream: str, consumer: str) -> None:
         name = re.escape(f"{stream}.{consumer}".encode())
-        self._match = re.compile(
-            rb"(H?)MSG ([^ \r\n]+) \d+ \$JS\.ACK\.(?:[^. ]+\.[^. ]+\.)?" + name + rb"\.\d+\."
-            rb"(\d+)\.(\d+)\.(\d+)\.(\d+)(?:\.[^ ]*)? (?:(\d+) )?(\d+)\r\n"
-        ).match
+        reply = rb"\$JS\.ACK\.(?:[^. ]+\.[^. ]+\.)?" + name + rb"\.\d+\."
+        line = rb"MSG ([^ \r\n]+) \d+ " + reply + rb"(\d+)\.\d+\.(\d+)\.\d+(?:\.[^ ]*)? "
+        # A pattern costs by its groups, so each has only those that every message needs: the two
+        # counts are looked up for the last message alone.
+        self._plain = re.compile(line + rb"(\d+)\r\n").match
+        self._headed = re.compile(rb"H" + line + rb"(\d+) (\d+)\r\n").match
+        self._counts = re.compile(rb"H?MSG [^ ]+ \d+ " + reply + rb"\d+\.(\d+)\.\d+\.(\d+)").match
         self.consumer_sequence = 0
         """Consumer sequence of the last delivery decoded."""
         self.pending = 0
@@ -156,9 +159,9 @@ class DeliveryDecoder:
 
         Returns (end, need) as `split_frames` does; need is OTHER_FRAME when the frame at `end` is
         not a delivery of this consumer (it may be incomplete: let `split_frames` look at it).
-        Raises ProtocolError when a payload has no CRLF behind it.
+        Raises ProtocolError for sizes that do not fit.
         """
-        match = self._match
+        plain, headed = self._plain, self._headed
         subjects = into.subjects.append
         sequences = into.sequences.append
         times = into.times.append
@@ -166,31 +169,40 @@ class DeliveryDecoder:
         bodies = into.data.append
         size = len(data)
         start = pos
-        last = None
+        last = -1
         need = OTHER_FRAME
-        while found := match(data, pos):
-            with_headers, subject, sequence, consumed, time, pending, head, total = found.groups()
-            body = found.end()
-            end = body + int(total)
+        while True:
+            found = plain(data, pos)
+            if found is not None:
+                subject, sequence, time, total = found.groups()
+                body = found.end()
+                end = body + int(total)
+                block = None
+            else:
+                found = headed(data, pos)
+                if found is None:
+                    break
+                subject, sequence, time, head, total = found.groups()
+                begin = found.end()
+                body, end = begin + int(head), begin + int(total)
+                if end < body:
+                    raise ProtocolError(f"header longer than message in {_show(data[pos:begin])}")
+                block = data[begin:body]
             if end + 2 > size:
                 need = end + 2 - pos
                 break
             if data[end : end + 2] != b"\r\n":
-                raise ProtocolError(f"no CRLF after the payload of {_show(data[pos : body - 2])}")
-            if with_headers:
-                split = body + int(head)
-                headers(data[body:split])
-                body = split
-            else:
-                headers(None)
+                raise ProtocolError(f"no CRLF after the payload of {_show(data[pos : pos + 80])}")
+            headers(block)
             subjects(subject)
             sequences(sequence)
             times(time)
             bodies(data[body:end])
+            last = pos
             pos = end + 2
-            last = (consumed, pending)
-        if last is not None:
-            self.consumer_sequence = int(last[0])
-            self.pending = int(last[1])
+        if last >= 0:
+            counts = self._counts(data, last)
+            assert counts is not None  # noqa: S101 - the same line matched above
+            self.consumer_sequence, self.pending = map(int, counts.groups())
             into.size += pos - start
         return pos, need
