@@ -36,7 +36,7 @@ class SequenceRange:
 class ReadLimits:
     """How a range is cut into batches and how long a read may stall."""
 
-    max_rows: int = 10_000
+    max_rows: int = 30_000
     """Rows in one record batch at most."""
     max_bytes: int = 16 * 1024 * 1024
     """Bytes in one record batch at most, unless a single message is larger."""
