@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
+    from tests.support.streams import Admin
 
 _SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster"}
 
@@ -53,6 +54,15 @@ def unique() -> Callable[[str], str]:
         return f"{prefix}_{secrets.token_hex(4)}"
 
     return make
+
+
+@pytest.fixture
+def admin(shared_server: NatsServer) -> Iterator[Admin]:
+    """Makes, fills and spoils streams on the shared server."""
+    from tests.support.streams import Admin
+
+    with Admin(shared_server.url) as admin:
+        yield admin
 
 
 @pytest.fixture

@@ -39,12 +39,6 @@ def _no_links_left() -> Iterator[None]:
     links.close_idle()
 
 
-@pytest.fixture
-def admin(shared_server: NatsServer) -> Iterator[Admin]:
-    with Admin(shared_server.url) as admin:
-        yield admin
-
-
 def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
     return SequenceRange(
         facts.name, max(facts.first_seq, 1), facts.last_seq + 1, facts.created, **more

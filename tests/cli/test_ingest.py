@@ -14,7 +14,7 @@ from tests.support.streams import Admin, numbered
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 SECONDS = 120.0
-
-
-@pytest.fixture
-def admin(shared_server: NatsServer) -> Iterator[Admin]:
-    with Admin(shared_server.url) as admin:
-        yield admin
 
 
 def wait_for(path: Path, command: subprocess.Popen[bytes]) -> None:

@@ -43,7 +43,6 @@ def stream(
         messages=max(0, last - first + 1),
         bytes=0,
         retention="limits",
-        subjects=("s.>",),
         keeps_last_per_subject=per_subject,
     )
 

@@ -14,18 +14,12 @@ from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from jetspark.server import NatsServer
-
-
-@pytest.fixture
-def admin(shared_server: NatsServer) -> Iterator[Admin]:
-    with Admin(shared_server.url) as admin:
-        yield admin
 
 
 @pytest.fixture

@@ -46,7 +46,6 @@ class StreamFacts:
     messages: int
     bytes: int
     retention: str
-    subjects: tuple[str, ...]
     keeps_last_per_subject: bool
     """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
     longest_inactive: float | None = None
@@ -77,7 +76,6 @@ class StreamAPI:
             messages=state["messages"],
             bytes=state["bytes"],
             retention=config.get("retention", "limits"),
-            subjects=tuple(config.get("subjects") or ()),
             keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
             and config.get("max_age", 0) <= 0
             and config.get("max_msgs", -1) < 0
