@@ -47,6 +47,21 @@ STREAM_DELETE: Final = Call("STREAM.DELETE.{stream}", "stream_delete_response")
 STREAM_PURGE: Final = Call("STREAM.PURGE.{stream}", "stream_purge_response")
 MSG_GET: Final = Call("STREAM.MSG.GET.{stream}", "stream_msg_get_response")
 MSG_DELETE: Final = Call("STREAM.MSG.DELETE.{stream}", "stream_msg_delete_response")
+STREAM_SNAPSHOT: Final = Call("STREAM.SNAPSHOT.{stream}", "stream_snapshot_response")
+STREAM_RESTORE: Final = Call("STREAM.RESTORE.{stream}", "stream_restore_response")
+STREAM_LEADER_STEPDOWN: Final = Call(
+    "STREAM.LEADER.STEPDOWN.{stream}", "stream_leader_stepdown_response"
+)
+DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None)
+DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None)
+TEMPLATE_CREATE: Final = Call(
+    "STREAM.TEMPLATE.CREATE.{template}", "stream_template_create_response"
+)
+TEMPLATE_NAMES: Final = Call("STREAM.TEMPLATE.NAMES", "stream_template_names_response")
+TEMPLATE_INFO: Final = Call("STREAM.TEMPLATE.INFO.{template}", "stream_template_info_response")
+TEMPLATE_DELETE: Final = Call(
+    "STREAM.TEMPLATE.DELETE.{template}", "stream_template_delete_response"
+)
 CONSUMER_CREATE_UNNAMED: Final = Call("CONSUMER.CREATE.{stream}", "consumer_create_response")
 CONSUMER_CREATE: Final = Call("CONSUMER.CREATE.{stream}.{consumer}", "consumer_create_response")
 CONSUMER_CREATE_FILTERED: Final = Call(
@@ -56,6 +71,15 @@ CONSUMER_LIST: Final = Call("CONSUMER.LIST.{stream}", "consumer_list_response")
 CONSUMER_NAMES: Final = Call("CONSUMER.NAMES.{stream}", "consumer_names_response")
 CONSUMER_INFO: Final = Call("CONSUMER.INFO.{stream}.{consumer}", "consumer_info_response")
 CONSUMER_DELETE: Final = Call("CONSUMER.DELETE.{stream}.{consumer}", "consumer_delete_response")
+CONSUMER_DURABLE_CREATE: Final = Call(
+    "CONSUMER.DURABLE.CREATE.{stream}.{consumer}", "consumer_create_response"
+)
+CONSUMER_PAUSE: Final = Call("CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause_response")
+CONSUMER_UNPIN: Final = Call("CONSUMER.UNPIN.{stream}.{consumer}", "consumer_unpin_response")
+CONSUMER_RESET: Final = Call("CONSUMER.RESET.{stream}.{consumer}", "consumer_reset_response")
+CONSUMER_LEADER_STEPDOWN: Final = Call(
+    "CONSUMER.LEADER.STEPDOWN.{stream}.{consumer}", "consumer_leader_stepdown_response"
+)
 MSG_NEXT: Final = Call("CONSUMER.MSG.NEXT.{stream}.{consumer}", None)
 
 _ANSWER_TYPE: Final = "io.nats.jetstream.api.v1."
