@@ -24,16 +24,21 @@ CALLS = [value for value in vars(js_api).values() if isinstance(value, js_api.Ca
 
 
 def test_subjects_of_the_wire_document() -> None:
-    names = {"stream": "S", "consumer": "c", "filter": "a.b"}
+    names = {"stream": "S", "consumer": "c", "filter": "a.b", "subject": "x.y", "template": "T"}
     subjects = {js_api.subject_of("$JS.API", call, names) for call in CALLS}
-    assert {
-        "$JS.API.INFO",
-        "$JS.API.STREAM.CREATE.S",
-        "$JS.API.STREAM.MSG.GET.S",
-        "$JS.API.CONSUMER.CREATE.S.c.a.b",
-        "$JS.API.CONSUMER.MSG.NEXT.S.c",
-    } <= subjects
+    assert {f"$JS.API.{tail}" for tail in WIRE_DOCUMENT} <= subjects
     assert len(subjects) == len(CALLS)
+
+
+WIRE_DOCUMENT = (
+    *("INFO", "STREAM.LIST", "STREAM.NAMES", "STREAM.CREATE.S", "STREAM.UPDATE.S"),
+    *("STREAM.INFO.S", "STREAM.DELETE.S", "STREAM.PURGE.S", "STREAM.MSG.DELETE.S"),
+    *("STREAM.MSG.GET.S", "STREAM.SNAPSHOT.S", "STREAM.RESTORE.S"),
+    *("STREAM.TEMPLATE.CREATE.T", "STREAM.TEMPLATE.NAMES", "STREAM.TEMPLATE.INFO.T"),
+    *("STREAM.TEMPLATE.DELETE.T", "CONSUMER.CREATE.S", "CONSUMER.DURABLE.CREATE.S.c"),
+    *("CONSUMER.LIST.S", "CONSUMER.NAMES.S", "CONSUMER.INFO.S.c", "CONSUMER.DELETE.S.c"),
+    *("CONSUMER.MSG.NEXT.S.c", "CONSUMER.CREATE.S.c.a.b", "DIRECT.GET.S", "DIRECT.GET.S.x.y"),
+)
 
 
 def test_prefixes() -> None:
