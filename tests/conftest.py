@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from tests.support.cluster import Cluster
+from tests.support.leaf import HubAndLeaf
 
 from jetspark.server import NatsServer, server_version
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.certificates import Certificates
     from tests.support.streams import Admin
 
-_SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster"}
+_SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster", "hub_and_leaf"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -122,6 +123,13 @@ def nats_cluster() -> Iterator[Cluster]:
     """A three-server cluster for the whole run, for tests that leave its servers alone."""
     with Cluster(3, name="shared") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def hub_and_leaf() -> Iterator[HubAndLeaf]:
+    """A hub and a leaf node with domains, for the whole run: leave both running."""
+    with HubAndLeaf() as both:
+        yield both
 
 
 @pytest.fixture(scope="session")

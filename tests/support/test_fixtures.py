@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.certificates import Certificates
     from tests.support.cluster import Cluster
+    from tests.support.leaf import HubAndLeaf
 
     from jetspark.server import NatsServer
 
@@ -68,3 +69,10 @@ def test_cluster_survives_the_loss_of_its_leader(make_cluster: Callable[[int], C
     assert cluster.meta_leader() is not leader
     leader.start()
     cluster.wait_until_ready(replicas=3)
+
+
+def test_hub_and_leaf_reach_each_other_by_domain(hub_and_leaf: HubAndLeaf) -> None:
+    for server, other in ((hub_and_leaf.hub, "leaf"), (hub_and_leaf.leaf, "hub")):
+        with RawClient(server.url) as client:
+            assert client.info["domain"] != other
+            assert b"account_info_response" in client.request(f"$JS.{other}.API.INFO")
