@@ -36,7 +36,7 @@ class HubAndLeaf:
         self.leaf = self._server(
             folder,
             "leaf",
-            f'leafnodes {{ reconnect: "100ms", remotes: [{{ url: "nats-leaf://{listen}" }}] }}',
+            f'leafnodes {{ reconnect: 1, remotes: [{{ url: "nats-leaf://{listen}" }}] }}',
         )
 
     def _server(self, folder: Path, domain: str, leafnodes: str) -> NatsServer:
