@@ -1,4 +1,4 @@
-"""Streams: make, change, look at, empty, delete; single stored messages (rows J7, J12, J13).
+"""Streams: make, change, look at, empty, delete (row J7).
 
 Contract: a configuration is given as a StreamConfig, a mapping, JSON text, keyword arguments, or
 one of the first three with keyword arguments on top; a mapping and JSON text are wire documents
@@ -12,21 +12,17 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from jetspark.errors import (
-    APIError,
     ConfigError,
-    MessageNotFoundError,
     NameInUseError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.document import config_to_wire, from_wire
-from jetspark.jetstream.documents import StoredMsg, StreamConfig, StreamInfo
+from jetspark.jetstream.documents import StreamConfig, StreamInfo
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
-
-_NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 StreamConfigLike: TypeAlias = StreamConfig | Mapping[str, Any] | str | bytes
 
@@ -135,52 +131,6 @@ class StreamCalls:
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those that listen to `subject`."""
         return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
-
-    async def get_msg(
-        self,
-        stream: str,
-        seq: int | None = None,
-        *,
-        last_by_subject: str | None = None,
-        next_by_subject: str | None = None,
-    ) -> StoredMsg:
-        """One stored message, as the stream's leader has it.
-
-        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
-        Raises MessageNotFoundError.
-        """
-        if last_by_subject is not None and (seq is not None or next_by_subject is not None):
-            raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
-        if seq is None and last_by_subject is None and next_by_subject is None:
-            raise ConfigError("Say which message: seq, last_by_subject or next_by_subject.")
-        for subject in (last_by_subject, next_by_subject):
-            if subject is not None:
-                check_subscribe_subject(subject)
-        body = _said(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        answer = await self._api.call(js_api.MSG_GET, body, stream=stream)
-        return from_wire(StoredMsg, answer["message"])
-
-    async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
-        """Delete one message; `erase` overwrites it with random bytes first (slower).
-
-        Raises MessageNotFoundError.
-        """
-        body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
-        try:
-            await self._api.call(js_api.MSG_DELETE, body, stream=stream)
-        except APIError as error:
-            # A file store has one code for every failure, and Go's texts for the reason.
-            if error.err_code == js_api.SEQUENCE_NOT_FOUND or (
-                error.err_code == js_api.MESSAGE_DELETE_FAILED
-                and error.description.endswith(_NO_MESSAGE)
-            ):
-                raise MessageNotFoundError(
-                    error.code,
-                    error.err_code,
-                    error.description,
-                    f'No message {seq} in stream "{stream}".',
-                ) from None
-            raise
 
     def _named(
         self, config: StreamConfigLike | None, options: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
+from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import AccountInfo
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from jetspark.blocking.client import Client
 
 
-class JetStream(StreamCalls, ConsumerCalls, PublishCalls):
+class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls):
     """JetStream over a client.
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as

@@ -1,4 +1,4 @@
-"""Streams: make, change, look at, empty, delete; single stored messages, without async.
+"""Streams: make, change, look at, empty, delete, without async.
 
 Contract: that of `jetspark.jetstream.streams`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StoredMsg, StreamInfo
+from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams import StreamConfigLike
 
 
@@ -87,31 +87,3 @@ class StreamCalls:
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those that listen to `subject`."""
         return Paged(self._thread, self._inner.streams(subject))
-
-    def get_msg(
-        self,
-        stream: str,
-        seq: int | None = None,
-        *,
-        last_by_subject: str | None = None,
-        next_by_subject: str | None = None,
-    ) -> StoredMsg:
-        """One stored message, as the stream's leader has it.
-
-        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
-        Raises MessageNotFoundError.
-        """
-        return self._thread.run(
-            self._inner.get_msg,
-            stream,
-            seq,
-            last_by_subject=last_by_subject,
-            next_by_subject=next_by_subject,
-        )
-
-    def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
-        """Delete one message; `erase` overwrites it with random bytes first (slower).
-
-        Raises MessageNotFoundError.
-        """
-        self._thread.run(self._inner.delete_msg, stream, seq, erase=erase)
