@@ -47,15 +47,19 @@
          │   ├─ ConsumerNotFoundError
          │   ├─ MessageNotFoundError
          │   ├─ WrongLastSequenceError
+         │   ├─ NotEnabledOnStreamError    publish: the stream's configuration does not allow it
+         │   ├─ BatchError                 publish: the server refused a batch, or gave it up
          │   └─ NameInUseError
          ├─ NoStreamResponseError          publish: no stream listens on the subject
          ├─ PublishFailedError             a publisher's messages were not acknowledged
+         ├─ NotStoredError                 a message of a batch that is certainly not stored
          ├─ NotJetStreamMessageError       metadata or ack of a plain message
          ├─ PullError                      a pull ended by the server: status, description
          │   ├─ ConsumerDeletedError
          │   └─ ConsumerIsPushError
          ├─ MissedHeartbeatError           a pull went silent
          ├─ MessageAlreadyAckedError
+         ├─ BackupError                    a stream's backup or restore did not come to its end
          └─ RangeError                     reading a range of sequences (bulk, Spark)
              ├─ DataLossError              sequences of the range are gone
              ├─ StreamRecreatedError       same name, another creation time
@@ -67,6 +71,7 @@ The names on the right are those of the reference (docs/parity.md).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -365,6 +370,33 @@ class NameInUseError(APIError):
     """A stream or consumer of that name exists with another configuration."""
 
 
+class NotEnabledOnStreamError(APIError):
+    """The stream does not take such messages; `option` of its configuration would allow them."""
+
+    OPTIONS: Mapping[int, str] = {
+        10166: "allow_msg_ttl",
+        10168: "allow_msg_counter",
+        10174: "allow_atomic",
+        10188: "allow_msg_schedules",
+        10205: "allow_batched",
+    }
+
+    def __init__(
+        self, code: int, err_code: int, description: str, message: str | None = None
+    ) -> None:
+        self.option = self.OPTIONS[err_code]
+        message = message or f"The stream's option {self.option} is off ({description})."
+        super().__init__(code, err_code, description, message)
+
+
+class BatchError(APIError):
+    """The server refused a batch, or gave it up (ADR-50)."""
+
+
+class NotStoredError(JetStreamError):
+    """A message of a batch is certainly not stored: it was lost, or the batch ended before it."""
+
+
 class NoStreamResponseError(JetStreamError):
     """No stream listens on the subject of a JetStream publish."""
 
@@ -415,6 +447,10 @@ class MissedHeartbeatError(JetStreamError):
 
 class MessageAlreadyAckedError(JetStreamError):
     """The message was acknowledged before."""
+
+
+class BackupError(JetStreamError):
+    """A backup or restore of a stream failed, or a backup on disk is damaged."""
 
 
 class RangeError(JetStreamError):

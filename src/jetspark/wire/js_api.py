@@ -8,13 +8,16 @@ sent. No I/O here: `jetstream.api` and `bulk.stream_api` make the requests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from jetspark.errors import (
     APIError,
+    BatchError,
     ConfigError,
     ConsumerNotFoundError,
     JetStreamError,
@@ -22,6 +25,7 @@ from jetspark.errors import (
     JetStreamNotEnabledForAccountError,
     MessageNotFoundError,
     NameInUseError,
+    NotEnabledOnStreamError,
     StreamNotFoundError,
     WrongLastSequenceError,
 )
@@ -52,6 +56,7 @@ STREAM_RESTORE: Final = Call("STREAM.RESTORE.{stream}", "stream_restore_response
 STREAM_LEADER_STEPDOWN: Final = Call(
     "STREAM.LEADER.STEPDOWN.{stream}", "stream_leader_stepdown_response"
 )
+STREAM_PEER_REMOVE: Final = Call("STREAM.PEER.REMOVE.{stream}", "stream_remove_peer_response")
 DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None)
 DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None)
 TEMPLATE_CREATE: Final = Call(
@@ -97,6 +102,8 @@ NOT_ENABLED: Final = 10076
 CONSUMER_EXISTS: Final = 10148
 CONSUMER_DOES_NOT_EXIST: Final = 10149
 WRONG_LAST_SEQUENCE_CONSTANT: Final = 10164
+BATCH_UNKNOWN: Final = 10208
+_BATCH_ERRORS: Final = (10175, 10176, 10177, 10179, *range(10199, 10202), *range(10206, 10212))
 
 ERRORS: Final[Mapping[int, type[APIError]]] = {
     CONSUMER_NOT_FOUND: ConsumerNotFoundError,
@@ -111,6 +118,8 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
     CONSUMER_EXISTS: NameInUseError,
     CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
     WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
+    **dict.fromkeys(NotEnabledOnStreamError.OPTIONS, NotEnabledOnStreamError),
+    **dict.fromkeys(_BATCH_ERRORS, BatchError),
 }
 
 
@@ -133,6 +142,27 @@ def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
         if kind in names:
             check_name(kind, names[kind])
     return f"{prefix}.{call.template.format_map(names)}"
+
+
+def names_of(subject: str) -> dict[str, str]:
+    """The names in the subject of a call, whatever its prefix; none for an unknown call."""
+    tail = subject.partition(".API.")[2]
+    for pattern in _patterns():
+        if match := pattern.fullmatch(tail):
+            return match.groupdict()
+    return {}
+
+
+@cache
+def _patterns() -> list[re.Pattern[str]]:
+    calls = [value for value in globals().values() if isinstance(value, Call)]
+    patterns = []
+    for call in calls:
+        text = re.escape(call.template).replace(r"\{", "{").replace(r"\}", "}")
+        # Only what stands at the end, a subject, may have several tokens.
+        text = re.sub(r"{(filter|subject)}", r"(?P<\1>.+)", text)
+        patterns.append(re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^.]+)", text)))
+    return patterns
 
 
 def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
