@@ -25,14 +25,17 @@ class Client(CoreClient):
         timeout: float = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
+        trace: bool = False,
     ) -> JetStream:
         """JetStream over this connection; several at once may differ in these.
 
         `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
-        the whole prefix instead of "$JS.API". Nothing is sent. Raises ConfigError when both
-        domain and api_prefix are given.
+        the whole prefix instead of "$JS.API". With neither, the connection's own ones
+        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
+        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
+        api_prefix are given.
         """
-        return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix)
+        return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
 
 class Connecting:

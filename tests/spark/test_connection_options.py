@@ -44,6 +44,8 @@ EXAMPLES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "tlsHostname": ({"tlsHostname": "h"}, {"tls_hostname": "h"}),
     "connectTimeout": ({"connectTimeout": "3"}, {"connect_timeout": 3.0}),
     "inboxPrefix": ({"inboxPrefix": "_ME"}, {"inbox_prefix": "_ME"}),
+    "jetstreamDomain": ({"jetstreamDomain": "hub"}, {"jetstream_domain": "hub"}),
+    "jetstreamApiPrefix": ({"jetstreamApiPrefix": "a.b"}, {"jetstream_api_prefix": "a.b"}),
 }
 
 

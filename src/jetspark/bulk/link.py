@@ -78,6 +78,8 @@ class BlockingLink:
 
     def __init__(self, options: ConnectOptions, server: ServerURL) -> None:
         self.server = str(server)
+        self.api_prefix = options.api_prefix
+        """What the subjects of the JetStream API begin with."""
         self._timeout = options.connect_timeout
         self._assembler = Assembler()
         self._ready: list[Event] = []

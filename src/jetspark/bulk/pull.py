@@ -36,7 +36,7 @@ class OverlappingPull:
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
         self._link = link
         self._subject = js_api.subject_of(
-            js_api.DEFAULT_PREFIX, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
+            link.api_prefix, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
         )
         self._batch = limits.pull_messages
         # A request must have room for the largest message, or the server refuses it.

@@ -6,10 +6,11 @@ direct gets, which any replica may answer.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -52,17 +53,25 @@ class StreamFacts:
     """Seconds that the stream allows its consumers to be inactive; None: as they like."""
 
 
+class StoredMessage(NamedTuple):
+    """A stored message, as the leader has it."""
+
+    seq: int
+    headers: bytes
+    data: bytes
+
+
 class StreamAPI:
     """Calls over one link. `timeout` in seconds for each call, passing errors retried within it."""
 
     def __init__(self, link: BlockingLink, timeout: float = 5.0) -> None:
-        self._link = link
+        self.link = link
         self._timeout = timeout
 
     def stream(self, name: str) -> StreamFacts:
         """Raises StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError."""
         try:
-            answer = self._call(js_api.STREAM_INFO, None, stream=name)
+            answer = self.call(js_api.STREAM_INFO, None, stream=name)
         except StreamNotFoundError as error:
             raise StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
@@ -89,7 +98,7 @@ class StreamAPI:
         """Names of all streams of the account."""
         names: list[str] = []
         while True:
-            answer = self._call(js_api.STREAM_NAMES, {"offset": len(names)})
+            answer = self.call(js_api.STREAM_NAMES, {"offset": len(names)})
             page = answer.get("streams") or []
             names += page
             if not page or len(names) >= answer.get("total", 0):
@@ -110,8 +119,8 @@ class StreamAPI:
         The server removes it after `inactive` seconds without a pull. Returns how many messages
         it has to deliver now.
         """
-        if not self._link.info.at_least(2, 9):
-            raise UnsupportedByServerError("Reading a range", "2.9", self._link.info.version)
+        if not self.link.info.at_least(2, 9):
+            raise UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
         config: dict[str, Any] = {
             "name": name,
             "deliver_policy": "by_start_sequence",
@@ -132,12 +141,12 @@ class StreamAPI:
             if not {"*", ">"} & set(subjects[0].split(".")):
                 call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
-            if not self._link.info.at_least(2, 10):
+            if not self.link.info.at_least(2, 10):
                 raise UnsupportedByServerError(
-                    "Reading several subjects at once", "2.10", self._link.info.version
+                    "Reading several subjects at once", "2.10", self.link.info.version
                 )
             config["filter_subjects"] = list(subjects)
-        answer = self._call(
+        answer = self.call(
             call, {"stream_name": stream, "config": config, "action": "create"}, **names
         )
         return int(answer.get("num_pending", 0))
@@ -145,7 +154,7 @@ class StreamAPI:
     def delete_reader(self, stream: str, name: str) -> None:
         """Remove the consumer; one that is gone already is fine."""
         try:
-            self._call(js_api.CONSUMER_DELETE, None, stream=stream, consumer=name)
+            self.call(js_api.CONSUMER_DELETE, None, stream=stream, consumer=name)
         except (ConsumerNotFoundError, StreamNotFoundError):
             pass
 
@@ -154,13 +163,25 @@ class StreamAPI:
         found: list[int] = []
         for subject in subjects or (">",):
             try:
-                answer = self._call(
+                answer = self.call(
                     js_api.MSG_GET, {"seq": at_least, "next_by_subj": subject}, stream=stream
                 )
             except MessageNotFoundError:
                 continue
             found.append(answer["message"]["seq"])
         return min(found, default=None)
+
+    def message(self, stream: str, **which: int | str) -> StoredMessage | None:
+        """The leader's word: a message by `seq`, `last_by_subj` or `next_by_subj`; None if none."""
+        try:
+            message = self.call(js_api.MSG_GET, dict(which), stream=stream)["message"]
+        except MessageNotFoundError:
+            return None
+        return StoredMessage(
+            message["seq"],
+            base64.b64decode(message.get("hdrs") or ""),
+            base64.b64decode(message.get("data") or ""),
+        )
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -186,7 +207,7 @@ class StreamAPI:
         """Sequence and time of the first message stored at or behind a sequence."""
         try:
             request = {"seq": at_least, "next_by_subj": ">"}
-            answer = self._call(js_api.MSG_GET, request, stream=stream)
+            answer = self.call(js_api.MSG_GET, request, stream=stream)
         except MessageNotFoundError:
             return None
         return answer["message"]["seq"], parse_isotime(answer["message"]["time"])
@@ -194,11 +215,12 @@ class StreamAPI:
     def _not_found(self, name: str) -> str:
         near = nearest_name(name, self.stream_names())
         hint = f' (did you mean "{near}"?)' if near else ""
-        return f'Stream "{name}" not found on {self._link.server}{hint}.'
+        return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
-    def _call(
+    def call(
         self, call: js_api.Call, request: dict[str, Any] | None, **names: str
     ) -> dict[str, Any]:
+        """One API call. Raises its typed error, once it is clear that it does not pass."""
         begun = time.monotonic()
         deadline = begun + self._timeout
         payload = b"" if request is None else msgspec.json.encode(request)
@@ -212,18 +234,18 @@ class StreamAPI:
                 else:
                     passing = error.err_code in _PASSING
                 if not passing or now + _RETRY_SECONDS > deadline:
-                    raise _explain(error, self._link) from None
+                    raise _explain(error, self.link) from None
                 time.sleep(_RETRY_SECONDS)
 
     def _ask(
         self, call: js_api.Call, payload: bytes, deadline: float, names: dict[str, str]
     ) -> dict[str, Any]:
-        subject = js_api.subject_of(js_api.DEFAULT_PREFIX, call, names)
+        subject = js_api.subject_of(self.link.api_prefix, call, names)
         try:
-            frame = self._link.request(subject, payload, deadline - time.monotonic())
+            frame = self.link.request(subject, payload, deadline - time.monotonic())
         except RequestTimeoutError:
             raise RequestTimeoutError(
-                f"JetStream on {self._link.server} did not answer within {self._timeout:g} s."
+                f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
             ) from None
         return js_api.parse_answer(call, frame[4], names)
 

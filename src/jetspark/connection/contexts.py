@@ -34,6 +34,8 @@ _TEXTS = {
     "user_jwt": "jwt",
     "user_seed": "nkey_seed",
     "inbox_prefix": "inbox_prefix",
+    "jetstream_domain": "jetstream_domain",
+    "jetstream_api_prefix": "jetstream_api_prefix",
 }
 _FILES = {
     "creds": "creds_file",
@@ -61,8 +63,6 @@ _REFUSED = {
     "socks_proxy": "a SOCKS proxy is not supported",
     "nsc": "nsc look-ups are not supported; give creds and url",
     "windows_cert_store": "Windows certificate stores are not supported; give ca, cert and key",
-    "jetstream_domain": "give it to each JetStream instead: nc.jetstream(domain=…)",
-    "jetstream_api_prefix": "give it to each JetStream instead: nc.jetstream(api_prefix=…)",
 }
 # Of no matter to a connection: looks, the CLI's own events, and what only qualifies the stores.
 _IGNORED = frozenset(

@@ -16,6 +16,7 @@ from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.subjects import check_publish_subject, nearest_name
+from jetspark.wire.js_api import api_prefix_of
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -96,6 +97,10 @@ class ConnectOptions:
     inbox_prefix: str = "_INBOX"
     pending_size: int = 8 * 1024 * 1024
     """Bytes kept for sending while there is no connection, or while it takes no more."""
+    jetstream_domain: str | None = None
+    """The JetStream domain of `nc.jetstream()` when it names neither a domain nor a prefix."""
+    jetstream_api_prefix: str | None = None
+    """Instead of a domain the whole prefix, "$JS.API" when there is neither."""
     trace: bool = False
     """Log each protocol line to "jetspark.trace" at level DEBUG: no payloads, secrets masked."""
 
@@ -118,6 +123,7 @@ class ConnectOptions:
             raise ConfigError("tls_key_file needs tls_cert_file.")
         if (self.tls or self.tls_first) and any(url.scheme == "ws" for url in self.urls()):
             raise ConfigError("TLS over WebSocket is written wss:// in the URL.")
+        _ = self.api_prefix
         object.__setattr__(self, "ws_headers", _header_pairs(self.ws_headers))
         check_publish_subject(self.inbox_prefix)
 
@@ -137,6 +143,11 @@ class ConnectOptions:
     def header_pairs(self) -> tuple[tuple[str, str], ...]:
         """`ws_headers`, as it is kept."""
         return tuple(self.ws_headers)  # type: ignore[arg-type]
+
+    @property
+    def api_prefix(self) -> str:
+        """What the subjects of the JetStream API begin with."""
+        return api_prefix_of(self.jetstream_domain, self.jetstream_api_prefix)
 
     def urls(self) -> tuple[ServerURL, ...]:
         """The servers, parsed."""

@@ -1,7 +1,8 @@
 """Making a call of the JetStream API (`wire.js_api`) over a client.
 
 Contract: one call, one request, one answer or its typed error. Nobody answering means that there
-is no JetStream.
+is no JetStream. With `trace` each request and answer is logged (`api_trace`). Without a domain and
+a prefix those of the connection's options count, such as a context of the `nats` command brings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jetspark.errors import ConfigError, JetStreamNotEnabledError, NoRespondersError
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    JetStreamNotEnabledError,
+    NoRespondersError,
+)
+from jetspark.jetstream import api_trace
 from jetspark.wire.js_api import (
     DEFAULT_PREFIX,
     NOT_ENABLED,
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
 class Api:
     """Where API calls go, and for how long they may take. Made by JetStream."""
 
-    __slots__ = ("client", "domain", "prefix", "timeout")
+    __slots__ = ("client", "domain", "leader_only", "prefix", "timeout", "trace")
 
     def __init__(
         self,
@@ -38,13 +45,20 @@ class Api:
         timeout: float = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
+        trace: bool = False,
     ) -> None:
         if not timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
+        if domain is None and api_prefix is None:
+            domain = client.options.jetstream_domain
+            api_prefix = client.options.jetstream_api_prefix
         self.client = client
         self.timeout = timeout
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
+        self.leader_only: set[str] = set()
+        """Streams whose direct gets nobody answered. Asking their leader is always right."""
+        self.trace = trace
 
     async def call(
         self, call: Call, body: Mapping[str, Any] | None = None, /, **names: str
@@ -56,11 +70,27 @@ class Api:
         """
         subject = subject_of(self.prefix, call, names)
         payload = b"" if body is None else msgspec.json.encode(body)
+        self.note_request(subject, payload)
         try:
             reply = await self.client.request(subject, payload, timeout=self.timeout)
-        except NoRespondersError:
-            raise self._no_jetstream() from None
+        except JetsparkError as error:
+            if self.trace:
+                api_trace.trace_failure(subject, error)
+            if isinstance(error, NoRespondersError):
+                raise self._no_jetstream() from None
+            raise
+        self.note_answer(subject, reply.data)
         return parse_answer(call, reply.data, names)
+
+    def note_request(self, subject: str, payload: bytes) -> None:
+        """Into the log, if this context traces: for requests that are not made by `call`."""
+        if self.trace:
+            api_trace.trace_request(subject, payload)
+
+    def note_answer(self, subject: str, payload: bytes) -> None:
+        """Into the log, if this context traces."""
+        if self.trace:
+            api_trace.trace_answer(subject, payload)
 
     def _no_jetstream(self) -> JetStreamNotEnabledError:
         where = "this server"

@@ -204,10 +204,10 @@ class Pull:
             request["idle_heartbeat"] = duration_to_ns(self._heartbeat)
             self._heard = self._client.loop.time()
             self._set_heartbeat_timer(self._heartbeat)
+        payload = msgspec.json.encode(request)
+        self._api.note_request(self._subject, payload)
         try:
-            self._client.publish_nowait(
-                self._subject, msgspec.json.encode(request), reply=self._listener.subject
-            )
+            self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
         except JetsparkError as error:
             self._finish(error)
 

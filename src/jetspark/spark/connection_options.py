@@ -36,6 +36,8 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tlsHostname": ("tls_hostname", values.text),
     "connectTimeout": ("connect_timeout", values.seconds),
     "inboxPrefix": ("inbox_prefix", values.text),
+    "jetstreamDomain": ("jetstream_domain", values.text),
+    "jetstreamApiPrefix": ("jetstream_api_prefix", values.text),
 }
 """Name for Spark to the name in ConnectOptions and what reads its text."""
 

@@ -23,8 +23,10 @@ class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls):
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
     that behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
-    imported from another account. Raises ConfigError when both are given, BadNameError and
-    BadSubjectError for unusable ones.
+    imported from another account. With neither, what the connection's options say, which a
+    context of the `nats` command may have set. `trace`: log each API request and answer to
+    "jetspark.trace" at level DEBUG, without messages and secrets. Raises ConfigError when both
+    are given, BadNameError and BadSubjectError for unusable ones.
     """
 
     def __init__(
@@ -34,12 +36,13 @@ class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls):
         timeout: float = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
+        trace: bool = False,
     ) -> None:
         self._client = client
         self._thread = client._thread
         self._caller = client._caller
         self._inner = AsyncJetStream(
-            client._inner, timeout=timeout, domain=domain, api_prefix=api_prefix
+            client._inner, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace
         )
 
     @property

@@ -1,0 +1,148 @@
+"""What a context with `trace` writes into the log (rows J1, C16)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark import blocking, errors
+from jetspark.jetstream import JetStream, api_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.DEBUG, "jetspark.trace")
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "jetspark.trace"]
+
+
+async def test_each_request_and_its_answer_are_logged(
+    nc: Client, unique: Callable[[str], str], lines: Callable[[], list[str]]
+) -> None:
+    js = nc.jetstream(trace=True)
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    with pytest.raises(errors.ConsumerNotFoundError):
+        await js.consumer_info(name, "nobody")
+    asked, answered, asked_again, refused = lines()
+    assert asked.startswith(f'>>> $JS.API.STREAM.CREATE.{name} {{"name":"{name}"')
+    assert answered.startswith(f"<<< $JS.API.STREAM.CREATE.{name} {{")
+    assert "stream_create_response" in answered
+    assert asked_again == f">>> $JS.API.CONSUMER.INFO.{name}.nobody "
+    assert '"err_code":10014' in refused
+    await js.delete_stream(name)
+
+
+async def test_only_the_context_that_traces_is_logged(
+    nc: Client, lines: Callable[[], list[str]]
+) -> None:
+    loud, quiet = nc.jetstream(trace=True, timeout=1), nc.jetstream(timeout=2)
+    await quiet.account_info()
+    assert lines() == []
+    await loud.account_info()
+    assert len(lines()) == 2
+    assert (loud.timeout, quiet.timeout) == (1, 2)
+
+
+async def test_a_request_without_answer_is_logged_with_its_error(
+    nc: Client, unique: Callable[[str], str], lines: Callable[[], list[str]]
+) -> None:
+    prefix = unique("nowhere")
+    with pytest.raises(errors.JetStreamNotEnabledError):
+        await JetStream(nc, api_prefix=prefix, trace=True).account_info()
+    assert lines()[1].startswith(f"<<< {prefix}.INFO NoRespondersError: ")
+
+
+async def test_stored_messages_are_not_shown(
+    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
+) -> None:
+    await js.publish(f"{stream}.a", b"the payload", headers={"the-header": "its value"})
+    await nc.jetstream(trace=True).get_msg(stream, 1)
+    answer = json.loads(lines()[1].split(" ", 2)[2])
+    assert answer["message"]["subject"] == f"{stream}.a"
+    assert answer["message"]["data"] == answer["message"]["hdrs"] == "***"
+
+
+async def test_pulls_are_logged_without_messages(
+    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
+) -> None:
+    await js.publish(f"{stream}.a", b'{"the": "payload"}')
+    worker = await js.create_consumer(stream, name="worker")
+    traced = nc.jetstream(trace=True)
+    assert len(await (await traced.consumer(stream, worker.name)).fetch(1)) == 1
+    shown = "\n".join(lines())
+    assert f">>> $JS.API.CONSUMER.MSG.NEXT.{stream}.worker " in shown
+    assert "payload" not in shown
+
+
+def test_the_blocking_context_traces_too(
+    shared_server: NatsServer, lines: Callable[[], list[str]]
+) -> None:
+    with blocking.connect(shared_server.url) as nc:
+        nc.jetstream(trace=True).account_info()
+        nc.jetstream().account_info()
+    assert [line[:16] for line in lines()] == [">>> $JS.API.INFO", "<<< $JS.API.INFO"]
+
+
+# -- the lines ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        ({"config": {"metadata": {"db_password": "x"}}}, "***"),
+        ({"tokens": ["x"]}, "***"),
+        ({"a": [{"nkey": {"b": "x"}}]}, "***"),
+        ({"url": "nats://me:x@host:1"}, "nats://***@host:1"),
+        ({"urls": ["nats://me:x@h, tls://x@i"]}, "nats://***@h, tls://***@i"),
+    ],
+)
+def test_secrets_are_masked_at_every_depth(document: dict[str, Any], shown: str) -> None:
+    text = api_trace.shown(json.dumps(document).encode())
+    assert shown in text
+    assert '"x"' not in text
+    assert ":x@" not in text
+
+
+@given(
+    st.recursive(
+        st.text(max_size=3) | st.integers(-9, 9) | st.none() | st.booleans(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["a", "password", "Auth_Token", "seed"]), inner)
+        ),
+        max_leaves=20,
+    )
+)
+def test_no_secret_field_keeps_its_value(value: Any) -> None:
+    def check(part: Any) -> None:
+        if isinstance(part, dict):
+            for key, one in part.items():
+                assert key == "a" or one == "***"
+                check(one)
+        elif isinstance(part, list):
+            for one in part:
+                check(one)
+
+    text = api_trace.shown(json.dumps({"a": value}).encode())
+    if not text.endswith("bytes)"):
+        check(json.loads(text))
+
+
+def test_what_is_long_is_cut_off_and_what_is_no_object_is_counted() -> None:
+    long = json.dumps({"a": "x" * 10_000}).encode()
+    assert len(api_trace.shown(long)) < api_trace.MOST + 30
+    assert api_trace.shown(long).endswith(f"({len(long)} bytes)")
+    assert api_trace.shown(b"plain") == "(5 bytes)"
+    assert api_trace.shown(b"[1]") == "(3 bytes)"
+    assert api_trace.shown(b"") == ""
