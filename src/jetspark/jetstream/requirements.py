@@ -65,6 +65,11 @@ def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
     _check(needs, server)
 
 
+def check_feature(feature: str, version: tuple[int, int], server: ServerInfo | None) -> None:
+    """Raises UnsupportedByServerError when the server is known, and older than `version`."""
+    _check([(feature, version)], server)
+
+
 def _needs(
     wire: Mapping[str, Any], table: Mapping[str, tuple[int, int]], where: str
 ) -> Iterator[tuple[str, tuple[int, int]]]:
