@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jetspark.client.prepared import PreparedMessage
 from jetspark.errors import (
     APIError,
     BadNameError,
@@ -96,6 +97,46 @@ async def test_expectations_that_hold_and_that_do_not(js: JetStream, stream: str
     assert (await js.stream_info(stream)).state.last_seq == 3
 
 
+async def test_the_subject_of_an_expectation_may_be_another_one(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    one, other = f"{stream}.a", f"{stream}.b"
+    await js.publish(one)
+    await js.publish(other, expect_last_subject_seq=1, expect_last_subject_seq_of=one)
+    await js.publish(one)
+    with pytest.raises(WrongLastSequenceError):
+        await js.publish(other, expect_last_subject_seq=1, expect_last_subject_seq_of=one)
+
+
+async def test_a_prepared_message_is_published_with_its_headers(
+    js: JetStream, stream: str, nc: Client
+) -> None:
+    message = PreparedMessage(f"{stream}.a", b"x", reply="unused", headers={"K": "1"})
+    assert (await js.publish_msg(message)).seq == 1
+    assert (await js.publish_msg(message, msg_id="m")).seq == 2
+    assert message.headers.to_dict() == {"K": ["1"]}  # options are of one publish only
+    with pytest.raises(WrongLastSequenceError):
+        await js.publish_msg(message, expect_last_seq=1)
+    stored = await js.get_msg(stream, 2)
+    assert stored.headers is not None
+    assert stored.headers.to_dict() == {"K": ["1"], "Nats-Msg-Id": ["m"]}
+
+
+async def test_a_received_message_is_published_on_and_its_id_keeps_it_single(
+    js: JetStream, stream: str, unique: Callable[[str], str]
+) -> None:
+    copy = unique("COPY")
+    await js.publish(f"{stream}.a", b"x", msg_id="m")
+    consumer = await js.create_consumer(stream, ack_policy="none")
+    (received,) = await consumer.fetch(1)
+    await js.update_stream(name=stream, subjects=[f"{stream}.other"])
+    await js.create_stream(name=copy, subjects=[f"{stream}.a"], storage="memory")
+    first, again = await js.publish_msg(received), await js.publish_msg(received)
+    await js.delete_stream(copy)
+    assert (first.stream, first.duplicate, again.duplicate) == (copy, False, True)
+
+
 async def test_a_refusal_of_the_stream_is_typed(js: JetStream, stream: str) -> None:
     await js.update_stream(name=stream, max_msgs=1, discard="new")
     await js.publish(f"{stream}.a")
@@ -177,4 +218,10 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
         await js.publish("a", b"x", expect_stream="a.b")
     with pytest.raises(ConfigError):
         await js.publish("a", b"x", timeout=0)
+    with pytest.raises(ConfigError):
+        await js.publish("a", b"x", expect_last_seq=-1)
+    with pytest.raises(ConfigError):
+        await js.publish("a", b"x", expect_last_subject_seq_of="b")
+    with pytest.raises(BadSubjectError):
+        await js.publish("a", expect_last_subject_seq=1, expect_last_subject_seq_of="b..c")
     assert nc.stats.out_msgs == before

@@ -1,4 +1,4 @@
-"""The headers that a JetStream publish may carry, and the acknowledgement that it gets."""
+"""The acknowledgement of a JetStream publish."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ import msgspec
 from jetspark.errors import JetStreamError
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
-from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.js_api import error_of
-
-MSG_ID = "Nats-Msg-Id"
-EXPECTED_STREAM = "Nats-Expected-Stream"
-EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
-EXPECTED_LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
 RETRIES = 2
 """How often a publish that nobody answers is tried again (ADR-22)."""
@@ -54,31 +47,3 @@ def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
     head = payload[: payload.rfind(b":") + 1]
     plain = document.keys() == {"stream", "seq"} and payload == head + b"%d}" % document["seq"]
     return head if plain else None
-
-
-def has_msg_id(headers: Headers | None) -> bool:
-    """Whether the stream will store such a message once only."""
-    return headers is not None and MSG_ID in headers
-
-
-def with_headers(headers: HeadersLike | None, **wanted: str | int | None) -> Headers | None:
-    """The caller's headers with ours on top; None when there are none at all.
-
-    `wanted` uses the names of this module's constants in lower case.
-    """
-    ours = [(_NAMES[key], str(value)) for key, value in wanted.items() if value is not None]
-    if headers is None and not ours:
-        return None
-    merged = Headers(headers or ())
-    for name, value in ours:
-        merged.set(name, value)
-    return merged
-
-
-_NAMES = {
-    "msg_id": MSG_ID,
-    "expected_stream": EXPECTED_STREAM,
-    "expected_last_seq": EXPECTED_LAST_SEQ,
-    "expected_last_subject_seq": EXPECTED_LAST_SUBJECT_SEQ,
-    "expected_last_msg_id": EXPECTED_LAST_MSG_ID,
-}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 
+from jetspark.client.prepared import Sendable
 from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack, with_headers
+from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
+from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
 from jetspark.jetstream.publisher import DisconnectPolicy, Publisher
-from jetspark.subjects import check_name
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import Headers, HeadersLike
 
 
 class PublishCalls:
@@ -31,49 +32,71 @@ class PublishCalls:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
         expect_stream: str | None = None,
         expect_last_seq: int | None = None,
         expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
         timeout: float | None = None,
     ) -> PubAck:
         """Publish, and return where it was stored.
 
         `msg_id`: stored once, however often it is published inside the stream's duplicate
-        window (`duplicate` in the ack says that it was there). `expect_…`: store only if this
-        stream takes it, and its last sequence, the subject's last sequence or the last message
+        window (`duplicate` in the ack says that it was there). `ttl`: removed after so long, a
+        timedelta or seconds, whole ones; "never": not even by the stream's max_age (2.11).
+        `expect_…`: store only if this stream takes it, and its last sequence, the subject's last
+        sequence (or that of the subject `expect_last_subject_seq_of`, 2.11) or the last message
         id is this one. `timeout`: seconds in all, retries included; default: the context's.
 
-        Raises NoStreamResponseError, WrongLastSequenceError, APIError for other refusals of the
-        stream, RequestTimeoutError, and what `Client.publish` raises.
+        Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
+        for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
+        `Client.publish` raises.
         """
-        if expect_stream is not None:
-            check_name("stream", expect_stream)
-        seconds = self._api.timeout if timeout is None else timeout
-        if not seconds > 0:
-            raise ConfigError("timeout must be more than 0 seconds.")
-        all_headers = with_headers(
+        all_headers = publish_headers(
+            self._api.server,
             headers,
             msg_id=msg_id,
-            expected_stream=expect_stream,
-            expected_last_seq=expect_last_seq,
-            expected_last_subject_seq=expect_last_subject_seq,
-            expected_last_msg_id=expect_last_msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
         )
-        client = self._api.client
-        deadline = client.loop.time() + seconds
-        retries = 0
-        while True:
-            try:
-                reply = await client.request(subject, payload, timeout=seconds, headers=all_headers)
-            except NoRespondersError:
-                seconds = deadline - client.loop.time() - RETRY_WAIT
-                if retries == RETRIES or seconds <= 0:
-                    raise NoStreamResponseError(subject) from None
-                retries += 1
-                await asyncio.sleep(RETRY_WAIT)
-            else:
-                return parse_pub_ack(reply.data)
+        return await acknowledged(self._api, subject, payload, all_headers, timeout)
+
+    async def publish_msg(
+        self,
+        message: Sendable,
+        *,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: float | None = None,
+    ) -> PubAck:
+        """`publish` a message made before, or one that was received; its `reply` is not used.
+
+        Its headers go along, those that mean something to JetStream too; the options replace
+        them. Raises as `publish`.
+        """
+        return await self.publish(
+            message.subject,
+            message.data,
+            headers=message.headers or None,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
+            timeout=timeout,
+        )
 
     def publisher(
         self,
@@ -90,10 +113,32 @@ class PublishCalls:
         for an ack; default: the context's. The rest is in `Publisher`.
         """
         return Publisher(
-            self._api.client,
+            self._api,
             window=window,
             timeout=self._api.timeout if timeout is None else timeout,
             on_disconnect=on_disconnect,
             retries=retries,
             raise_failures=raise_failures,
         )
+
+
+async def acknowledged(
+    api: Api, subject: str, payload: bytes, headers: Headers | None, timeout: float | None
+) -> PubAck:
+    """Publish with these headers and await the ack, trying again while nobody listens."""
+    seconds = api.timeout if timeout is None else timeout
+    if not seconds > 0:
+        raise ConfigError("timeout must be more than 0 seconds.")
+    deadline = api.client.loop.time() + seconds
+    retries = 0
+    while True:
+        try:
+            reply = await api.client.request(subject, payload, timeout=seconds, headers=headers)
+        except NoRespondersError:
+            seconds = deadline - api.client.loop.time() - RETRY_WAIT
+            if retries == RETRIES or seconds <= 0:
+                raise NoStreamResponseError(subject) from None
+            retries += 1
+            await asyncio.sleep(RETRY_WAIT)
+        else:
+            return parse_pub_ack(reply.data)

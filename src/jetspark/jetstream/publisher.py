@@ -33,7 +33,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.pub_ack import MSG_ID, RETRY_WAIT, ack_document, has_msg_id, plain_ack_head
+from jetspark.jetstream.pub_ack import RETRY_WAIT, ack_document, plain_ack_head
+from jetspark.jetstream.publish_headers import MSG_ID, TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import (
     PublishFailure,
     Unacked,
@@ -47,8 +48,8 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from jetspark.client.client import Client
     from jetspark.client.listener import Listener
+    from jetspark.jetstream.api import Api
     from jetspark.wire.events import MessageFrame
 
 DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
@@ -64,7 +65,7 @@ class Publisher:
 
     def __init__(
         self,
-        client: Client,
+        api: Api,
         *,
         window: int,
         timeout: float,
@@ -80,7 +81,9 @@ class Publisher:
             raise ConfigError('on_disconnect must be "auto", "fail" or "resend".')
         if retries < 0:
             raise ConfigError("retries cannot be negative.")
-        self._client = client
+        self._api = api
+        self._client = api.client
+        self._outbox = api.client._outbox
         self._window = window
         self._timeout = timeout
         self._policy = on_disconnect
@@ -88,7 +91,6 @@ class Publisher:
         self._raise_failures = raise_failures
         self._pending: dict[int, Unacked] = {}
         self._next = 0
-        self._refused = 0
         self._deadline = 0.0  # of a message sent now; see _look_at_the_clock
         self._retried: dict[int, int] = {}
         self._lost: set[int] = set()
@@ -116,22 +118,15 @@ class Publisher:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
         Raises what `Client.publish` raises; such a message was not taken and has no index.
         """
-        # From the check to the entry nothing awaits, so two tasks cannot take the same space.
-        while len(self._pending) >= self._window:
+        while len(self._pending) >= self._window or self._outbox.crowded:
             await self._wait_for_space()
-        index, kept = self._enter(subject, payload, headers, msg_id, None)
-        reply = f"{self._inbox}{index}"
-        try:
-            await self._client.publish(subject, payload, reply=reply, headers=kept)
-        except BaseException:
-            self._drop(index)
-            raise
-        return index
+        return self._publish(subject, payload, headers, msg_id, ttl, None)
 
     async def submit(
         self,
@@ -140,51 +135,49 @@ class Publisher:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
     ) -> asyncio.Future[PubAck]:
         """As `send`; returns a future with this message's PubAck or error.
 
         An error goes to the future only, not to `failed`.
         """
-        while len(self._pending) >= self._window:
+        while len(self._pending) >= self._window or self._outbox.crowded:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._client.loop.create_future()
-        index, kept = self._enter(subject, payload, headers, msg_id, future)
-        reply = f"{self._inbox}{index}"
-        try:
-            await self._client.publish(subject, payload, reply=reply, headers=kept)
-        except BaseException:
-            self._drop(index)
-            raise
+        self._publish(subject, payload, headers, msg_id, ttl, future)
         return future
 
-    def _enter(
+    def _publish(
         self,
         subject: str,
         payload: bytes,
         headers: HeadersLike | None,
         msg_id: str | None,
+        ttl: TimeToLive | None,
         future: asyncio.Future[PubAck] | None,
-    ) -> tuple[int, Headers | None]:
-        """Take a place in the window: the message's index, and its headers as they are sent."""
+    ) -> int:
+        """Take a place in the window and send; what is refused gives it back."""
         if self._listener is None:
             raise ConfigError("The publisher is not open: use it inside its async with block.")
-        kept = None
-        if headers is not None or msg_id is not None:
-            kept = Headers(headers or ())  # a copy: the caller may go on changing theirs
-            if msg_id is not None:
-                kept.set(MSG_ID, msg_id)
+        # A copy: the caller may go on changing theirs.
+        kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
         index = self._next
-        self._next = index + 1
+        # Before it is sent: the blocking client's acks may come while we are still here.
         self._pending[index] = (subject, payload, kept, self._deadline, future)
-        return index, kept
-
-    def _drop(self, index: int) -> None:
-        """The message was not taken: not ours any more."""
-        if self._pending.pop(index, None) is not None:
-            self._refused += 1
-            self._freed()
+        try:
+            self._client.publish_nowait(
+                subject, payload, reply=f"{self._inbox}{index}", headers=kept
+            )
+        except BaseException:
+            del self._pending[index]
+            raise
+        self._next = index + 1
+        return index
 
     async def _wait_for_space(self) -> None:
+        if self._outbox.crowded:
+            await self._outbox.wait()
+            return
         space = self._client.loop.create_future()
         self._senders.append(space)
         try:
@@ -204,7 +197,7 @@ class Publisher:
     @property
     def sent(self) -> int:
         """Messages taken so far; each is acked, failed or pending."""
-        return self._next - self._refused
+        return self._next
 
     @property
     def failed(self) -> list[PublishFailure]:
@@ -368,7 +361,9 @@ class Publisher:
 
     def _on_disconnect(self) -> None:
         for index, entry in list(self._pending.items()):
-            if self._policy == "resend" or (self._policy == "auto" and has_msg_id(entry[2])):
+            if self._policy == "resend" or (
+                self._policy == "auto" and entry[2] is not None and MSG_ID in entry[2]
+            ):
                 self._lost.add(index)
                 self._retried.pop(index, None)  # the resend takes the retry's place
             else:

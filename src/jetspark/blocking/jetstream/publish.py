@@ -8,9 +8,12 @@ from __future__ import annotations
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.client.prepared import Sendable
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES
+from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publisher import DisconnectPolicy
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.wire.headers import HeadersLike
@@ -30,21 +33,26 @@ class PublishCalls:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
         expect_stream: str | None = None,
         expect_last_seq: int | None = None,
         expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
         timeout: float | None = None,
     ) -> PubAck:
         """Publish, and return where it was stored.
 
         `msg_id`: stored once, however often it is published inside the stream's duplicate
-        window (`duplicate` in the ack says that it was there). `expect_…`: store only if this
-        stream takes it, and its last sequence, the subject's last sequence or the last message
+        window (`duplicate` in the ack says that it was there). `ttl`: removed after so long, a
+        timedelta or seconds, whole ones; "never": not even by the stream's max_age (2.11).
+        `expect_…`: store only if this stream takes it, and its last sequence, the subject's last
+        sequence (or that of the subject `expect_last_subject_seq_of`, 2.11) or the last message
         id is this one. `timeout`: seconds in all, retries included; default: the context's.
 
-        Raises NoStreamResponseError, WrongLastSequenceError, APIError for other refusals of the
-        stream, RequestTimeoutError, and what `Client.publish` raises.
+        Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
+        for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
+        `Client.publish` raises.
         """
         return self._thread.run(
             self._inner.publish,
@@ -52,9 +60,43 @@ class PublishCalls:
             payload,
             headers=headers,
             msg_id=msg_id,
+            ttl=ttl,
             expect_stream=expect_stream,
             expect_last_seq=expect_last_seq,
             expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
+            timeout=timeout,
+        )
+
+    def publish_msg(
+        self,
+        message: Sendable,
+        *,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: float | None = None,
+    ) -> PubAck:
+        """`publish` a message made before, or one that was received; its `reply` is not used.
+
+        Its headers go along, those that mean something to JetStream too; the options replace
+        them. Raises as `publish`.
+        """
+        return self.publish(
+            message.subject,
+            message.data,
+            headers=message.headers or None,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
             expect_last_msg_id=expect_last_msg_id,
             timeout=timeout,
         )
@@ -74,7 +116,7 @@ class PublishCalls:
         for an ack; default: the context's. The rest is in `Publisher`.
         """
         inner = AsyncPublisher(
-            self._caller,  # it sends from the caller's thread
+            self._caller_api(),
             window=window,
             timeout=self._inner.timeout if timeout is None else timeout,
             on_disconnect=on_disconnect,
@@ -82,3 +124,7 @@ class PublishCalls:
             raise_failures=raise_failures,
         )
         return Publisher(self._caller, inner)
+
+    def _caller_api(self) -> Api:
+        """Sends from the caller's thread."""
+        return Api(self._caller, timeout=self._inner.timeout, api_prefix=self._inner.api_prefix)

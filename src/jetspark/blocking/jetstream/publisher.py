@@ -16,6 +16,7 @@ from typing import Self
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.loop_thread import Suspended
 from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.wire.headers import HeadersLike
@@ -49,6 +50,7 @@ class Publisher:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
@@ -59,7 +61,9 @@ class Publisher:
             while True:
                 self._wait_for_space()
                 try:
-                    return drive(inner.send(subject, payload, headers=headers, msg_id=msg_id))
+                    return drive(
+                        inner.send(subject, payload, headers=headers, msg_id=msg_id, ttl=ttl)
+                    )
                 except Suspended:
                     self._taken_meanwhile()
 
@@ -70,6 +74,7 @@ class Publisher:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
     ) -> Future[PubAck]:
         """As `send`; returns a future with this message's PubAck or error.
 
@@ -80,7 +85,9 @@ class Publisher:
             while True:
                 self._wait_for_space()
                 try:
-                    answer = drive(inner.submit(subject, payload, headers=headers, msg_id=msg_id))
+                    answer = drive(
+                        inner.submit(subject, payload, headers=headers, msg_id=msg_id, ttl=ttl)
+                    )
                     break
                 except Suspended:
                     self._taken_meanwhile()

@@ -1,0 +1,104 @@
+"""The headers that a JetStream publish may carry (rows J2, J3; ADR-43 for the time to live).
+
+Contract: `publish_headers` is the one place where the options of a publish become headers.
+Whatever cannot work, or would be ignored by the connected server, is refused here, before
+anything is sent. A caller's own headers stay, ours are on top.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from jetspark.errors import ConfigError
+from jetspark.jetstream.requirements import check_feature
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.timestamps import NANOSECONDS, duration_to_ns
+from jetspark.wire.headers import Headers, HeadersLike
+
+if TYPE_CHECKING:
+    from jetspark.wire.documents import ServerInfo
+
+MSG_ID: Final = "Nats-Msg-Id"
+TTL: Final = "Nats-TTL"
+EXPECTED_STREAM: Final = "Nats-Expected-Stream"
+EXPECTED_LAST_SEQ: Final = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_LAST_MSG_ID: Final = "Nats-Expected-Last-Msg-Id"
+
+TimeToLive: TypeAlias = "timedelta | float | Literal['never']"
+"""A timedelta or seconds, whole ones, at least 1; "never": not even by the stream's max_age."""
+
+
+def publish_headers(
+    server: ServerInfo | None,
+    headers: HeadersLike | None,
+    *,
+    msg_id: str | None = None,
+    ttl: TimeToLive | None = None,
+    expect_stream: str | None = None,
+    expect_last_seq: int | None = None,
+    expect_last_subject_seq: int | None = None,
+    expect_last_subject_seq_of: str | None = None,
+    expect_last_msg_id: str | None = None,
+) -> Headers | None:
+    """A copy of the caller's headers with what the options add; None when there are none at all.
+
+    `server`: the one that answers, None when that is not known. Raises ConfigError, BadNameError,
+    BadSubjectError, BadHeaderError, UnsupportedByServerError.
+    """
+    if expect_stream is not None:
+        check_name("stream", expect_stream)
+    if expect_last_subject_seq_of is not None:
+        if expect_last_subject_seq is None:
+            raise ConfigError("expect_last_subject_seq_of needs expect_last_subject_seq.")
+        check_subscribe_subject(expect_last_subject_seq_of)
+        check_feature("expect_last_subject_seq_of", (2, 11), server)
+    if ttl is not None:
+        check_feature("ttl", (2, 11), server)
+    ours = [
+        (MSG_ID, msg_id),
+        (TTL, None if ttl is None else ttl_text(ttl)),
+        (EXPECTED_STREAM, expect_stream),
+        (EXPECTED_LAST_SEQ, _sequence("expect_last_seq", expect_last_seq)),
+        (
+            EXPECTED_LAST_SUBJECT_SEQ,
+            _sequence("expect_last_subject_seq", expect_last_subject_seq),
+        ),
+        (EXPECTED_LAST_SUBJECT_SEQ_OF, expect_last_subject_seq_of),
+        (EXPECTED_LAST_MSG_ID, expect_last_msg_id),
+    ]
+    return merged(headers, ours)
+
+
+def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> Headers | None:
+    """A copy of the headers in which each of ours that is not None replaces theirs."""
+    wanted = [(name, value) for name, value in ours if value is not None]
+    if headers is None and not wanted:
+        return None
+    copy = Headers(headers or ())
+    for name, value in wanted:
+        copy.set(name, value)
+    return copy
+
+
+def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
+    """The header's text. Raises ConfigError."""
+    if isinstance(ttl, str):
+        if ttl == "never":
+            return ttl
+        raise ConfigError(f'{option} is a timedelta, seconds, or "never".')
+    try:
+        seconds, rest = divmod(duration_to_ns(ttl), NANOSECONDS)
+    except (ValueError, OverflowError):  # nan, inf
+        seconds = rest = 0
+    if rest or seconds < 1:
+        raise ConfigError(f"{option} is whole seconds, at least 1.")
+    return str(seconds)
+
+
+def _sequence(option: str, value: int | None) -> str | None:
+    if value is not None and value < 0:
+        raise ConfigError(f"{option} cannot be negative.")
+    return None if value is None else str(value)

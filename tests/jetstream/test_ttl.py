@@ -1,0 +1,90 @@
+"""The time to live of one message (ADR-43)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import ConfigError, NotEnabledOnStreamError, UnsupportedByServerError
+from jetspark.jetstream.publish_headers import ttl_text
+from jetspark.wire.documents import ServerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+
+@pytest.fixture
+async def mortal(js: JetStream, stream: str, needs_server: Callable[[str], None]) -> str:
+    """A stream that lets messages have a time to live."""
+    needs_server("2.11")
+    await js.update_stream(name=stream, allow_msg_ttl=True)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("ttl", "text"),
+    [(1, "1"), (90.0, "90"), (timedelta(hours=1), "3600"), ("never", "never")],
+)
+def test_whole_seconds_or_never(ttl: Any, text: str) -> None:
+    assert ttl_text(ttl) == text
+
+
+@pytest.mark.parametrize(
+    "ttl", [0, -1, 0.5, 1.5, timedelta(milliseconds=1500), "1h", float("nan"), float("inf")]
+)
+async def test_anything_else_is_refused_before_it_is_sent(js: JetStream, ttl: Any) -> None:
+    before = js.client.stats.out_msgs
+    with pytest.raises(ConfigError):
+        await js.publish("a", ttl=ttl)
+    assert js.client.stats.out_msgs == before
+
+
+async def test_the_message_goes_and_others_stay(js: JetStream, mortal: str) -> None:
+    await js.publish(f"{mortal}.a", ttl=1)
+    await js.publish(f"{mortal}.b", ttl="never")
+    async with js.publisher() as publisher:
+        await publisher.send(f"{mortal}.c", ttl=timedelta(seconds=1))
+        await (await publisher.submit(f"{mortal}.d", ttl=60))
+
+    async def two_are_left() -> bool:
+        return (await js.stream_info(mortal)).state.messages == 2
+
+    await eventually(two_are_left)
+    stored = await js.get_msg(mortal, 4)
+    assert stored.headers is not None
+    assert stored.headers.to_dict() == {"Nats-TTL": ["60"]}
+
+
+async def test_a_stream_that_does_not_allow_it_says_so(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl is off") as refused:
+        await js.publish(f"{stream}.a", ttl=1)
+    assert (refused.value.option, refused.value.err_code) == ("allow_msg_ttl", 10166)
+    async with js.publisher() as publisher:
+        await publisher.send(f"{stream}.a", ttl=1)
+        await publisher.flush()
+        (failure,) = publisher.failed
+    assert isinstance(failure.error, NotEnabledOnStreamError)
+
+
+async def test_an_older_server_would_ignore_it(
+    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ServerInfo(server_id="x", version="2.10.26", headers=True, max_payload=1_000_000)
+    monkeypatch.setattr(nc._link, "info", old)
+    before = nc.stats.out_msgs
+    with pytest.raises(UnsupportedByServerError, match=r"needs nats-server >= 2\.11"):
+        await js.publish("a", ttl=1)
+    async with js.publisher() as publisher:
+        with pytest.raises(UnsupportedByServerError):
+            await publisher.send("a", ttl=1)
+        assert publisher.sent == 0
+    assert nc.stats.out_msgs == before
