@@ -20,7 +20,7 @@ from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
-from jetspark.jetstream import JetStream, consumers, message, paging, publisher, pull
+from jetspark.jetstream import JetStream, consumers, events, message, paging, publisher, pull
 
 TWINS: dict[type, type] = {
     face.Client: blocking.Client,
@@ -34,6 +34,7 @@ TWINS: dict[type, type] = {
     consumers.PushConsumer: blocking_jetstream.PushConsumer,
     message.JsMsg: blocking_jetstream.JsMsg,
     pull.FetchResult: blocking_jetstream.FetchResult,
+    events.Events: blocking_jetstream.Events,
     paging.Paged: blocking_jetstream.Paged,
     publisher.Publisher: blocking_jetstream.Publisher,
 }

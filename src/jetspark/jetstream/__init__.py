@@ -5,6 +5,9 @@
 
 from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
+from jetspark.jetstream.event_documents import Event
+from jetspark.jetstream.event_kinds import EventKind
+from jetspark.jetstream.events import Events
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.publish_results import PublishFailure
@@ -13,6 +16,9 @@ from jetspark.jetstream.pull import FetchResult
 
 __all__ = [
     "Consumer",
+    "Event",
+    "EventKind",
+    "Events",
     "FetchResult",
     "JetStream",
     "JsMsg",

@@ -13,6 +13,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import AccountInfo
+from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.stored import StoredCalls
 from jetspark.jetstream.streams import StreamCalls
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from jetspark.client.client import Client
 
 
-class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls):
+class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCalls):
     """JetStream over a client.
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as

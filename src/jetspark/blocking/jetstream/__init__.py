@@ -2,12 +2,14 @@
 
 from jetspark.blocking.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.blocking.jetstream.context import JetStream
+from jetspark.blocking.jetstream.events import Events
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.jetstream.publisher import Publisher
 
 __all__ = [
     "Consumer",
+    "Events",
     "FetchResult",
     "JetStream",
     "JsMsg",

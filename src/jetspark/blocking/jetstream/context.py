@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
+from jetspark.blocking.jetstream.events import EventCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
 from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from jetspark.blocking.client import Client
 
 
-class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls):
+class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCalls):
     """JetStream over a client.
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as

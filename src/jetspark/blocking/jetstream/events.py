@@ -1,0 +1,166 @@
+"""Watching JetStream's advisories, metrics and API audits, without async.
+
+Contract: that of `jetspark.jetstream.events`. A callback runs in a thread of its own, one event
+after the other, so it may block and use the blocking client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.worker import Worker
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.connection.routes import user_error
+from jetspark.errors import ConfigError
+from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.event_documents import Event
+from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
+from jetspark.jetstream.events import Events as AsyncEvents
+
+EventCallback: TypeAlias = Callable[[Event], None]
+
+
+class Events:
+    """What `JetStream.events` returns: iterate it, or give it a callback."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncEvents) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def subjects(self) -> list[str]:
+        """What is subscribed to."""
+        return self._inner.subjects
+
+    @property
+    def active(self) -> bool:
+        """Whether more events may arrive."""
+        return self._inner.active
+
+    @property
+    def pending(self) -> int:
+        """Messages received and not looked at yet."""
+        return self._inner.pending
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._inner.dropped
+
+    def __iter__(self) -> Self:
+        self._inner.__aiter__()  # refuses events that have a callback
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            return self._thread.run(self._inner.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def next(self, timeout: float | None = None) -> Event:
+        """The next event; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
+        """
+        return self._thread.run(self._inner.next, timeout)
+
+    def close(self) -> None:
+        """Listen no more; events that are here can still be read. Any number of times."""
+        if not self._thread.is_over:
+            self._thread.call(self._inner.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+class EventCalls:
+    """The part of JetStream that is about events."""
+
+    _caller: CallerSide
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def events(
+        self,
+        *,
+        kinds: Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        callback: EventCallback | None = None,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Events:
+        """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
+
+        `kinds`: EventKind or their words, None for all, unknown ones too. `stream`, `consumer`:
+        only what is about these. A context with a domain gets that domain's events only. `prefix`:
+        where the events of another account were imported to. Connected as a user of the system
+        account, it gives the events of servers too.
+
+        Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
+        one is named; BadNameError, BadSubjectError, ConnectionClosedError.
+        """
+        if inspect.iscoroutinefunction(callback):
+            raise ConfigError("The blocking client calls plain functions, not async ones.")
+
+        worker = Worker("jetspark-events")
+
+        def listen() -> AsyncEvents:
+            inner = self._inner.events(
+                kinds=kinds,
+                stream=stream,
+                consumer=consumer,
+                callback=None
+                if callback is None
+                else partial(_forward, self._caller, worker, callback),
+                prefix=prefix,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            )
+            if inner._task is not None:
+                inner._task.add_done_callback(lambda _: worker.stop())
+            return inner
+
+        return Events(self._thread, self._thread.call(listen))
+
+
+async def _forward(
+    client: CallerSide, worker: Worker, callback: EventCallback, event: Event
+) -> None:
+    """The callback of the asyncio events: waits until the worker has called the user's."""
+    done = client.thread.loop.create_future()
+
+    def call() -> None:
+        try:
+            callback(event)
+        except Exception as error:
+            client.report(user_error("The callback of events", error))
+        finally:
+            client.thread.post(lambda: _set(done))
+
+    worker.post(call)
+    await done
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
