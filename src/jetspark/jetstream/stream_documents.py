@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from jetspark.jetstream.document import Document, Moment, Span
 from jetspark.wire.headers import Headers, parse_headers
+from jetspark.wire.js_api import api_prefix_of
 
 
 class RetentionPolicy(StrEnum):
@@ -52,14 +53,20 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class External(Document, frozen=True, kw_only=True):
-    """How to reach a stream of another domain or account.
+    """How to reach a stream of another domain (`of_domain`) or account.
 
-    `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"), `deliver` the prefix of
-    the subjects that it delivers on ("" for the default).
+    `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; of another account, the
+    subject that imports its API), `deliver` the prefix of the subjects that it delivers on, when
+    only some are imported.
     """
 
     api: str
     deliver: str = ""
+
+    @classmethod
+    def of_domain(cls, domain: str, *, deliver: str = "") -> Self:
+        """That of a JetStream domain. Raises BadNameError."""
+        return cls(api=api_prefix_of(domain, None), deliver=deliver)
 
 
 class SubjectTransform(Document, frozen=True, kw_only=True):

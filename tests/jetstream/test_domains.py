@@ -1,0 +1,290 @@
+"""JetStream of other domains and accounts: contexts, mirrors, sources (rows J1, J16).
+
+A hub and a leaf node with a domain each; two accounts of one server, one importing the other's API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark import blocking, errors
+from jetspark.bulk import link as bulk_link
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.options import make_options
+from jetspark.face import connect
+from jetspark.jetstream.documents import (
+    External,
+    Republish,
+    Source,
+    StreamConfig,
+    SubjectTransform,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.conftest import MakeServer
+    from tests.support.leaf import HubAndLeaf
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+
+@pytest.fixture
+async def on_hub(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
+    async with connect(hub_and_leaf.hub.url) as nc:
+        yield nc
+
+
+@pytest.fixture
+async def on_leaf(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
+    async with connect(hub_and_leaf.leaf.url) as nc:
+        yield nc
+
+
+async def filled(js: JetStream, name: str, *tails: str, **options: object) -> None:
+    """A stream that listens to "<name>.>", with one message for each tail."""
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory", **options)
+    for tail in tails:
+        await js.publish(f"{name}.{tail}", tail.encode())
+
+
+async def content(js: JetStream, name: str, messages: int) -> list[tuple[str, bytes]]:
+    """Subject and payload of what a stream holds, once it has so many messages."""
+
+    async def has_all() -> bool:
+        return (await js.stream_info(name)).state.messages >= messages
+
+    await eventually(has_all)
+    last = (await js.stream_info(name)).state.last_seq
+    stored = [await js.get_msg(name, seq) for seq in range(1, last + 1)]
+    return [(msg.subject, msg.data) for msg in stored]
+
+
+# -- contexts ------------------------------------------------------------------------------------
+
+
+async def test_one_connection_works_with_both_domains(
+    on_leaf: Client, unique: Callable[[str], str]
+) -> None:
+    here, hub = on_leaf.jetstream(timeout=2), on_leaf.jetstream(domain="hub", timeout=7)
+    assert (here.timeout, hub.timeout) == (2, 7)
+    names = unique("HERE"), unique("THERE")
+    await filled(here, names[0], "a")
+    await filled(hub, names[1], "a", "b")
+    assert (await here.account_info()).domain == "leaf"
+    assert (await hub.account_info()).domain == "hub"
+    with pytest.raises(errors.StreamNotFoundError):
+        await here.stream_info(names[1])
+    assert (await hub.stream_info(names[1])).state.messages == 2
+    assert (await hub.publish(f"{names[1]}.c")).domain == "hub"
+
+
+async def test_a_consumer_of_another_domain_is_fetched_from_and_acked(
+    on_leaf: Client, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    hub = on_leaf.jetstream(domain="hub")
+    await filled(hub, name, "a", "b", "c")
+    worker = await hub.create_consumer(name, durable_name="worker")
+    for msg in await worker.fetch(3, timeout=2):
+        await msg.ack_sync()
+    info = await worker.info()
+    assert (info.num_pending, info.num_ack_pending, info.ack_floor.stream_seq) == (0, 0, 3)
+
+
+async def test_a_domain_of_the_options_is_the_default_of_every_context(
+    hub_and_leaf: HubAndLeaf,
+) -> None:
+    url = hub_and_leaf.leaf.url
+    async with connect(url, jetstream_domain="hub") as nc:
+        assert nc.jetstream().api_prefix == "$JS.hub.API"
+        assert (await nc.jetstream().account_info()).domain == "hub"
+        assert (await nc.jetstream(domain="leaf").account_info()).domain == "leaf"
+        assert (await nc.jetstream(api_prefix="$JS.API").account_info()).domain == "leaf"
+    async with connect(url, jetstream_api_prefix="$JS.hub.API") as nc:
+        assert (await nc.jetstream().account_info()).domain == "hub"
+    with blocking.connect(url, jetstream_domain="hub") as bc:
+        assert bc.jetstream().account_info().domain == "hub"
+        assert bc.jetstream(domain="leaf").account_info().domain == "leaf"
+
+
+async def test_a_range_is_read_from_another_domain(
+    hub_and_leaf: HubAndLeaf, on_hub: Client, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    await filled(on_hub.jetstream(), name, *(str(n) for n in range(100)))
+    options = make_options(hub_and_leaf.leaf.url, jetstream_domain="hub")
+
+    def read() -> list[int]:
+        link = bulk_link.connect(options)
+        created = StreamAPI(link).stream(name).created
+        link.close()
+        batches = read_range(options, SequenceRange(name, 1, 101, created))
+        return [seq for batch in batches for seq in batch["seq"].to_pylist()]
+
+    assert await asyncio.to_thread(read) == [*range(1, 101)]
+
+
+# -- mirrors and sources -------------------------------------------------------------------------
+
+
+def test_a_domain_is_written_as_the_prefix_of_its_api() -> None:
+    assert External.of_domain("hub") == External(api="$JS.hub.API")
+    assert External.of_domain("hub", deliver="d") == External(api="$JS.hub.API", deliver="d")
+    with pytest.raises(errors.BadNameError):
+        External.of_domain("a.b")
+
+
+async def test_a_mirror_follows_a_stream_of_the_hub(
+    on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
+) -> None:
+    name, mirror = unique("S"), unique("M")
+    await filled(on_hub.jetstream(), name, "a", "b")
+    js = on_leaf.jetstream()
+    origin = Source(name=name, external=External.of_domain("hub"))
+    made = await js.create_stream(name=mirror, mirror=origin, storage="memory")
+    assert made.config.mirror == origin
+    await on_hub.jetstream().publish(f"{name}.c", b"c")
+    assert await content(js, mirror, 3) == [(f"{name}.{t}", t.encode()) for t in "abc"]
+    state = (await js.stream_info(mirror)).mirror
+    assert state is not None
+    assert (state.name, state.lag, state.error) == (name, 0, None)
+    assert state.external == External.of_domain("hub")
+    assert state.extra == {}
+
+
+async def test_an_aggregate_of_two_streams_of_the_hub(
+    on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
+) -> None:
+    first, second, both = unique("A"), unique("B"), unique("BOTH")
+    await filled(on_hub.jetstream(), first, "a", "skipped", "x.a")
+    await filled(on_hub.jetstream(), second, "b1", "b2")
+    hub = External.of_domain("hub")
+    js = on_leaf.jetstream()
+    sources = [
+        Source(name=first, external=hub, filter_subject=f"{first}.*", opt_start_seq=2),
+        Source(name=second, external=hub),
+    ]
+    await js.create_stream(name=both, sources=sources, storage="memory")
+    found = await content(js, both, 3)
+    assert sorted(found) == [
+        (f"{first}.skipped", b"skipped"),
+        (f"{second}.b1", b"b1"),
+        (f"{second}.b2", b"b2"),
+    ]
+    states = {state.name: state for state in (await js.stream_info(both)).sources}
+    assert states[first].filter_subject in (f"{first}.*", None)  # servers before 2.10 keep silent
+    assert states[second].external == hub
+
+
+async def test_sources_change_subjects_on_their_way(
+    on_hub: Client,
+    on_leaf: Client,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.10")
+    name, aggregate = unique("S"), unique("AGG")
+    await filled(on_hub.jetstream(), name, "foo.1", "bar.2", "other.3")
+    transforms = [
+        SubjectTransform(src=f"{name}.foo.*", dest="foo2.{{wildcard(1)}}"),
+        SubjectTransform(src=f"{name}.bar.*", dest="bar2.{{wildcard(1)}}"),
+    ]
+    origin = Source(name=name, external=External.of_domain("hub"), subject_transforms=transforms)
+    js = on_leaf.jetstream()
+    await js.create_stream(name=aggregate, sources=[origin], storage="memory")
+    assert await content(js, aggregate, 2) == [("foo2.1", b"foo.1"), ("bar2.2", b"bar.2")]
+    (state,) = (await js.stream_info(aggregate)).sources
+    assert state.subject_transforms == transforms
+
+
+ACCOUNTS = """
+accounts {
+  HUB {
+    jetstream: enabled
+    users: [{user: hub, password: p}]
+    exports: [
+      {service: "$JS.API.>", response_type: stream}
+      {service: "$JS.ACK.>"}
+      {service: "$JS.FC.>"}
+      {stream: "deliver.shop.>"}
+    ]
+  }
+  SHOP {
+    jetstream: enabled
+    users: [{user: shop, password: p}]
+    imports: [
+      {service: {account: HUB, subject: "$JS.API.>"}, to: "hub.api.>"}
+      {service: {account: HUB, subject: "$JS.ACK.>"}}
+      {service: {account: HUB, subject: "$JS.FC.>"}}
+      {stream: {account: HUB, subject: "deliver.shop.>"}}
+    ]
+  }
+}
+"""
+
+
+async def test_streams_of_another_account(make_server: MakeServer) -> None:
+    url = make_server(ACCOUNTS).url
+    async with (
+        connect(url, user="hub", password="p") as hub,
+        connect(url, user="shop", password="p") as shop,
+    ):
+        await filled(hub.jetstream(), "ORDERS", "a", "b")
+        js, imported = shop.jetstream(), shop.jetstream(api_prefix="hub.api")
+        with pytest.raises(errors.StreamNotFoundError):
+            await js.stream_info("ORDERS")
+        assert (await imported.stream_info("ORDERS")).state.messages == 2
+
+        origin = Source(name="ORDERS", external=External(api="hub.api", deliver="deliver.shop"))
+        await js.create_stream(name="MIRROR", mirror=origin)
+        await js.create_stream(name="AGGREGATE", sources=[origin])
+        for copy in ("MIRROR", "AGGREGATE"):
+            assert await content(js, copy, 2) == [("ORDERS.a", b"a"), ("ORDERS.b", b"b")]
+
+        worker = await imported.create_consumer("ORDERS", name="worker")
+        for msg in await worker.fetch(2, timeout=2):
+            await msg.ack_sync()
+        assert (await worker.info()).ack_floor.stream_seq == 2
+
+
+# -- transforms and republishing of a stream itself ------------------------------------------------
+
+
+async def test_a_stream_changes_the_subjects_of_what_it_stores(
+    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    name = unique("S")
+    transform = SubjectTransform(src=f"{name}.in.*", dest=f"{name}.out.{{{{wildcard(1)}}}}")
+    await filled(js, name, "in.1", "plain", subject_transform=transform)
+    assert await content(js, name, 2) == [(f"{name}.out.1", b"in.1"), (f"{name}.plain", b"plain")]
+
+
+@pytest.mark.parametrize("headers_only", [False, True])
+async def test_what_is_stored_is_published_again(
+    js: JetStream, nc: Client, unique: Callable[[str], str], headers_only: bool
+) -> None:
+    name = unique("S")
+    again = Republish(src=f"{name}.>", dest=f"again.{name}.>", headers_only=headers_only)
+    config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory", republish=again)
+    assert (await js.create_stream(config)).config.republish is not None
+    async with nc.subscribe(f"again.{name}.>") as sub:
+        await nc.flush()
+        ack = await js.publish(f"{name}.a", b"payload", headers={"k": "v"})
+        msg = await sub.next(2)
+    assert msg.subject == f"again.{name}.a"
+    assert msg.data == (b"" if headers_only else b"payload")
+    assert msg.headers is not None
+    assert msg.headers["k"] == "v"
+    assert msg.headers["Nats-Stream"] == name
+    assert int(msg.headers["Nats-Sequence"]) == ack.seq
+    if headers_only:
+        assert msg.headers["Nats-Msg-Size"] == "7"
