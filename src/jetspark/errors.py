@@ -44,9 +44,12 @@
          │   ├─ JetStreamNotEnabledError
          │   ├─ JetStreamNotEnabledForAccountError
          │   ├─ StreamNotFoundError
+         │   │   └─ BucketNotFoundError    ErrBucketNotFound
          │   ├─ ConsumerNotFoundError
          │   ├─ MessageNotFoundError
+         │   │   └─ KeyNotFoundError       ErrKeyNotFound: also a key that was deleted
          │   ├─ WrongLastSequenceError
+         │   │   └─ KeyExistsError         creating a key that has a value
          │   ├─ NotEnabledOnStreamError    publish: the stream's configuration does not allow it
          │   ├─ BatchError                 publish: the server refused a batch, or gave it up
          │   └─ NameInUseError
@@ -57,9 +60,12 @@
          ├─ PullError                      a pull ended by the server: status, description
          │   ├─ ConsumerDeletedError
          │   └─ ConsumerIsPushError
+         ├─ DirectGetError                 a direct get was refused: status, description
+         ├─ CodecError                     a key or value of a bucket that its codec cannot read
          ├─ MissedHeartbeatError           a pull went silent
          ├─ MessageAlreadyAckedError
          ├─ BackupError                    a stream's backup or restore did not come to its end
+         ├─ LedgerError                    exactly-once writing: what is stored does not fit
          └─ RangeError                     reading a range of sequences (bulk, Spark)
              ├─ DataLossError              sequences of the range are gone
              ├─ StreamRecreatedError       same name, another creation time
@@ -366,6 +372,48 @@ class WrongLastSequenceError(APIError):
     """An expected last sequence did not match: somebody else was faster."""
 
 
+class BucketNotFoundError(StreamNotFoundError):
+    """No such Key-Value bucket; `bucket` is its name."""
+
+    def __init__(self, bucket: str, code: int = 404, err_code: int = 10059) -> None:
+        super().__init__(code, err_code, "bucket not found", f'Bucket "{bucket}" not found.')
+        self.bucket = bucket
+
+
+class KeyNotFoundError(MessageNotFoundError):
+    """No such key in the bucket, or no such revision of it.
+
+    `operation` is "DEL" or "PURGE" when the key was deleted, by the entry `revision`.
+    """
+
+    def __init__(
+        self, bucket: str, key: str, *, revision: int | None = None, operation: str | None = None
+    ) -> None:
+        what = f'Key "{key}"'
+        if operation is not None:
+            text = f'{what} of bucket "{bucket}" was deleted (revision {revision}).'
+        elif revision is not None:
+            text = f'{what} has no revision {revision} in bucket "{bucket}".'
+        else:
+            text = f'{what} not found in bucket "{bucket}".'
+        super().__init__(404, 10037, "key not found", text)
+        self.bucket = bucket
+        self.key = key
+        self.revision = revision
+        self.operation = operation
+
+
+class KeyExistsError(WrongLastSequenceError):
+    """The key to be created has a value: `bucket`, `key`, and the value's `revision`."""
+
+    def __init__(self, bucket: str, key: str, revision: int) -> None:
+        text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
+        super().__init__(400, 10071, "wrong last sequence", text)
+        self.bucket = bucket
+        self.key = key
+        self.revision = revision
+
+
 class NameInUseError(APIError):
     """A stream or consumer of that name exists with another configuration."""
 
@@ -441,6 +489,22 @@ class ConsumerIsPushError(PullError):
     """A pull on a push consumer."""
 
 
+class DirectGetError(JetStreamError):
+    """A direct get was refused: `status` and `description` of the status line.
+
+    503: the stream does not allow direct gets; 413: more subjects than the server answers for.
+    """
+
+    def __init__(self, status: int, description: str, message: str | None = None) -> None:
+        super().__init__(message or f"The direct get was refused: {status} {description}.")
+        self.status = status
+        self.description = description
+
+
+class CodecError(JetStreamError):
+    """A key or a value of a bucket that its codec cannot write or read."""
+
+
 class MissedHeartbeatError(JetStreamError):
     """No message and no heartbeat for twice the heartbeat interval."""
 
@@ -451,6 +515,14 @@ class MessageAlreadyAckedError(JetStreamError):
 
 class BackupError(JetStreamError):
     """A backup or restore of a stream failed, or a backup on disk is damaged."""
+
+
+class LedgerError(JetStreamError):
+    """Writing exactly once had to stop: going on could lose or repeat rows. The message says why.
+
+    Raised when the ledger or the markers in the target stream were purged, have expired or were
+    restored from a backup, and when another run of the same query has gone further.
+    """
 
 
 class RangeError(JetStreamError):
