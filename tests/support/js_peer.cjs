@@ -5,6 +5,7 @@ const { createRequire } = require("node:module");
 const { createInterface } = require("node:readline");
 const load = createRequire(process.argv[2] + "/");
 const nats = load("@nats-io/transport-node");
+const js = load("@nats-io/jetstream");
 
 const say = (document) => process.stdout.write(JSON.stringify(document) + "\n");
 const decode = (bytes) => Buffer.from(bytes).toString("utf8");
@@ -46,6 +47,24 @@ const commands = {
   async request(nc, { subject, data, headers }) {
     const reply = await nc.request(subject, data, { timeout: 5000, headers: fromPairs(headers) });
     return shown(reply);
+  },
+
+  // Streams and consumers: configurations as the client understands them, infos as it gives them.
+  async stream_add(nc, { config }) {
+    const jsm = await js.jetstreamManager(nc);
+    return { info: await jsm.streams.add(config) };
+  },
+  async stream_info(nc, { name }) {
+    const jsm = await js.jetstreamManager(nc);
+    return { info: await jsm.streams.info(name) };
+  },
+  async consumer_add(nc, { stream, config }) {
+    const jsm = await js.jetstreamManager(nc);
+    return { info: await jsm.consumers.add(stream, config) };
+  },
+  async consumer_info(nc, { stream, name }) {
+    const jsm = await js.jetstreamManager(nc);
+    return { info: await jsm.consumers.info(stream, name) };
   },
 };
 

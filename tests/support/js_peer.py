@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGE = "@nats-io/transport-node@3"
+PACKAGES = ("transport-node", "jetstream", "kv")
+_MAJOR = 3
 _SCRIPT = Path(__file__).with_name("js_peer.cjs")
 _INSTALL_WITHIN = 120.0  # seconds
 _ANSWER_WITHIN = 10.0
@@ -28,11 +29,13 @@ def install() -> Path | str:
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
-    folder = cache() / "transport-node-3"
-    if (folder / "node_modules" / "@nats-io" / "transport-node" / "package.json").is_file():
+    folder = cache() / f"nats-io-{_MAJOR}"
+    there = folder / "node_modules" / "@nats-io"
+    if all((there / name / "package.json").is_file() for name in PACKAGES):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), PACKAGE]
+    packages = [f"@nats-io/{name}@{_MAJOR}" for name in PACKAGES]
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
     try:
         subprocess.run(
             command,
@@ -44,9 +47,9 @@ def install() -> Path | str:
         )
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return f"npm could not install {PACKAGE}: {last_line}"
+        return f"npm could not install {' '.join(packages)}: {last_line}"
     except subprocess.TimeoutExpired:
-        return f"npm did not install {PACKAGE} within {_INSTALL_WITHIN:g} s"
+        return f"npm did not install {' '.join(packages)} within {_INSTALL_WITHIN:g} s"
     return folder
 
 
