@@ -20,7 +20,7 @@ from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
-from jetspark.jetstream import JetStream, consumers, events, message, paging, publisher, pull
+from jetspark.jetstream import JetStream, consumers, direct, events, message, paging, publisher, pull
 
 TWINS: dict[type, type] = {
     face.Client: blocking.Client,
@@ -37,6 +37,7 @@ TWINS: dict[type, type] = {
     events.Events: blocking_jetstream.Events,
     paging.Paged: blocking_jetstream.Paged,
     publisher.Publisher: blocking_jetstream.Publisher,
+    direct.StoredMsgs: blocking_jetstream.StoredMsgs,
 }
 
 # Public in the asyncio class, absent in the blocking one.
@@ -66,6 +67,7 @@ OTHER_WORDS = {
     "Paged",
     "Publisher",
     "Replies",
+    "StoredMsgs",
 }
 RENAMED = {
     "__aiter__": "__iter__",

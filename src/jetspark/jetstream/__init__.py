@@ -5,6 +5,7 @@
 
 from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
+from jetspark.jetstream.direct import StoredMsgs
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import EventKind
 from jetspark.jetstream.events import Events
@@ -27,4 +28,5 @@ __all__ = [
     "Publisher",
     "PullConsumer",
     "PushConsumer",
+    "StoredMsgs",
 ]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Api:
     """Where API calls go, and for how long they may take. Made by JetStream."""
 
-    __slots__ = ("client", "domain", "leader_only", "prefix", "timeout", "trace")
+    __slots__ = ("client", "direct", "domain", "prefix", "timeout", "trace")
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Api:
         self.timeout = timeout
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
-        self.leader_only: set[str] = set()
-        """Streams whose direct gets nobody answered. Asking their leader is always right."""
+        self.direct: dict[str, bool] = {}
+        """Which streams allowed direct gets when last seen; a leader always answers."""
         self.trace = trace
 
     async def call(

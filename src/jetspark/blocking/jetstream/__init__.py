@@ -6,6 +6,7 @@ from jetspark.blocking.jetstream.events import Events
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.jetstream.publisher import Publisher
+from jetspark.blocking.jetstream.stored import StoredMsgs
 
 __all__ = [
     "Consumer",
@@ -17,4 +18,5 @@ __all__ = [
     "Publisher",
     "PullConsumer",
     "PushConsumer",
+    "StoredMsgs",
 ]

@@ -37,7 +37,7 @@ class Paged(Generic[ItemT]):
 
     def __iter__(self) -> Iterator[ItemT]:
         items = self._inner.__aiter__()
-        while lot := self._thread.run(_take, items):
+        while lot := self._thread.run(take_lot, items):
             yield from lot
 
     def all(self) -> list[ItemT]:
@@ -45,7 +45,8 @@ class Paged(Generic[ItemT]):
         return self._thread.run(self._inner.all)
 
 
-async def _take(items: AsyncIterator[ItemT]) -> list[ItemT]:
+async def take_lot(items: AsyncIterator[ItemT]) -> list[ItemT]:
+    """The next items; none when the iterator has ended."""
     lot: list[ItemT] = []
     async for item in items:
         lot.append(item)

@@ -1,0 +1,397 @@
+"""Stored messages without a consumer: the leader's and direct gets, one and many."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    BadNameError,
+    BadSubjectError,
+    ConfigError,
+    DirectGetError,
+    MessageNotFoundError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.cluster import Cluster
+
+    from jetspark.client.messages import Message
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+async def open_stream(js: JetStream, stream: str) -> str:
+    """The stream with direct gets."""
+    await js.update_stream(name=stream, allow_direct=True)
+    return stream
+
+
+async def fill(js: JetStream, stream: str, count: int, **options: Any) -> None:
+    """Payloads are the sequences of a new stream; subjects end in the sequence modulo 3."""
+    async with js.publisher() as publisher:
+        for seq in range(1, count + 1):
+            await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq, **options)
+
+
+@pytest.mark.parametrize("direct", [None, True, False])
+async def test_one_message_reads_the_same_from_everywhere(
+    js: JetStream, open_stream: str, direct: bool | None
+) -> None:
+    stream = open_stream
+    await fill(js, stream, 6)
+    for number, way in enumerate(
+        (
+            {"seq": 4},
+            {"last_by_subject": f"{stream}.1"},
+            {"last_by_subject": f"{stream}.*"},
+            {"next_by_subject": f"{stream}.2"},
+            {"seq": 3, "next_by_subject": f"{stream}.2"},
+        )
+    ):
+        found = await js.get_msg(stream, direct=direct, **way)
+        assert found.seq == (4, 4, 6, 2, 5)[number]
+        assert (found.subject, found.data) == (f"{stream}.{found.seq % 3}", b"%d" % found.seq)
+        assert found.headers is None
+        assert found == await js.get_msg(stream, found.seq, direct=False)
+    for way in ({"seq": 7}, {"last_by_subject": f"{stream}.x"}, {"next_by_subject": "x"}):
+        with pytest.raises(MessageNotFoundError, match=stream):
+            await js.get_msg(stream, direct=direct, **way)
+
+
+async def test_headers_are_the_publishers_only(js: JetStream, open_stream: str) -> None:
+    headers = [("Nats-Sequence", "999"), ("Nats-Subject", "lie"), ("k", "vé"), ("k", "w")]
+    await js.publish(f"{open_stream}.a", b"x", headers=headers)
+    for found in (
+        await js.get_msg(open_stream, 1, direct=True),
+        await js.get_msg(open_stream, 1, direct=False),
+    ):
+        assert (found.seq, found.subject) == (1, f"{open_stream}.a")
+        assert found.headers is not None
+        assert list(found.headers.items()) == headers
+
+
+async def test_a_stream_without_direct_gets_is_read_from_its_leader(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    await js.publish(f"{stream}.a", b"x")
+    assert (await js.get_msg(stream, 1)).data == b"x"
+    before = nc.stats.out_msgs
+    assert (await js.get_msg(stream, 1)).data == b"x"
+    assert nc.stats.out_msgs == before + 1  # the configuration is not looked at again
+
+
+async def test_direct_gets_that_are_switched_off_are_noticed(
+    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")  # older ones say nothing
+    await js.publish(f"{open_stream}.a", b"x")
+    assert (await js.get_msg(open_stream, 1)).data == b"x"
+    await js.update_stream(name=open_stream, allow_direct=False)
+    assert (await js.get_msg(open_stream, 1)).data == b"x"
+    with pytest.raises(DirectGetError, match="allow_direct") as refused:
+        await js.get_msg(open_stream, 1, direct=True)
+    assert refused.value.status == 503
+
+
+@pytest.mark.parametrize("direct", [None, True, False])
+async def test_a_stream_that_does_not_exist(
+    js: JetStream,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+    direct: bool | None,
+) -> None:
+    if direct:
+        needs_server("2.10")
+    with pytest.raises(StreamNotFoundError):
+        await js.get_msg(unique("S"), 1, direct=direct)
+
+
+async def test_the_last_of_a_subject_is_asked_for_in_the_subject(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    prefix = unique("api")
+    asked: list[tuple[str, bytes]] = []
+    nc.subscribe(f"{prefix}.>", callback=lambda msg: asked.append((msg.subject, msg.data)))
+    elsewhere = nc.jetstream(api_prefix=prefix, timeout=0.05)
+    for subject in ("a.b", "a.*"):
+        with pytest.raises(RequestTimeoutError):
+            await elsewhere.get_msg("S", last_by_subject=subject, direct=True)
+    assert asked == [
+        (f"{prefix}.DIRECT.GET.S.a.b", b""),
+        (f"{prefix}.DIRECT.GET.S", b'{"last_by_subj":"a.*"}'),
+    ]
+
+
+async def test_what_a_lagging_server_does_not_have_is_asked_of_the_leader(
+    js: JetStream, nc: Client, stream: str, unique: Callable[[str], str]
+) -> None:
+    """A replica that lags is too rare to wait for: one answers in its place."""
+    await fill(js, stream, 5)
+    prefix = unique("api")
+    missing = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+
+    async def lag(msg: Message) -> None:
+        assert msg.reply is not None
+        nc._outbox.put(b"HPUB %b %d %d\r\n%b\r\n" % (msg.reply.encode(), 34, 34, missing))
+
+    async def lead(msg: Message) -> None:
+        subject = msg.subject.replace(prefix, "$JS.API", 1)
+        await msg.respond((await nc.request(subject, msg.data)).data)
+
+    nc.subscribe(f"{prefix}.DIRECT.GET.{stream}", callback=lag)
+    nc.subscribe(f"{prefix}.STREAM.MSG.GET.{stream}", callback=lead)
+    nc.subscribe(f"{prefix}.STREAM.INFO.{stream}", callback=lead)
+    await js.update_stream(name=stream, allow_direct=True)
+    behind = nc.jetstream(api_prefix=prefix)
+    assert (await behind.get_msg(stream, 2)).data == b"2"
+    with pytest.raises(MessageNotFoundError):
+        await behind.get_msg(stream, 2, direct=True)
+    assert [msg.seq async for msg in behind.get_msgs(stream, 2)] == [2, 3, 4, 5]
+    assert await behind.get_msgs(stream, 2, confirm=False).all() == []
+
+
+async def test_ranges(js: JetStream, open_stream: str, needs_server: Callable[[str], None]) -> None:
+    needs_server("2.11")
+    stream = open_stream
+    await fill(js, stream, 30, headers={"h": "v"})
+    for gone in (1, 2, 10, 11, 12, 30):
+        await js.delete_msg(stream, gone)
+    held = [seq for seq in range(1, 31) if seq not in (1, 2, 10, 11, 12, 30)]
+
+    async def read(*arguments: Any, **options: Any) -> list[int]:
+        found = []
+        async for msg in js.get_msgs(stream, *arguments, **options):
+            assert (msg.subject, msg.data) == (f"{stream}.{msg.seq % 3}", b"%d" % msg.seq)
+            assert msg.hdrs == b"NATS/1.0\r\nh: v\r\n\r\n"
+            found.append(msg.seq)
+        return found
+
+    for batch in (1, 2, 7, 24, 1000):
+        assert await read(batch=batch) == held
+        assert await read(batch=batch, confirm=False) == held
+        assert await read(9, batch=batch, up_to_seq=13) == [9, 13]
+        assert await read(batch=batch, max_msgs=8) == held[:8]
+        found = await read(4, subject=f"{stream}.1", batch=batch)
+        assert found == [seq for seq in held if seq >= 4 and seq % 3 == 1]
+    assert await read(max_bytes=1) == held
+    assert await read(31) == []
+    assert await read(30, up_to_seq=30) == []
+    assert await read(subject="other") == []
+    tenth = await js.get_msg(stream, 13)
+    assert await read(start_time=tenth.time) == held[held.index(13) :]
+    assert await read(start_time=datetime.now(UTC) + timedelta(hours=1)) == []
+    again = js.get_msgs(stream, 28)
+    assert [msg.seq for msg in await again.all()] == [28, 29]
+    assert [msg.seq async for msg in again] == [28, 29]
+
+
+async def test_a_range_of_many_batches_arrives_complete(
+    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await fill(js, open_stream, 5000)
+    assert [msg.seq async for msg in js.get_msgs(open_stream)] == list(range(1, 5001))
+
+
+async def test_the_last_messages_of_many_subjects(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await js.update_stream(name=stream, allow_direct=True)
+    await fill(js, stream, 9)
+    await js.publish(f"{stream}.1.deep", b"10")
+
+    async def read(subjects: str | list[str], **options: Any) -> list[int]:
+        return [msg.seq async for msg in js.get_last_msgs(stream, subjects, **options)]
+
+    for batch in (1, 2, 1000):
+        assert await read(f"{stream}.*", batch=batch) == [7, 8, 9]
+        assert await read([f"{stream}.1", f"{stream}.1.>"], batch=batch) == [7, 10]
+        assert await read(f"{stream}.*", batch=batch, up_to_seq=5) == [3, 4, 5]
+        seventh = await js.get_msg(stream, 7)
+        assert await read(f"{stream}.*", batch=batch, up_to_time=seventh.time) == [4, 5, 6]
+    assert await read(f"{stream}.*", max_bytes=1) == [7, 8, 9]
+    assert await read("other") == []
+
+
+async def test_later_batches_belong_to_the_moment_of_the_first(
+    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await fill(js, open_stream, 6)
+    found = []
+    async for msg in js.get_last_msgs(open_stream, f"{open_stream}.*", batch=1):
+        found.append(msg.seq)
+        await js.publish(f"{open_stream}.new", b"later")
+        await js.publish(f"{open_stream}.0", b"later")
+    assert found == [4, 5, 6]
+
+
+async def test_more_subjects_than_the_server_answers_for(
+    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    async with js.publisher() as publisher:
+        for number in range(1025):
+            await publisher.send(f"{open_stream}.{number}")
+    with pytest.raises(DirectGetError, match="413 Too Many Results") as refused:
+        await js.get_last_msgs(open_stream, f"{open_stream}.*").all()
+    assert refused.value.status == 413
+
+
+async def test_batches_of_a_stream_that_has_none_to_give(
+    js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    with pytest.raises(DirectGetError, match="allow_direct"):
+        await js.get_msgs(stream).all()
+    with pytest.raises(StreamNotFoundError):
+        await js.get_last_msgs(unique("S"), ">").all()
+
+
+async def test_old_servers_have_no_batches(
+    js: JetStream, nc: Client, open_stream: str, unique: Callable[[str], str]
+) -> None:
+    assert nc.server_info is not None
+    if nc.server_info.at_least(2, 11):
+        # Behind an API prefix the version is not known: the answer shows it.
+        prefix = unique("api")
+
+        async def answer(msg: Message) -> None:
+            asked = f"$JS.API.DIRECT.GET.{open_stream}"
+            reply = await nc.request(asked, b'{"seq":1}')
+            assert msg.reply is not None
+            await nc.publish(msg.reply, reply.data, headers=reply.headers)
+
+        await js.publish(f"{open_stream}.a", b"x")
+        nc.subscribe(f"{prefix}.DIRECT.GET.{open_stream}", callback=answer)
+        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+            await nc.jetstream(api_prefix=prefix).get_msgs(open_stream).all()
+        return
+    before = nc.stats.out_msgs
+    with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        js.get_msgs(open_stream)
+    with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        js.get_last_msgs(open_stream, ">")
+    assert nc.stats.out_msgs == before
+
+
+async def test_a_batch_that_loses_its_end_is_continued(
+    js: JetStream, nc: Client, open_stream: str, unique: Callable[[str], str]
+) -> None:
+    prefix = unique("api")
+    asked: list[bytes] = []
+
+    async def answer(msg: Message) -> None:
+        asked.append(msg.data)
+        assert msg.reply is not None
+        if len(asked) == 1:
+            for seq in (1, 2):
+                headers = {"Nats-Stream": "S", "Nats-Subject": "a", "Nats-Sequence": str(seq)}
+                headers |= {"Nats-Time-Stamp": "2026-01-01T00:00:00Z", "Nats-Num-Pending": "1"}
+                await nc.publish(msg.reply, b"x", headers=headers)
+        else:
+            block = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+            nc._outbox.put(b"HPUB %b 34 34\r\n%b\r\n" % (msg.reply.encode(), block))
+
+    nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
+    lossy = nc.jetstream(api_prefix=prefix, timeout=0.1)
+    found = await lossy.get_msgs("S", confirm=False).all()
+    assert [msg.seq for msg in found] == [1, 2]
+    assert b'"seq":3' in asked[1]
+
+
+async def test_a_mirror_answers_for_its_origin(
+    js: JetStream, open_stream: str, unique: Callable[[str], str]
+) -> None:
+    await fill(js, open_stream, 3)
+    name = unique("M")
+    await js.create_stream(
+        name=name, mirror={"name": open_stream}, mirror_direct=True, allow_direct=True
+    )
+
+    async def arrived() -> bool:
+        return (await js.stream_info(name)).state.messages == 3
+
+    await eventually(arrived)
+    assert (await js.get_msg(name, 2, direct=True)).subject == f"{open_stream}.2"
+    for _ in range(20):  # one of the two answers
+        assert (await js.get_msg(open_stream, 2, direct=True)).data == b"2"
+    await js.delete_stream(name)
+
+
+async def test_every_acknowledged_message_is_read_on_a_cluster(
+    nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    """Replicas lag; the leader has the last word."""
+    needs_server("2.11")
+    stream = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream()
+        await js.create_stream(
+            name=stream, subjects=[f"{stream}.>"], num_replicas=3, allow_direct=True
+        )
+        for number in range(1, 201):
+            ack = await js.publish(f"{stream}.a", b"%d" % number)
+            assert (await js.get_msg(stream, ack.seq)).data == b"%d" % number
+            if number % 20 == 0:
+                assert len(await js.get_msgs(stream, number - 19).all()) == 20
+        await js.delete_stream(stream)
+
+
+async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+    before = nc.stats.out_msgs
+    wrong: list[Callable[[], object]] = [
+        lambda: js.get_msgs("S", 0),
+        lambda: js.get_msgs("S", 1, start_time=datetime.now(UTC)),
+        lambda: js.get_msgs("S", start_time=datetime.now()),
+        lambda: js.get_msgs("S", 5, up_to_seq=4),
+        lambda: js.get_msgs("S", max_msgs=0),
+        lambda: js.get_msgs("S", batch=0),
+        lambda: js.get_msgs("S", max_bytes=0),
+        lambda: js.get_last_msgs("S", []),
+        lambda: js.get_last_msgs("S", "a", up_to_seq=0),
+        lambda: js.get_last_msgs("S", "a", up_to_seq=1, up_to_time=datetime.now(UTC)),
+    ]
+    for call in wrong:
+        with pytest.raises(ConfigError):
+            call()
+    with pytest.raises(BadNameError):
+        js.get_msgs("a.b")
+    with pytest.raises(BadSubjectError):
+        js.get_msgs("S", subject="a..b")
+    with pytest.raises(BadSubjectError):
+        js.get_last_msgs("S", ["a", "b c"])
+    for seq in (0, -1):
+        with pytest.raises(ConfigError):
+            await js.get_msg("S", seq)
+    with pytest.raises(BadNameError):
+        await js.get_msg("a b", 1)
+    assert nc.stats.out_msgs == before
+
+
+async def test_leaving_a_range_early_leaves_nothing_behind(
+    js: JetStream, nc: Client, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await fill(js, open_stream, 10)
+    tasks = len(asyncio.all_tasks())
+    async for msg in js.get_msgs(open_stream, batch=2):
+        if msg.seq == 3:
+            break
+    assert len(nc._requests) == 0
+    assert len(asyncio.all_tasks()) == tasks

@@ -1,0 +1,56 @@
+"""What the server appends to a stored message is told from what its publisher wrote."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import JetStreamError
+from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
+
+TIME = "2026-11-21T13:48:24.000000001Z"
+NAMES = st.sampled_from(["Nats-Sequence", "Nats-Stream", "Nats-Subject", "k", "É"])
+USERS = st.lists(st.tuples(NAMES, st.text("a1: é", max_size=5)), max_size=4)
+
+
+def block(users: list[tuple[str, str]], subject: str, seq: int, *, batch: bool = False) -> bytes:
+    lines = ["NATS/1.0", *(f"{name}: {value}" for name, value in users)]
+    lines += ["Nats-Stream: S", f"Nats-Subject: {subject}", f"Nats-Sequence: {seq}"]
+    lines += [f"Nats-Time-Stamp: {TIME}"]
+    if batch:
+        lines += ["Nats-Num-Pending: 3", "Nats-Last-Sequence: 2"]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+@given(USERS, st.text("ab.é$", min_size=1), st.integers(1, 2**64 - 1), st.booleans())
+def test_the_last_headers_are_the_servers(
+    users: list[tuple[str, str]], subject: str, seq: int, batch: bool
+) -> None:
+    pending = 3 if batch else None
+    found = parse_direct_reply(block(users, subject, seq, batch=batch))
+    assert found is not None
+    assert (found.subject, found.seq, found.time, found.pending) == (subject, seq, TIME, pending)
+    lines = [f"{name}: {value}" for name, value in users]
+    stored = "\r\n".join(["NATS/1.0", *lines, "", ""]).encode() if users else None
+    assert found.hdrs == stored
+
+
+@given(st.none() | st.binary(max_size=80))
+def test_other_blocks_are_no_stored_messages(other: bytes | None) -> None:
+    if other is None or b"\r\nNats-Stream: " not in other:
+        assert parse_direct_reply(other) is None
+
+
+@pytest.mark.parametrize("lost", [b"Nats-Subject", b"Nats-Sequence: 7", b"Nats-Time-Stamp"])
+def test_an_answer_with_something_missing_is_an_error(lost: bytes) -> None:
+    with pytest.raises(JetStreamError, match="Unreadable"):
+        parse_direct_reply(block([], "a", 7).replace(lost, b"X"))
+
+
+def test_the_end_of_a_batch() -> None:
+    end = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 5\r\nNats-Last-Sequence: 9\r\n"
+    assert parse_end_of_batch(end + b"\r\n") == (5, 9, None)
+    assert parse_end_of_batch(end + b"Nats-UpTo-Sequence: 12\r\n\r\n") == (5, 9, 12)
+    with pytest.raises(JetStreamError, match="Unreadable"):
+        parse_end_of_batch(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: x\r\n\r\n")
