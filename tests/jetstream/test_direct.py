@@ -53,17 +53,16 @@ async def test_one_message_reads_the_same_from_everywhere(
 ) -> None:
     stream = open_stream
     await fill(js, stream, 6)
-    for number, way in enumerate(
-        (
-            {"seq": 4},
-            {"last_by_subject": f"{stream}.1"},
-            {"last_by_subject": f"{stream}.*"},
-            {"next_by_subject": f"{stream}.2"},
-            {"seq": 3, "next_by_subject": f"{stream}.2"},
-        )
-    ):
+    ways: list[tuple[int, dict[str, Any]]] = [
+        (4, {"seq": 4}),
+        (4, {"last_by_subject": f"{stream}.1"}),
+        (6, {"last_by_subject": f"{stream}.*"}),
+        (2, {"next_by_subject": f"{stream}.2"}),
+        (5, {"seq": 3, "next_by_subject": f"{stream}.2"}),
+    ]
+    for seq, way in ways:
         found = await js.get_msg(stream, direct=direct, **way)
-        assert found.seq == (4, 4, 6, 2, 5)[number]
+        assert found.seq == seq
         assert (found.subject, found.data) == (f"{stream}.{found.seq % 3}", b"%d" % found.seq)
         assert found.headers is None
         assert found == await js.get_msg(stream, found.seq, direct=False)
