@@ -143,10 +143,14 @@ class BadNameError(ConfigError):
 
 
 class UnsupportedByServerError(ConfigError):
-    """The connected server is too old for a feature; nothing was sent."""
+    """The connected server is too old for a feature, or too new; nothing was sent.
+
+    `needs`: the oldest version that has it ("2.11"), or the first without it ("< 2.14").
+    """
 
     def __init__(self, feature: str, needs: str, server: str) -> None:
-        super().__init__(f"{feature} needs nats-server >= {needs}; this server is {server}.")
+        version = needs if needs.startswith("<") else f">= {needs}"
+        super().__init__(f"{feature} needs nats-server {version}; this server is {server}.")
         self.feature = feature
         self.needs = needs
         self.server = server

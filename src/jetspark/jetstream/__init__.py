@@ -3,6 +3,7 @@
 `context.JetStream` composes them; `documents` holds the types of what is sent and answered.
 """
 
+from jetspark.jetstream.backup_folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
 from jetspark.jetstream.direct import StoredMsgs
@@ -14,8 +15,10 @@ from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher
 from jetspark.jetstream.pull import FetchResult
+from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInfo
 
 __all__ = [
+    "BackupProgress",
     "Consumer",
     "Event",
     "EventKind",
@@ -29,4 +32,8 @@ __all__ = [
     "PullConsumer",
     "PushConsumer",
     "StoredMsgs",
+    "StreamBackup",
+    "StreamTemplateConfig",
+    "StreamTemplateInfo",
+    "verify_backup",
 ]

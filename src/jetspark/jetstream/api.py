@@ -68,8 +68,12 @@ class Api:
         Raises BadNameError before anything is sent, the typed error of the answer,
         JetStreamNotEnabledError when nobody answers, RequestTimeoutError.
         """
-        subject = subject_of(self.prefix, call, names)
         payload = b"" if body is None else msgspec.json.encode(body)
+        answer = await self.request(subject_of(self.prefix, call, names), payload)
+        return parse_answer(call, answer, names)
+
+    async def request(self, subject: str, payload: bytes) -> bytes:
+        """One request to a whole subject: the answer as it came. Raises as `call`, by silence."""
         self.note_request(subject, payload)
         try:
             reply = await self.client.request(subject, payload, timeout=self.timeout)
@@ -80,7 +84,7 @@ class Api:
                 raise self._no_jetstream() from None
             raise
         self.note_answer(subject, reply.data)
-        return parse_answer(call, reply.data, names)
+        return reply.data
 
     def note_request(self, subject: str, payload: bytes) -> None:
         """Into the log, if this context traces: for requests that are not made by `call`."""

@@ -19,7 +19,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.document import config_to_wire, from_wire
+from jetspark.jetstream.document import Configuration, config_to_wire, from_wire
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
@@ -29,7 +29,7 @@ from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 from jetspark.wire.status import CONFLICT
 
-ConsumerConfigLike: TypeAlias = ConsumerConfig | Mapping[str, Any] | str | bytes
+ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
 
 class Consumer:

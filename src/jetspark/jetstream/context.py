@@ -7,23 +7,36 @@ its calls promise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.consumers import ConsumerCalls
-from jetspark.jetstream.document import from_wire
+from jetspark.jetstream.document import Configuration, from_wire, json_of
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.publish import PublishCalls
+from jetspark.jetstream.restore import RestoreCalls
 from jetspark.jetstream.stored import StoredCalls
 from jetspark.jetstream.streams import StreamCalls
+from jetspark.jetstream.templates import TemplateCalls
+from jetspark.subjects import check_publish_subject
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
 
 
-class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCalls):
+class JetStream(
+    StreamCalls,
+    StoredCalls,
+    ConsumerCalls,
+    PublishCalls,
+    EventCalls,
+    BackupCalls,
+    RestoreCalls,
+    TemplateCalls,
+):
     """JetStream over a client.
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
@@ -63,6 +76,22 @@ class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCall
     async def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
         return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
+
+    async def api_request(
+        self, subject: str, document: Configuration | None = None
+    ) -> dict[str, Any]:
+        """Any call of the JetStream API: the document is sent and the answer given as they are.
+
+        `subject`: what follows the prefix, such as "STREAM.CREATE.ORDERS". `document`: the whole
+        request, as a mapping, JSON text, or the path of a JSON file. The answer is parsed JSON with
+        all its fields, `type` too. Nothing is added and only the subject is checked. Raises what
+        the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that
+        is no JSON object, JetStreamError when the answer is none.
+        """
+        check_publish_subject(subject)
+        payload = b"" if document is None else json_of(document)
+        answer = await self._api.request(f"{self.api_prefix}.{subject}", payload)
+        return js_api.parse_document(subject, answer, {})
 
     def __repr__(self) -> str:
         return f"JetStream(api_prefix={self.api_prefix!r}, timeout={self.timeout:g})"

@@ -9,10 +9,12 @@ copy. Words such as "limits" or "explicit" are plain text, so a newer server's w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,7 +32,7 @@ from jetspark.jetstream.exact_times import (
 from jetspark.subjects import nearest_name
 
 if TYPE_CHECKING:
-    from typing import Self, TypeAlias
+    from typing import Self
 
     # For people and type checkers an ordinary timedelta or datetime goes in and comes out.
     Span: TypeAlias = timedelta
@@ -42,6 +44,9 @@ else:
 _EXTRA = "<extra>"  # no JSON document of the server has a field of this name
 
 DocumentT = TypeVar("DocumentT", bound="Document")
+
+Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
+"""A wire document: parsed, as JSON text, or as the path of a JSON file (a str is text)."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -178,12 +183,12 @@ def _wire_value(value: Any) -> Any:
 
 def config_to_wire(
     cls: type[Document],
-    config: Document | Mapping[str, Any] | str | bytes | None,
+    config: Document | Configuration | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The wire document of what a caller gave: a document, a mapping or JSON text, and options.
+    """The wire document of what a caller gave: a document or a Configuration, and options.
 
-    A mapping and JSON text are wire documents: numbers for durations are nanoseconds, unknown
+    A Configuration is a wire document: numbers for durations are nanoseconds, unknown
     fields are sent as they are. Options win over `config`. Raises ConfigError for an unknown
     option, for JSON that is no object, and for a value of the wrong type.
     """
@@ -198,7 +203,7 @@ def config_to_wire(
         elif isinstance(config, Mapping):
             wire = {key: _wire_value(value) for key, value in config.items() if value is not None}
         else:
-            wire = msgspec.json.decode(config, type=dict[str, Any])
+            wire = msgspec.json.decode(_text_of(config), type=dict[str, Any])
         wire.update(to_wire(cls(**options)))
         msgspec.convert(_without_nulls(wire), cls, dec_hook=_decode_time)
     except msgspec.MsgspecError as error:
@@ -208,3 +213,24 @@ def config_to_wire(
             raise
         raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
     return wire
+
+
+def json_of(document: Configuration) -> bytes:
+    """A wire document as JSON, unchanged. Raises ConfigError for what is no JSON object."""
+    if isinstance(document, Mapping):
+        return msgspec.json.encode(_wire_value(document))
+    text = _text_of(document)
+    try:
+        msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"Not a JSON object: {error}.") from None
+    return text.encode() if isinstance(text, str) else text
+
+
+def _text_of(document: str | bytes | os.PathLike[str]) -> str | bytes:
+    if isinstance(document, str | bytes):
+        return document
+    try:
+        return Path(document).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read {document}: {error.strerror or error}.") from None

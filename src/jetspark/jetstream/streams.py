@@ -1,14 +1,14 @@
 """Streams: make, change, look at, empty, delete (row J7).
 
-Contract: a configuration is given as a StreamConfig, a mapping, JSON text, keyword arguments, or
-one of the first three with keyword arguments on top; a mapping and JSON text are wire documents
-(durations in nanoseconds) and are sent as they are. Every call raises BadNameError (ADR-6),
-ConfigError and UnsupportedByServerError before anything is sent, and then what `Api.call` raises.
+Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
+file, keyword arguments, or one of the first four with keyword arguments on top; all but a
+StreamConfig are wire documents (durations in nanoseconds) and are sent as they are. Every call
+raises BadNameError (ADR-6), ConfigError and UnsupportedByServerError before anything is sent, and
+then what `Api.call` raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from jetspark.errors import (
@@ -17,14 +17,14 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.document import config_to_wire, from_wire
+from jetspark.jetstream.document import Configuration, config_to_wire, from_wire
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 
-StreamConfigLike: TypeAlias = StreamConfig | Mapping[str, Any] | str | bytes
+StreamConfigLike: TypeAlias = StreamConfig | Configuration
 
 
 class StreamCalls:

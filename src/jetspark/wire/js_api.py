@@ -99,6 +99,7 @@ STREAM_NAME_IN_USE: Final = 10058
 STREAM_NOT_FOUND: Final = 10059
 WRONG_LAST_SEQUENCE: Final = 10071
 NOT_ENABLED: Final = 10076
+STREAM_EXISTS_RESTORE: Final = 10130
 CONSUMER_EXISTS: Final = 10148
 CONSUMER_DOES_NOT_EXIST: Final = 10149
 WRONG_LAST_SEQUENCE_CONSTANT: Final = 10164
@@ -115,6 +116,7 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
     STREAM_NOT_FOUND: StreamNotFoundError,
     WRONG_LAST_SEQUENCE: WrongLastSequenceError,
     NOT_ENABLED: JetStreamNotEnabledError,
+    STREAM_EXISTS_RESTORE: NameInUseError,
     CONSUMER_EXISTS: NameInUseError,
     CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
     WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
@@ -179,6 +181,8 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
         message = f'Consumer "{consumer}" of stream "{stream}" not found.'
     elif cls is NameInUseError and consumer:
         message = f'Consumer "{consumer}" of stream "{stream}" exists with another configuration.'
+    elif err_code == STREAM_EXISTS_RESTORE and stream:
+        message = f'Stream "{stream}" exists already: delete it before it is restored.'
     elif cls is NameInUseError and stream:
         message = f'Stream "{stream}" exists with another configuration.'
     elif cls is MessageNotFoundError and stream:
@@ -186,14 +190,20 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
     return cls(code, err_code, description, message)
 
 
-def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
-    """The envelope of an answer. Raises its error, or JetStreamError for what is no answer."""
+def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
+    """An answer as it came. Raises its error, or JetStreamError for what is no JSON object."""
     try:
         answer = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise JetStreamError(f"{call.template}: unreadable answer: {error}.") from None
+        raise JetStreamError(f"{what}: unreadable answer: {error}.") from None
     if error_document := answer.get("error"):
         raise error_of(error_document, names)
+    return answer
+
+
+def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
+    """The envelope of an answer. Raises its error, or JetStreamError for what is no answer."""
+    answer = parse_document(call.template, data, names)
     found = answer.pop("type", None)
     if call.answer is not None and found != _ANSWER_TYPE + call.answer:
         raise JetStreamError(f"{call.template}: the answer is of type {found!r}.")

@@ -5,21 +5,32 @@ Contract: that of `jetspark.jetstream.context`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from jetspark.blocking.jetstream.backup import BackupCalls
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.events import EventCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
 from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
+from jetspark.blocking.jetstream.templates import TemplateCalls
 from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.jetstream.document import Configuration
 from jetspark.jetstream.documents import AccountInfo
 
 if TYPE_CHECKING:
     from jetspark.blocking.client import Client
 
 
-class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCalls):
+class JetStream(
+    StreamCalls,
+    StoredCalls,
+    ConsumerCalls,
+    PublishCalls,
+    EventCalls,
+    BackupCalls,
+    TemplateCalls,
+):
     """JetStream over a client.
 
     `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
@@ -64,6 +75,13 @@ class JetStream(StreamCalls, StoredCalls, ConsumerCalls, PublishCalls, EventCall
     def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
         return self._thread.run(self._inner.account_info)
+
+    def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
+        """Any call of the JetStream API: the document is sent and the answer given as they are.
+
+        See `jetspark.jetstream.JetStream.api_request`.
+        """
+        return self._thread.run(self._inner.api_request, subject, document)
 
     def __repr__(self) -> str:
         return repr(self._inner)
