@@ -15,7 +15,7 @@ from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseErro
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
-from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
+from jetspark.jetstream.publish_headers import TimeToLive, headers_of, publish_headers
 from jetspark.jetstream.publisher import DisconnectPolicy, Publisher
 from jetspark.wire.headers import Headers, HeadersLike
 
@@ -81,13 +81,14 @@ class PublishCalls:
     ) -> PubAck:
         """`publish` a message made before, or one that was received; its `reply` is not used.
 
-        Its headers go along, those that mean something to JetStream too; the options replace
-        them. Raises as `publish`.
+        Its headers go along, except that a received message leaves behind the conditions and
+        marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
+        replace headers of the same meaning. Raises as `publish`.
         """
         return await self.publish(
             message.subject,
             message.data,
-            headers=message.headers or None,
+            headers=headers_of(message),
             msg_id=msg_id,
             ttl=ttl,
             expect_stream=expect_stream,

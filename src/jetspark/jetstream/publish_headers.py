@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from jetspark.client.messages import MessageView
+from jetspark.client.prepared import Sendable
 from jetspark.errors import ConfigError
 from jetspark.jetstream.requirements import check_feature
 from jetspark.subjects import check_name, check_subscribe_subject
@@ -26,6 +28,13 @@ EXPECTED_LAST_SEQ: Final = "Nats-Expected-Last-Sequence"
 EXPECTED_LAST_SUBJECT_SEQ: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_LAST_SUBJECT_SEQ_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_LAST_MSG_ID: Final = "Nats-Expected-Last-Msg-Id"
+
+_OF_ITS_OWN_PUBLISH: Final = (
+    "Nats-Expected-",
+    "Nats-Batch-",
+    "Nats-Schedule",
+    "Nats-Stream-Source",
+)
 
 TimeToLive: TypeAlias = "timedelta | float | Literal['never']"
 """A timedelta or seconds, whole ones, at least 1; "never": not even by the stream's max_age."""
@@ -70,6 +79,19 @@ def publish_headers(
         (EXPECTED_LAST_MSG_ID, expect_last_msg_id),
     ]
     return merged(headers, ours)
+
+
+def headers_of(message: Sendable) -> Headers | None:
+    """The headers to send it on with.
+
+    Those of a received message hold the conditions and marks of its own publish: a stream keeps
+    them, and would refuse the copy for them.
+    """
+    headers = message.headers or None
+    if headers is None or not isinstance(message, MessageView):
+        return headers
+    kept = [item for item in headers.items() if not item[0].startswith(_OF_ITS_OWN_PUBLISH)]
+    return Headers(kept) if kept else None
 
 
 def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> Headers | None:

@@ -42,7 +42,7 @@ from jetspark.jetstream.publish_results import (
     link_lost,
     no_ack_in_time,
 )
-from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jetspark.blocking.jetstream.backup import BackupCalls
+from jetspark.blocking.jetstream.batch import BatchCalls
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.events import EventCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
@@ -27,6 +28,7 @@ class JetStream(
     StoredCalls,
     ConsumerCalls,
     PublishCalls,
+    BatchCalls,
     EventCalls,
     BackupCalls,
     TemplateCalls,

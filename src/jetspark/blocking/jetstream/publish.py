@@ -13,7 +13,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES
-from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.jetstream.publish_headers import TimeToLive, headers_of
 from jetspark.jetstream.publisher import DisconnectPolicy
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.wire.headers import HeadersLike
@@ -84,13 +84,14 @@ class PublishCalls:
     ) -> PubAck:
         """`publish` a message made before, or one that was received; its `reply` is not used.
 
-        Its headers go along, those that mean something to JetStream too; the options replace
-        them. Raises as `publish`.
+        Its headers go along, except that a received message leaves behind the conditions and
+        marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
+        replace headers of the same meaning. Raises as `publish`.
         """
         return self.publish(
             message.subject,
             message.data,
-            headers=message.headers or None,
+            headers=headers_of(message),
             msg_id=msg_id,
             ttl=ttl,
             expect_stream=expect_stream,
@@ -116,7 +117,7 @@ class PublishCalls:
         for an ack; default: the context's. The rest is in `Publisher`.
         """
         inner = AsyncPublisher(
-            self._caller_api(),
+            caller_api(self._caller, self._inner),
             window=window,
             timeout=self._inner.timeout if timeout is None else timeout,
             on_disconnect=on_disconnect,
@@ -125,6 +126,7 @@ class PublishCalls:
         )
         return Publisher(self._caller, inner)
 
-    def _caller_api(self) -> Api:
-        """Sends from the caller's thread."""
-        return Api(self._caller, timeout=self._inner.timeout, api_prefix=self._inner.api_prefix)
+
+def caller_api(caller: CallerSide, inner: AsyncJetStream) -> Api:
+    """An API whose messages leave from the caller's thread."""
+    return Api(caller, timeout=inner.timeout, api_prefix=inner.api_prefix)

@@ -1,0 +1,51 @@
+"""Batches without async: the same code, the caller's thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import NotEnabledOnStreamError, WrongLastSequenceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.blocking import Client
+
+
+@pytest.fixture
+def stream(nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]) -> str:
+    """A stream in memory that takes batches."""
+    needs_server("2.12")
+    name = unique("S")
+    nc.jetstream().create_stream(
+        name=name, subjects=[f"{name}.>"], storage="memory", allow_atomic=True
+    )
+    return name
+
+
+def test_threads_add_to_one_atomic_batch(nc: Client, stream: str) -> None:
+    js = nc.jetstream()
+    with js.atomic_batch() as batch, ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(lambda n: batch.add(f"{stream}.{n}", b"x"), range(200)))
+    assert sorted(numbers) == list(range(1, 201))
+    assert batch.ack is not None
+    assert (batch.ack.count, js.stream_info(stream).state.messages) == (200, 200)
+
+
+def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
+    js = nc.jetstream()
+    with pytest.raises(KeyError), js.atomic_batch() as batch:
+        for _ in range(3):
+            batch.add(f"{stream}.a")
+        raise KeyError
+    with pytest.raises(WrongLastSequenceError), js.atomic_batch() as batch:
+        batch.add(f"{stream}.a", expect_last_seq=7)
+        batch.commit()
+    js.update_stream(name=stream, allow_atomic=False)
+    with pytest.raises(NotEnabledOnStreamError), js.atomic_batch() as batch:
+        batch.add(f"{stream}.a")
+        batch.add(f"{stream}.a")
+    assert js.stream_info(stream).state.messages == 0
