@@ -20,7 +20,17 @@ from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
-from jetspark.jetstream import JetStream, consumers, direct, events, message, paging, publisher, pull
+from jetspark.jetstream import (
+    JetStream,
+    consume,
+    consumer_handles,
+    direct,
+    events,
+    message,
+    paging,
+    publisher,
+    pull,
+)
 
 TWINS: dict[type, type] = {
     face.Client: blocking.Client,
@@ -29,9 +39,10 @@ TWINS: dict[type, type] = {
     notices.EventStream: blocking.EventStream,
     gather.Replies: blocking.Replies,
     JetStream: blocking_jetstream.JetStream,
-    consumers.Consumer: blocking_jetstream.Consumer,
-    consumers.PullConsumer: blocking_jetstream.PullConsumer,
-    consumers.PushConsumer: blocking_jetstream.PushConsumer,
+    consumer_handles.Consumer: blocking_jetstream.Consumer,
+    consumer_handles.PullConsumer: blocking_jetstream.PullConsumer,
+    consumer_handles.PushConsumer: blocking_jetstream.PushConsumer,
+    consume.ConsumerMessages: blocking_jetstream.ConsumerMessages,
     message.JsMsg: blocking_jetstream.JsMsg,
     pull.FetchResult: blocking_jetstream.FetchResult,
     events.Events: blocking_jetstream.Events,
@@ -45,6 +56,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (face.Client, "loop"): "the loop is nobody's business",
     (face.Client, "listen"): "its handler runs inside the read loop",
     (subscription.Subscription, "take_queued"): "made for the blocking client",
+    (consume.ConsumerMessages, "take_queued"): "made for the blocking client",
     (subscription.Subscription, "abandon"): "of the client's close",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",
@@ -62,6 +74,7 @@ OTHER_WORDS = {
     "Client.publish_nowait",
     "Client.request_many",
     "Client.subscribe",
+    "PullConsumer.consume",
     "EventStream",
     "JetStream.publisher",
     "Paged",

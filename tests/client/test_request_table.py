@@ -23,7 +23,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     ServerRefusedError,
 )
-from jetspark.jetstream.consumers import PullConsumer
+from jetspark.jetstream.consumer_handles import PullConsumer
 from jetspark.server import NatsServer
 
 LONG = 60.0

@@ -35,5 +35,9 @@ class Listener:
         """Listen no more. Any number of times; `on_end` is not called."""
         self._link.routes.remove(self._route)
 
+    def stop(self) -> None:
+        """Let the server send no more; what is on its way still comes, until `close`."""
+        self._link.routes.stop(self._route)
+
     def __repr__(self) -> str:
         return f"Listener({self.subject!r}, received={self.received})"

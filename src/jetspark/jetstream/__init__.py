@@ -4,7 +4,8 @@
 """
 
 from jetspark.jetstream.backup_folder import BackupProgress, StreamBackup, verify_backup
-from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer
+from jetspark.jetstream.consume import ConsumerMessages
+from jetspark.jetstream.consumer_handles import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
 from jetspark.jetstream.direct import StoredMsgs
 from jetspark.jetstream.event_documents import Event
@@ -20,6 +21,7 @@ from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInf
 __all__ = [
     "BackupProgress",
     "Consumer",
+    "ConsumerMessages",
     "Event",
     "EventKind",
     "Events",

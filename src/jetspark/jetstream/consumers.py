@@ -1,4 +1,4 @@
-"""Consumers: make, change, bind, list, delete (row J8); the handles that they give.
+"""Consumers: make, change, bind, list, delete (row J8).
 
 Contract: a configuration is given as for streams (see `streams`). `name` and `durable_name` may
 be given alone or equal; a consumer with neither is named by the server. `ack_policy` is
@@ -16,110 +16,18 @@ from jetspark.errors import (
     ConsumerIsPushError,
     ConsumerNotFoundError,
     NameInUseError,
-    RequestTimeoutError,
 )
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumer_handles import PullConsumer, PushConsumer, consumer_info
 from jetspark.jetstream.document import Configuration, config_to_wire, from_wire
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
-from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.pull import FetchResult, Pull
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 from jetspark.wire.status import CONFLICT
 
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
-
-
-class Consumer:
-    """A consumer of a stream, by name. Has no state besides `cached_info`."""
-
-    __slots__ = ("_api", "cached_info")
-
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        self._api = jetstream_api
-        self.cached_info = info
-        """What the last call of `info`, or the one that made this object, returned."""
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self.cached_info.stream_name
-
-    @property
-    def name(self) -> str:
-        """The consumer's name."""
-        return self.cached_info.name
-
-    async def info(self) -> ConsumerInfo:
-        """The consumer as it is now. Raises ConsumerNotFoundError."""
-        self.cached_info = await _info(self._api, self.stream, self.name)
-        return self.cached_info
-
-    async def delete(self) -> None:
-        """Delete the consumer. Raises ConsumerNotFoundError."""
-        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
-
-
-class PullConsumer(Consumer):
-    """A consumer that delivers when it is asked."""
-
-    __slots__ = ()
-
-    async def fetch(
-        self,
-        batch: int,
-        *,
-        timeout: float | None = None,
-        max_bytes: int | None = None,
-        heartbeat: float | None = None,
-    ) -> FetchResult:
-        """Up to `batch` messages, as a list that also tells how the fetch ended.
-
-        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. With
-        `timeout` (seconds): waits until the batch is full or the time is over; the server is told
-        10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
-        (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
-        that says nothing for twice as long is reported by MissedHeartbeatError instead of at
-        the timeout; the clock of it stands still while the connection is down.
-
-        When messages came, they are returned, and what went wrong after them is in `.error`.
-        When none came: an empty list if the server says that nothing is there; otherwise raises
-        RequestTimeoutError, MissedHeartbeatError, ConsumerNotFoundError, ConsumerDeletedError,
-        ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError before anything is
-        sent. A lost connection does not end a fetch that has a timeout: it is asked for again.
-        """
-        return await Pull(
-            self._api, self.stream, self.name, batch, timeout, max_bytes, heartbeat
-        ).run()
-
-    async def next(self, timeout: float | None = None) -> JsMsg:
-        """One message, within `timeout` seconds (default: the context's).
-
-        Raises RequestTimeoutError when none came, and what `fetch` raises.
-        """
-        seconds = self._api.timeout if timeout is None else timeout
-        result = await self.fetch(1, timeout=seconds)
-        if not result:
-            raise RequestTimeoutError(
-                f"No message from consumer {self.name!r} within {seconds:g} s."
-            )
-        return result[0]
-
-
-class PushConsumer(Consumer):
-    """A consumer that delivers to a subject: subscribe to it with the core client."""
-
-    __slots__ = ()
-
-    @property
-    def deliver_subject(self) -> str:
-        """Where it delivers."""
-        return self.cached_info.config.deliver_subject or ""
 
 
 class ConsumerCalls:
@@ -181,21 +89,21 @@ class ConsumerCalls:
 
         Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
         """
-        info = await _info(self._api, stream, name)
+        info = await consumer_info(self._api, stream, name)
         if info.config.deliver_subject:
             raise ConsumerIsPushError(CONFLICT, "Consumer is push based")
         return PullConsumer(self._api, info)
 
     async def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
-        info = await _info(self._api, stream, name)
+        info = await consumer_info(self._api, stream, name)
         if not info.config.deliver_subject:
             raise ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
         return PushConsumer(self._api, info)
 
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
         """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
-        return await _info(self._api, stream, name)
+        return await consumer_info(self._api, stream, name)
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer. Raises ConsumerNotFoundError."""
@@ -299,10 +207,6 @@ def _same_or_in_use(
             f'Consumer "{name}" of stream "{stream}" exists with another configuration.',
         )
     return _to_info(existing)
-
-
-async def _info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
-    return _to_info(await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name))
 
 
 def _to_info(answer: dict[str, Any]) -> ConsumerInfo:

@@ -12,6 +12,8 @@ over; 503 is also what a consumer that does not exist gives, so the API is asked
 A server says nothing to a fetch without timeout when the consumer is paused or has its
 max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
 
+A pull of a priority group that lost its pin (423) is asked for again without it.
+
 Lost connection: the old inbox is given up at once, so that a request which outlived the
 connection cannot deliver to it, and what is missing is asked for again when the link is back. The
 deadline goes on meanwhile, the heartbeat clock does not.
@@ -27,15 +29,13 @@ import msgspec
 
 from jetspark.errors import (
     ConfigError,
-    ConsumerDeletedError,
-    ConsumerIsPushError,
     JetsparkError,
     MissedHeartbeatError,
-    PullError,
     RequestTimeoutError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pull_ends import End, end_of, error_of
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -43,6 +43,7 @@ from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.listener import Listener
+    from jetspark.jetstream.pull_priority import Priority
     from jetspark.wire.events import MessageFrame
 
 EXPIRES_EARLIER = 0.010
@@ -53,10 +54,6 @@ RETRY_WAIT = 0.25
 
 SILENCE = 0.25
 """Seconds without an answer after which a fetch of what is pending looks at the consumer."""
-
-_BATCH_COMPLETED = "batch completed"
-_MAX_BYTES = "message size exceeds maxbytes"
-_NO_LEADER = ("leadership change", "server shutdown")
 
 
 class FetchResult(list[JsMsg]):
@@ -87,6 +84,7 @@ class Pull:
         "_max_bytes",
         "_names",
         "_no_wait",
+        "_priority",
         "_subject",
         "_timeout",
         "_timers",
@@ -102,6 +100,7 @@ class Pull:
         timeout: float | None,
         max_bytes: int | None,
         heartbeat: float | None,
+        priority: Priority | None = None,
     ) -> None:
         if batch < 1:
             raise ConfigError("batch must be at least 1.")
@@ -123,6 +122,7 @@ class Pull:
         self._timeout = jetstream_api.timeout if timeout is None else timeout
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
+        self._priority = priority
         self._frames: list[MessageFrame] = []
         self._error: JetsparkError | None = None
         self._again = False
@@ -162,6 +162,8 @@ class Pull:
         return self._result()
 
     def _result(self) -> FetchResult:
+        if self._priority is not None and self._priority.pinned and self._frames:
+            self._priority.notice(self._frames[-1])
         if not self._frames and self._error is not None:
             raise self._error
         client = self._client
@@ -204,6 +206,8 @@ class Pull:
             request["idle_heartbeat"] = duration_to_ns(self._heartbeat)
             self._heard = self._client.loop.time()
             self._set_heartbeat_timer(self._heartbeat)
+        if self._priority is not None:
+            request |= self._priority.fields()
         payload = msgspec.json.encode(request)
         self._api.note_request(self._subject, payload)
         try:
@@ -255,29 +259,21 @@ class Pull:
         self._on_frame(frame)
 
     def _on_status(self, status: Status) -> None:
-        text = status.description.casefold()
         if status.code == statuses.CONTROL:
             return
-        if status.code in (
-            statuses.NOT_FOUND,
-            statuses.REQUEST_TIMEOUT,
-            statuses.END_OF_BATCH,
-        ):
+        end = end_of(status)
+        if end is End.ORDINARY or (end is End.TOO_LARGE and self._frames):
             self._finish(None)
-        elif status.code == statuses.NO_RESPONDERS:
-            self._ask_again()
-        elif status.code != statuses.CONFLICT:
-            self._finish(PullError(status.code, status.description))
-        elif _BATCH_COMPLETED in text or (_MAX_BYTES in text and self._frames):
-            self._finish(None)
-        elif "consumer deleted" in text:
-            self._finish(ConsumerDeletedError(status.code, status.description))
-        elif "push based" in text:
-            self._finish(ConsumerIsPushError(status.code, status.description))
-        elif text.startswith(_NO_LEADER) and not self._frames:
+        elif end is End.PIN_LOST and self._priority is not None:
+            self._priority.lost()
+            if self._frames:
+                self._finish(None)
+            else:
+                self._ask()
+        elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._frames):
             self._ask_again()
         else:
-            self._finish(PullError(status.code, status.description))
+            self._finish(error_of(status))
 
     def _finish(self, error: JetsparkError | None) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,5 +1,6 @@
 """JetStream without async: the twins of `jetspark.jetstream`, one file per noun."""
 
+from jetspark.blocking.jetstream.consume import ConsumerMessages
 from jetspark.blocking.jetstream.consumers import Consumer, PullConsumer, PushConsumer
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.blocking.jetstream.events import Events
@@ -10,6 +11,7 @@ from jetspark.blocking.jetstream.stored import StoredMsgs
 
 __all__ = [
     "Consumer",
+    "ConsumerMessages",
     "Events",
     "FetchResult",
     "JetStream",

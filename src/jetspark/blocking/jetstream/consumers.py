@@ -8,13 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.consumers import Consumer as AsyncConsumer
+from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.consume_limits import EXPIRES
+from jetspark.jetstream.consumer_handles import Consumer as AsyncConsumer
+from jetspark.jetstream.consumer_handles import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumer_handles import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.consumers import ConsumerConfigLike
-from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import ConsumerInfo
 
@@ -71,28 +75,104 @@ class PullConsumer(Consumer):
         timeout: float | None = None,
         max_bytes: int | None = None,
         heartbeat: float | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
     ) -> FetchResult:
         """Up to `batch` messages, as a list that also tells how the fetch ended.
 
         Without `timeout`: what can be delivered now, at once; an empty list when nothing can. With
         `timeout` (seconds): waits until the batch is full or the time is over. `max_bytes`: stop
         before this many bytes of messages. `heartbeat` (seconds, at most half of `timeout`): a
-        server that says nothing for twice as long is reported by MissedHeartbeatError.
+        server that says nothing for twice as long is reported by MissedHeartbeatError. `group` and
+        what follows: for consumers with priority groups.
 
         What is returned and what is raised: see `jetspark.jetstream.PullConsumer.fetch`.
         """
         result = self._client.thread.run(
-            self._inner.fetch, batch, timeout=timeout, max_bytes=max_bytes, heartbeat=heartbeat
+            self._inner.fetch,
+            batch,
+            timeout=timeout,
+            max_bytes=max_bytes,
+            heartbeat=heartbeat,
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
         )
         return fetched(self._client, result)
 
-    def next(self, timeout: float | None = None) -> JsMsg:
+    def next(
+        self,
+        timeout: float | None = None,
+        *,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, and what `fetch` raises.
+        Raises RequestTimeoutError when none came, and what `fetch` raises. The other options are
+        those of `fetch`.
         """
-        message = self._client.thread.run(self._inner.next, timeout)
+        message = self._client.thread.run(
+            self._inner.next,
+            timeout,
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
+        )
         return JsMsg(self._client, message._frame)
+
+    def consume(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: float = EXPIRES,
+        heartbeat: float | None = None,
+        threshold_messages: int | None = None,
+        threshold_bytes: int | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> ConsumerMessages:
+        """Messages without end: iterate the result, or give a callback.
+
+        The callback runs in a thread of its own. The options: see
+        `jetspark.jetstream.PullConsumer.consume`. Raises ConfigError, UnsupportedByServerError,
+        ConnectionClosedError.
+        """
+
+        def consume(forward: AsyncJsMsgCallback | None) -> AsyncConsumerMessages:
+            return self._inner.consume(
+                callback=forward,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                expires=expires,
+                heartbeat=heartbeat,
+                threshold_messages=threshold_messages,
+                threshold_bytes=threshold_bytes,
+                group=group,
+                min_pending=min_pending,
+                min_ack_pending=min_ack_pending,
+                priority=priority,
+            )
+
+        return ConsumerMessages(self._client, self.name, consume, callback)
+
+    def unpin(self, group: str) -> None:
+        """Let the server pin another client of a priority group (ADR-42; server 2.11).
+
+        Raises ConfigError for a consumer whose policy is not "pinned_client",
+        UnsupportedByServerError, ConsumerNotFoundError, APIError.
+        """
+        self._client.thread.run(self._inner.unpin, group)
 
 
 class PushConsumer(Consumer):

@@ -1,0 +1,262 @@
+"""Consuming: messages of a pull consumer without end (ADR-37; row J5).
+
+Contract
+- Iterate it, or give a callback. The iterator form has no task. The callback form has one: it
+  calls one message after the other; what a callback raises is reported and the next one comes.
+- Nothing is acknowledged by itself. What `stop` discards, and what a lost link may have swallowed,
+  was not acknowledged: the server delivers it again when the consumer's ack_wait is over.
+- It goes on over reconnects, leader changes and restarts of servers. What is not its end is
+  reported (log, last_error, error callback): MissedHeartbeatError after twice the interval, and
+  PullError for a pull that the server refused; then it pulls anew.
+- It ends with an error when the consumer is deleted or no pull consumer, and when the server does
+  not understand the request. What is here is given out first; then the iterator raises. With a
+  callback the error is reported. It stays in `error`.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it asks again every 250 ms. 503 is
+  also what a consumer that does not exist gives, so the API is asked which it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from jetspark.connection.routes import user_error
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.consume_engine import RETRY_WAIT, ContinuousPull, Trouble
+from jetspark.jetstream.message import JsMsg
+from jetspark.wire import js_api
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.consume_limits import PullLimits
+    from jetspark.jetstream.pull_priority import Priority
+    from jetspark.wire.events import MessageFrame
+
+_API_WAIT = 1.0
+"""Seconds for the API to say whether the consumer exists, before the consumer is asked again."""
+
+JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
+
+
+class ConsumerMessages:
+    """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        api: Api,
+        stream: str,
+        consumer: str,
+        limits: PullLimits,
+        callback: JsMsgCallback | None,
+        priority: Priority | None,
+    ) -> None:
+        self._api = api
+        self._client = api.client
+        self._names = {"stream": stream, "consumer": consumer}
+        self._pull = ContinuousPull(api, limits, self._on_trouble, priority)
+        self._frames = self._pull.frames
+        self._ended = False
+        self._draining = False
+        self._error: JetsparkError | None = None
+        self._retry: asyncio.Task[None] | None = None
+        self._pull.start(stream, consumer)
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        if callback is not None:
+            self._task = self._client.loop.create_task(
+                self._call_back(callback), name=f"jetspark-consume-{consumer}"
+            )
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return not self._ended
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What ended it; None while it goes on, and after an end that was asked for."""
+        return self._error
+
+    # -- trouble: called in the read loop ------------------------------------------------------
+
+    def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
+        if self._draining:
+            return
+        if trouble is Trouble.USELESS or trouble is Trouble.ENDED:
+            self._end(error)
+        elif trouble is Trouble.NO_LEADER:
+            self._retry = self._client.loop.create_task(self._start_when_led())
+        else:
+            if error is not None:
+                self._client.report(error)
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._pull.start(**self._names)
+        except ConnectionClosedError as error:
+            self._end(error)
+
+    async def _start_when_led(self) -> None:
+        """Between two attempts; ends it when there is no such consumer any more."""
+        again_at = self._client.loop.time() + RETRY_WAIT
+        try:
+            async with asyncio.timeout(_API_WAIT):
+                await self._api.call(js_api.CONSUMER_INFO, **self._names)
+        except (ConsumerNotFoundError, StreamNotFoundError, ConnectionClosedError) as error:
+            self._end(error)
+            return
+        except (JetsparkError, TimeoutError):
+            pass  # the API has no leader either
+        await asyncio.sleep(max(again_at - self._client.loop.time(), 0))
+        self._start()
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._pull.stop()
+        if self._retry is not None and self._retry is not asyncio.current_task():
+            self._retry.cancel()
+        if not _closed_on_purpose(error):
+            self._error = error
+        if self._task is not None and isinstance(error, ConnectionClosedError):
+            # Answers could not be sent any more.
+            self._frames.clear()
+            if self._task is not asyncio.current_task():
+                self._task.cancel()
+        self._pull.wake()
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        if self._callback is not None:
+            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        return self
+
+    async def __anext__(self) -> JsMsg:
+        if not self._frames:
+            await self._fill()
+        return JsMsg(self._client, self._pull.take())
+
+    async def _fill(self) -> None:
+        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
+        while not self._frames:
+            if self._ended:
+                if self._error is None:
+                    raise StopAsyncIteration
+                raise self._error
+            await self._pull.arrival()
+
+    async def next(self, timeout: float | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
+        that has ended it.
+        """
+        if self._callback is not None:
+            raise ConfigError("There is a callback; next() would take its messages.")
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise BadSubscriptionError("Consuming has ended.") from None
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"No message from consumer {self._names['consumer']!r} within {timeout:g} s."
+            ) from None
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        return self._pull.take_many(limit)
+
+    async def _call_back(self, callback: JsMsgCallback) -> None:
+        while True:
+            try:
+                message = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except JetsparkError as error:
+                self._client.report(error)
+                return
+            try:
+                result = callback(message)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                what = f"The callback of consumer {self._names['consumer']!r}"
+                self._client.report(user_error(what, error))
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now. Any number of times.
+
+        Discards what was not taken: the server delivers it again when the consumer's ack_wait is
+        over. A callback that runs is left to finish.
+        """
+        self._frames.clear()
+        self._end(None)
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Ask for no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        if not self._ended:
+            self._draining = True
+            try:
+                await self._pull.drain(timeout)
+            finally:
+                self._end(None)
+        task = self._task
+        if task is None or task.done() or task is asyncio.current_task():
+            return
+        if not (await asyncio.wait({task}, timeout=timeout))[0]:
+            raise RequestTimeoutError(
+                f"{len(self._frames)} messages of {self._names['consumer']!r} "
+                "were not taken in time."
+            )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
+
+
+def _closed_on_purpose(error: JetsparkError | None) -> bool:
+    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
