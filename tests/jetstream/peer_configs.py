@@ -199,5 +199,5 @@ def differs(made: StreamConfig | ConsumerConfig, wanted: dict[str, Any]) -> set[
         for name, value in wanted.items()
         if value is not None
         and getattr(made, name) != value
-        and not (name == "metadata" and value.items() <= made.metadata.items())  # the server adds
+        and not (name == "metadata" and value.items() <= (made.metadata or {}).items())  # it adds
     }
