@@ -27,6 +27,7 @@ class Admin:
 
     def __init__(self, url: str) -> None:
         self.link: BlockingLink = connect(make_options(url))
+        self.api = StreamAPI(self.link)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +77,7 @@ class Admin:
         self.call(f"STREAM.PURGE.{stream}", how)
 
     def facts(self, stream: str) -> StreamFacts:
-        return StreamAPI(self.link).stream(stream)
+        return self.api.stream(stream)
 
 
 def _frame(row: Row) -> bytes:

@@ -169,10 +169,10 @@ class BlockingLink:
 
     # -- bytes -----------------------------------------------------------------------------
 
-    def send(self, data: bytes) -> None:
-        """Write all of it. Raises BrokenSocketError."""
+    def send(self, data: bytes, timeout: float | None = None) -> None:
+        """Write all of it, in `timeout` seconds (the connect timeout). Raises BrokenSocketError."""
         try:
-            self._socket.settimeout(self._timeout)
+            self._socket.settimeout(self._timeout if timeout is None else timeout)
             self._socket.sendall(data)
         except OSError as error:
             raise self._broken(error) from error
@@ -261,6 +261,22 @@ class BlockingLink:
         self._assembler.keep(data[position:], need)
         return others
 
+    def messages(self, deadline: float) -> list[MessageFrame]:
+        """Wait for bytes once; the messages in them, which may be none.
+
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ServerError's kin.
+        """
+        if not self._ready:
+            data = self._receive(deadline)
+            if data is None:
+                return []
+            end, need = split_frames(data, self._ready)
+            self._assembler.keep(data[end:], need)
+        else:
+            self._ready.reverse()
+        events, self._ready = self._ready, []
+        return [frame for event in events if (frame := self._handle(event)) is not None]
+
     # -- calls -----------------------------------------------------------------------------
 
     def subscribe(self, subject: str) -> int:
@@ -277,15 +293,21 @@ class BlockingLink:
         """A subject that nobody else uses."""
         return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
 
-    def request(self, subject: str, payload: bytes, timeout: float) -> MessageFrame:
+    def request(
+        self, subject: str, payload: bytes, timeout: float, headers: bytes | None = None
+    ) -> MessageFrame:
         """One request, one reply; messages of other subscriptions are dropped meanwhile.
 
-        Raises NoRespondersError, RequestTimeoutError, BrokenSocketError.
+        `headers`: an encoded header block. Raises NoRespondersError, RequestTimeoutError,
+        BrokenSocketError.
         """
         deadline = time.monotonic() + timeout
         self._requests += 1
         inbox = f"{self._inbox}.{self._requests}"
-        self.send(frames.pub(subject, payload, inbox))
+        if headers is None:
+            self.send(frames.pub(subject, payload, inbox))
+        else:
+            self.send(frames.hpub(subject, headers, payload, inbox))
         wanted = inbox.encode()
         while True:
             frame = self._handle(self._next_event(deadline))

@@ -94,6 +94,17 @@ class StreamAPI:
             else None,
         )
 
+    def config(self, name: str) -> dict[str, Any]:
+        """A stream's configuration as the wire has it. Raises as `stream`."""
+        self.stream(name)  # its error names the nearest stream
+        config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
+        return config
+
+    def update(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Change a stream; its configuration afterwards."""
+        changed: dict[str, Any] = self.call(js_api.STREAM_UPDATE, config, stream=config["name"])
+        return dict(changed["config"])
+
     def stream_names(self) -> list[str]:
         """Names of all streams of the account."""
         names: list[str] = []

@@ -6,7 +6,7 @@ names, so ours are matched without case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
 from jetspark.spark import positions
-from jetspark.spark.connection_options import CALLABLES, CONNECTION, connection_options
+from jetspark.spark.connection_options import CONNECTION, connection_options
+from jetspark.spark.option_names import named
 from jetspark.spark.positions import Position, Positions
-from jetspark.subjects import check_name, nearest_name
+from jetspark.subjects import check_name
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
@@ -65,12 +66,13 @@ _STREAMING_ONLY = (
     "maxBytesPerTrigger",
     "maxTriggerDelay",
 )
-_KNOWN = {name.casefold(): name for name in (*CONNECTION, *_READING, *_STARTING, *_ENDING)}
-# A catalog table's own properties, which Spark hands over beside the options.
-_OF_CATALOG = frozenset(
-    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
+_KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
+READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream"}
+"""Names that mean nothing when writing."""
+_FOR_WRITING = (
+    *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
+    "publishTimeout",
 )
-_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +156,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     starting: dict[str, Positions] = {}
     ending: dict[str, Positions] = {}
     given = set()
-    for asked, value in _without_catalog(options):
-        name = _KNOWN.get(asked.casefold())
-        if name is None:
-            raise ConfigError(_unknown(asked))
+    elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
+    for name, value in named(options, _KNOWN, elsewhere=elsewhere):
         given.add(name)
         if name in CONNECTION:
             target, convert = CONNECTION[name]
@@ -196,23 +196,3 @@ def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
             "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
             f"a 'streamPattern').{hint}"
         )
-
-
-def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's options; those given with the read come last, so they win over the table's."""
-    for given, value in options.items():
-        if given.casefold().startswith(_OPTION_OF_TABLE):
-            yield given[len(_OPTION_OF_TABLE) :], value
-    for given, value in options.items():
-        folded = given.casefold()
-        if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
-            yield given, value
-
-
-def _unknown(given: str) -> str:
-    if given.casefold() in CALLABLES:
-        return f"Option {given!r} is for the client only: {CALLABLES[given.casefold()]}."
-    near = nearest_name(given, _KNOWN.values())
-    if near is not None:
-        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
-    return f"Unknown option {given!r} for format jetstream; known: {', '.join(_KNOWN.values())}."

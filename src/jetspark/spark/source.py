@@ -7,14 +7,19 @@ from functools import cached_property
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from jetspark.errors import ConfigError
 from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.rows import check_columns
 from jetspark.spark.schema import check_schema, schema_of
+from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
+from jetspark.spark.sink_target import SinkTarget, look_at
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
 
 
 class JetStreamDataSource(DataSource):
-    """format("jetstream"): reads JetStream streams, in batch and in Structured Streaming.
+    """format("jetstream"): reads and writes streams, in batch and in Structured Streaming.
 
     Found by itself once jetspark is installed; `spark.dataSource.register(JetStreamDataSource)`
     does it by hand, for example under Spark Connect.
@@ -42,3 +47,27 @@ class JetStreamDataSource(DataSource):
         """The streaming reader."""
         check_schema(schema, self._parsed.columns)
         return JetStreamStreamReader(self._parsed)
+
+    def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
+        """The batch writer. Raises ConfigError before a row is written."""
+        options = parse_sink_options(self.options).for_batch()
+        return JetStreamBatchWriter(options, _checked(options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
+        """The streaming writer. Raises ConfigError before a row is written."""
+        options = parse_sink_options(self.options).for_streaming()
+        return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
+
+
+def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
+    if overwrite:
+        raise ConfigError(
+            "A stream can only be appended to: use mode('append') or outputMode 'append' or "
+            "'update'. (Purge the stream yourself if it shall be replaced.)"
+        )
+    check_columns(
+        schema,
+        subject=options.subject,
+        msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
+    )
+    return look_at(options)

@@ -1,0 +1,230 @@
+"""Publishing many messages to one stream over a blocking link, every ack awaited.
+
+Contract: at least once. A message is done when the stream has acknowledged it; `flush` returns
+when all are. At most `window` messages have no ack at any time. After a lost link, and when nobody
+answers for the stream or it has no room to queue (leaders change, servers restart), what has no
+ack is published again: it may then be stored twice, and after later messages. Without progress for
+`timeout` seconds, and at any other refusal by the stream, publishing fails; the messages
+acknowledged before stay stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Self
+
+import msgspec
+
+from jetspark.bulk.link import BlockingLink, connect
+from jetspark.bulk.outgoing import Outgoing
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    APIError,
+    BrokenSocketError,
+    ConnectionFailure,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+)
+from jetspark.wire import js_api
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.status import NO_RESPONDERS, status_of
+
+PASSING = frozenset({10008, 10009, 10023, 10076, 10167})
+"""Error codes of a stream that will take the message a little later."""
+
+_BLOCK_MESSAGES = 500
+_BLOCK_BYTES = 256 * 1024
+_RETRY_SECONDS = 0.25
+
+
+class StreamPublisher:
+    """Use as a context manager; leaving it without an exception flushes."""
+
+    def __init__(
+        self, options: ConnectOptions, stream: str, *, window: int = 4000, timeout: float = 60.0
+    ) -> None:
+        self._options = options
+        self._stream = stream
+        self._window = window
+        self._timeout = timeout
+        self._pending: dict[int, Outgoing] = {}
+        self._last = 0
+        self._block: list[bytes] = []
+        self._block_bytes = 0
+        self._refused: list[int] = []
+        self._retry_at = 0.0
+        self._refusal: JetsparkError | None = None
+        self._progress = time.monotonic()
+        self._plain_ack = b'{"stream":"%b",' % stream.encode()
+        self.acked = 0
+        """Messages acknowledged so far."""
+        self._link = connect(options)
+        self._use(self._link)
+
+    def _use(self, link: BlockingLink) -> None:
+        self._link = link
+        self._inbox = f"{link.new_inbox()}.".encode()
+        link.subscribe(f"{self._inbox.decode()}*")
+
+    def send(self, messages: Iterable[Outgoing]) -> None:
+        """Publish, waiting while the window is full.
+
+        Raises APIError, NoStreamResponseError, RequestTimeoutError, ConnectionFailure.
+        """
+        pending = self._pending
+        for message in messages:
+            self._last += 1
+            pending[self._last] = message
+            self._encode(self._last, message)
+            if len(self._block) >= _BLOCK_MESSAGES or self._block_bytes >= _BLOCK_BYTES:
+                self._write()
+                self._collect(self._window - _BLOCK_MESSAGES)
+
+    def flush(self) -> None:
+        """Return when every message is acknowledged. Raises as `send`."""
+        self._write()
+        self._collect(0)
+
+    def _encode(self, index: int, message: Outgoing) -> None:
+        subject, block, payload = message
+        if block is None:
+            frame = b"PUB %b %b%d %d\r\n%b\r\n" % (
+                subject,
+                self._inbox,
+                index,
+                len(payload),
+                payload,
+            )
+        else:
+            frame = b"HPUB %b %b%d %d %d\r\n%b%b\r\n" % (
+                subject,
+                self._inbox,
+                index,
+                len(block),
+                len(block) + len(payload),
+                block,
+                payload,
+            )
+        self._block.append(frame)
+        self._block_bytes += len(frame)
+
+    def _write(self) -> None:
+        data = b"".join(self._block)
+        self._block.clear()
+        self._block_bytes = 0
+        if not data:
+            return
+        try:
+            self._link.send(data, self._timeout)
+        except BrokenSocketError:
+            self._connect_again()
+
+    # -- acks --------------------------------------------------------------------------------
+
+    def _collect(self, most: int) -> None:
+        """Take acks until at most so many messages are without one."""
+        self._progress = time.monotonic()
+        while len(self._pending) > max(0, most):
+            deadline = self._progress + self._timeout
+            if self._refused:
+                deadline = min(deadline, self._retry_at)
+            try:
+                for frame in self._link.messages(deadline):
+                    self._on_ack(frame)
+            except RequestTimeoutError:
+                self._on_silence()
+            except ConnectionFailure:
+                self._connect_again()
+
+    def _on_ack(self, frame: MessageFrame) -> None:
+        index = int(frame[1][len(self._inbox) :])
+        if frame[4].startswith(self._plain_ack):
+            if self._pending.pop(index, None) is not None:
+                self.acked += 1
+            self._progress = time.monotonic()
+            self._refusal = None
+            return
+        status = status_of(frame[3])
+        if status is not None and status.code == NO_RESPONDERS:
+            self._later(index, NoStreamResponseError(self._subject(index)))
+            return
+        answer = _answer(frame[4])
+        if document := answer.get("error"):
+            error = js_api.error_of(document, {"stream": self._stream})
+            error.add_note(f'The message was for the subject "{self._subject(index)}".')
+            if error.err_code not in PASSING:
+                raise error
+            self._later(index, error)
+        else:
+            raise JetStreamError(
+                f'The subject "{self._subject(index)}" belongs to the stream '
+                f'"{answer.get("stream")}", not to "{self._stream}".'
+            )
+
+    def _later(self, index: int, error: APIError | NoStreamResponseError) -> None:
+        self._refusal = error
+        if not self._refused:
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self._refused.append(index)
+
+    def _on_silence(self) -> None:
+        now = time.monotonic()
+        if now >= self._progress + self._timeout:
+            raise self._refusal or RequestTimeoutError(
+                f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
+                f"{len(self._pending)} messages are without an ack."
+            )
+        refused, self._refused = self._refused, []
+        self._again(refused)
+
+    def _again(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            message = self._pending.get(index)
+            if message is not None:
+                self._encode(index, message)
+        self._write()
+
+    def _connect_again(self) -> None:
+        """A new link, and on it again what has no ack."""
+        self._link.close()
+        deadline = self._progress + self._timeout
+        while True:
+            try:
+                self._use(connect(self._options))
+                break
+            except ConnectionFailure:
+                if time.monotonic() + _RETRY_SECONDS > deadline:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+        if time.monotonic() > deadline:  # servers that accept a link and drop it again
+            self._on_silence()
+        self._refused = []
+        self._block.clear()
+        self._block_bytes = 0
+        self._again(sorted(self._pending))
+
+    def _subject(self, index: int) -> str:
+        message = self._pending.get(index)
+        return "?" if message is None else message[0].decode()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self._link.close()
+
+
+def _answer(payload: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(payload, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise JetStreamError(f"Unreadable ack {payload[:80]!r}.") from None

@@ -1,0 +1,61 @@
+"""Matching the options that Spark hands over with those that the format knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from jetspark.errors import ConfigError
+from jetspark.spark.connection_options import CALLABLES
+from jetspark.subjects import nearest_name
+
+# A catalog table's own properties, which Spark hands over beside the options.
+_OF_CATALOG = frozenset(
+    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
+)
+_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
+
+
+def named(
+    options: Mapping[str, str],
+    known: Iterable[str],
+    *,
+    elsewhere: Mapping[str, str],
+    of_spark: frozenset[str] = frozenset(),
+) -> Iterator[tuple[str, str]]:
+    """(name as it is known, text) of each option; Spark folds the case of names.
+
+    `elsewhere`: what is known in another place, with that place; `of_spark`: names, folded, that
+    Spark itself puts there. Raises ConfigError for an unknown name, with the nearest known one.
+    """
+    by_folded = {name.casefold(): name for name in known}
+    places = {name.casefold(): (name, place) for name, place in elsewhere.items()}
+    for given, value in _without_catalog(options):
+        folded = given.casefold()
+        if folded in by_folded:
+            yield by_folded[folded], value
+        elif folded not in of_spark:
+            raise ConfigError(_unknown(given, list(by_folded.values()), places))
+
+
+def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The user's options; those given with the read come last, so they win over the table's."""
+    for given, value in options.items():
+        if given.casefold().startswith(_OPTION_OF_TABLE):
+            yield given[len(_OPTION_OF_TABLE) :], value
+    for given, value in options.items():
+        folded = given.casefold()
+        if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
+            yield given, value
+
+
+def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]) -> str:
+    folded = given.casefold()
+    if folded in CALLABLES:
+        return f"Option {given!r} is for the client only: {CALLABLES[folded]}."
+    if folded in places:
+        name, place = places[folded]
+        return f"Option {name!r} is for {place}."
+    near = nearest_name(given, known)
+    if near is not None:
+        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
+    return f"Unknown option {given!r} for format jetstream; known: {', '.join(known)}."

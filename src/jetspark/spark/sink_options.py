@@ -1,0 +1,120 @@
+"""The options of format("jetstream") for writing: checked at start, secrets in no repr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import ConfigError
+from jetspark.spark import option_values as values
+from jetspark.spark.connection_options import CONNECTION, connection_options
+from jetspark.spark.option_names import named
+from jetspark.spark.options import READING_ONLY
+from jetspark.subjects import check_name, check_publish_subject, nearest_name
+
+
+class Guarantee(StrEnum):
+    """How often a row may be in the stream in the end. docs/guide-spark.md says when each holds."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EFFECTIVELY_ONCE = "effectively-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+def _guarantee(name: str, value: str) -> Guarantee:
+    folded = value.strip().casefold().replace("_", "-")
+    try:
+        return Guarantee(folded)
+    except ValueError:
+        near = nearest_name(folded, [one.value for one in Guarantee])
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise ConfigError(
+            f"Option {name!r} must be {', '.join(Guarantee)}, not {value!r}{hint}"
+        ) from None
+
+
+def _name(name: str, value: str) -> str:
+    return check_name(name, value)
+
+
+def _subject(name: str, value: str) -> str:
+    check_publish_subject(value)
+    return value
+
+
+_WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "stream": ("stream", lambda name, value: check_name("stream", value)),
+    "subject": ("subject", _subject),
+    "guarantee": ("guarantee", _guarantee),
+    "transactionId": ("transaction_id", _name),
+    "lanes": ("lanes", values.whole),
+    "prepareStream": ("prepare_stream", values.truth),
+    "adoptLedger": ("adopt_ledger", values.truth),
+    "publishTimeout": ("publish_timeout", values.seconds),
+}
+_OF_SPARK = frozenset({"checkpointlocation", "queryname", "path"})
+_ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """What the user asked of the sink. See docs/guide-spark.md for each option."""
+
+    connection: ConnectOptions = field(repr=False)
+    stream: str
+    subject: str | None = None
+    """The subject of every row, in place of a column."""
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    transaction_id: str | None = None
+    lanes: int = 4
+    prepare_stream: bool = False
+    adopt_ledger: bool = False
+    publish_timeout: float = 60.0
+
+    def for_batch(self) -> SinkOptions:
+        """These options for df.write. Raises ConfigError."""
+        if self.guarantee is Guarantee.EXACTLY_ONCE and self.transaction_id is None:
+            raise ConfigError(
+                "A batch write has no checkpoint that could name it: give the option "
+                "'transactionId', a name of your own that stays the same when this write is tried "
+                "again, or use guarantee effectively-once."
+            )
+        if self.adopt_ledger:
+            raise ConfigError("Option 'adoptLedger' is for streaming queries.")
+        return self
+
+    def for_streaming(self) -> SinkOptions:
+        """These options for df.writeStream. Raises ConfigError."""
+        if self.transaction_id is not None:
+            raise ConfigError(
+                "Option 'transactionId' is for batch writes; a streaming query is named by its "
+                "checkpoint."
+            )
+        return self
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
+    connection: dict[str, Any] = {}
+    writing: dict[str, Any] = {}
+    given = set()
+    known = (*CONNECTION, *_WRITING)
+    elsewhere = dict.fromkeys(READING_ONLY, "reading")
+    for name, value in named(options, known, elsewhere=elsewhere, of_spark=_OF_SPARK):
+        given.add(name)
+        if name in CONNECTION:
+            target, convert = CONNECTION[name]
+            connection[target] = convert(name, value)
+        else:
+            target, convert = _WRITING[name]
+            writing[target] = convert(name, value)
+    if "stream" not in writing:
+        raise ConfigError("Option 'stream' is missing: name the stream to write to.")
+    if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
+        for name in _ONLY_EXACTLY_ONCE:
+            if name in given:
+                raise ConfigError(f"Option {name!r} is for guarantee exactly-once.")
+    return SinkOptions(connection=connection_options(connection), **writing)

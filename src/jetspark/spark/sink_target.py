@@ -1,0 +1,122 @@
+"""The stream that is written to, looked at by the driver before any row is: does it fit?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.bulk import links
+from jetspark.bulk.ledger import Ledger, marker_subjects
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.errors import ConfigError, UnsupportedByServerError
+from jetspark.spark.sink_options import Guarantee, SinkOptions
+from jetspark.subjects import subjects_overlap
+
+_ROOM_FOR_PACKING = 8192
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """What the tasks need to know of the stream; plain values."""
+
+    subjects: tuple[str, ...]
+    largest: int
+    """Bytes of the largest message, headers included."""
+    keeps_markers: bool = False
+    """The stream lets single messages live longer than the others."""
+
+    @property
+    def largest_staged(self) -> int:
+        """Bytes of the largest message that can be staged."""
+        return self.largest - _ROOM_FOR_PACKING
+
+
+def look_at(options: SinkOptions) -> SinkTarget:
+    """Ask the stream. With exactly-once the ledger's stream is made, too.
+
+    Raises StreamNotFoundError, UnsupportedByServerError, and ConfigError for a stream that cannot
+    hold what is promised.
+    """
+    link = links.borrow(options.connection)
+    try:
+        api = StreamAPI(link)
+        config = api.config(options.stream)
+        _check(options, config)
+        if options.guarantee is Guarantee.EXACTLY_ONCE:
+            if not link.info.at_least(2, 12):
+                raise UnsupportedByServerError("Guarantee exactly-once", "2.12", link.info.version)
+            config = _prepared(options, api, config)
+        largest = min(link.info.max_payload, _size(config, "max_msg_size"))
+    except BaseException:
+        link.close()
+        raise
+    links.give_back(options.connection, link)
+    if options.guarantee is Guarantee.EXACTLY_ONCE:
+        Ledger(options.connection, options.stream, "").make_stream(config.get("num_replicas", 1))
+    return SinkTarget(
+        subjects=tuple(config.get("subjects") or ()),
+        largest=largest,
+        keeps_markers=bool(config.get("allow_msg_ttl")),
+    )
+
+
+def _size(config: dict[str, Any], name: str) -> int:
+    limit = int(config.get(name, -1))
+    return limit if limit >= 0 else 1 << 62
+
+
+def _check(options: SinkOptions, config: dict[str, Any]) -> None:
+    name = options.stream
+    if config.get("mirror"):
+        raise ConfigError(f"Stream {name!r} is a mirror: write to the stream that it mirrors.")
+    if config.get("sealed"):
+        raise ConfigError(f"Stream {name!r} is sealed: nothing can be written to it.")
+    if config.get("no_ack"):
+        raise ConfigError(
+            f"Stream {name!r} does not acknowledge (no_ack), so nothing could be promised."
+        )
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return
+    if config.get("retention") == "interest":
+        raise ConfigError(
+            f"Stream {name!r} has retention 'interest': it acknowledges messages and drops them "
+            f"while nobody listens. Guarantee {options.guarantee} needs 'limits' or 'workqueue'."
+        )
+    if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not config.get("duplicate_window"):
+        raise ConfigError(
+            f"Stream {name!r} has no duplicate_window, so it remembers no message ids."
+        )
+
+
+def _prepared(options: SinkOptions, api: StreamAPI, config: dict[str, Any]) -> dict[str, Any]:
+    """The stream's configuration as exactly-once needs it, changed if the user said so."""
+    if config.get("persist_mode") == "async":
+        raise ConfigError(
+            f"Stream {options.stream!r} acknowledges before it stores (persist_mode async), so "
+            "exactly-once is not possible."
+        )
+    markers = marker_subjects(options.stream)
+    subjects = list(config.get("subjects") or [])
+    lacks: dict[str, Any] = {}
+    if not any(subjects_overlap(markers, one) for one in subjects):
+        lacks["subjects"] = [*subjects, markers]
+    for flag in ("allow_atomic", "allow_rollup_hdrs"):
+        if not config.get(flag):
+            lacks[flag] = True
+    if not lacks:
+        return config
+    if not options.prepare_stream:
+        raise ConfigError(
+            f"Guarantee exactly-once needs of stream {options.stream!r} what it does not have: "
+            f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true and it is "
+            "changed, or change it yourself."
+        )
+    changed = {**config, **lacks}
+    if not config.get("allow_msg_ttl"):
+        changed["allow_msg_ttl"] = True  # markers outlive the rows
+    return api.update(changed)
+
+
+def _sentence(lacks: dict[str, Any], markers: str) -> str:
+    words = [f"the subject {markers}"] if "subjects" in lacks else []
+    return ", ".join(words + [flag for flag in lacks if flag != "subjects"])

@@ -1,0 +1,127 @@
+"""df.write and df.writeStream to a stream, with one of three guarantees.
+
+at-least-once      a task publishes its rows and awaits every ack; a task that is tried again
+                   publishes again
+effectively-once   the same, with a message id that the stream remembers for its duplicate window
+exactly-once       a task stages its rows, and the driver's commit copies what was decided
+                   (`bulk.exactly_once`)
+
+Spark may write a batch again with other partitions, calls `abort` even after a commit that failed
+half-way, and makes a new writer for each of these calls: nothing is kept in a writer, and `abort`
+takes nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.publish import StreamPublisher
+from jetspark.errors import PipelineError
+from jetspark.spark.rows import RowEncoder
+from jetspark.spark.sink_options import Guarantee, SinkOptions
+from jetspark.spark.sink_target import SinkTarget
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task did: for whom, and, to be committed, its rows."""
+
+    writer: str
+    piece: Piece
+
+
+class _Sink:
+    """What a task does, in batch and in streaming."""
+
+    def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
+        self._options = options
+        self._target = target
+
+    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+        options, target = self._options, self._target
+        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
+        rows = RowEncoder(
+            options.stream,
+            target.subjects,
+            subject=options.subject,
+            largest=target.largest_staged if exactly else target.largest,
+        ).messages(batches)
+        if exactly:
+            ledger = Ledger(
+                options.connection, options.stream, writer, timeout=options.publish_timeout
+            )
+            return Written(writer, stage(ledger, rows))
+        with StreamPublisher(
+            options.connection, options.stream, timeout=options.publish_timeout
+        ) as publisher:
+            publisher.send(rows)
+        return Written(writer, Piece(publisher.acked))
+
+    def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        options = self._options
+        if options.guarantee is not Guarantee.EXACTLY_ONCE:
+            return
+        written = [one for one in messages if isinstance(one, Written)]
+        if len(written) < len(messages) or not written:
+            raise PipelineError("Spark wants to commit a batch of which not all tasks are done.")
+        ExactlyOnceWriter(
+            options.connection,
+            options.stream,
+            written[0].writer,
+            keep_markers=self._target.keeps_markers,
+            timeout=options.publish_timeout,
+        ).commit(
+            batch,
+            [one.piece for one in written],
+            lanes=options.lanes,
+            adopt=options.adopt_ledger,
+        )
+
+
+class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
+    """df.write; the batch of a transaction has number 0."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs on an executor."""
+        return self._write(self._options.transaction_id or "", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs on the driver when all tasks are done."""
+        self._commit(messages, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing is taken back."""
+
+
+class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """df.writeStream; the writer is named by the query's id, which the checkpoint keeps."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs on an executor."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        if self._options.guarantee is Guarantee.EXACTLY_ONCE and not query:
+            raise PipelineError(
+                "Spark did not tell the query's id to the task, so exactly-once is not possible."
+            )
+        return self._write(query or "", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs on the driver when all tasks are done, and again when it had failed."""
+        self._commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is taken back."""

@@ -1,0 +1,305 @@
+"""Writing exactly once: crashes at every step, races, torn chunks, lost ledgers."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.streams import Admin
+
+from jetspark.bulk.chain import Chain
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.ledger import Ledger, ledger_stream
+from jetspark.connection.options import make_options
+from jetspark.errors import JetsparkError, LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.bulk.outgoing import Outgoing
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.usefixtures("needs_atomic")
+
+
+class Crash(BaseException):
+    """The driver is gone; nothing of ours may catch it."""
+
+
+class Target:
+    """A stream, a writer's name, and what batches should have brought."""
+
+    def __init__(self, url: str, stream: str, **config: Any) -> None:
+        self.url = url
+        self.stream = stream
+        self.options = make_options(url)
+        self.expected: list[bytes] = []
+        with Admin(url) as admin:
+            admin.create(
+                stream,
+                f"{stream}.>",
+                f"_spark.{stream}.mark.>",
+                **{"allow_atomic": True, "allow_rollup_hdrs": True} | config,
+            )
+        self.ledger().make_stream(1)
+
+    def ledger(self) -> Ledger:
+        return Ledger(self.options, self.stream, "q", timeout=10)
+
+    def writer(self) -> ExactlyOnceWriter:
+        return ExactlyOnceWriter(self.options, self.stream, "q", timeout=10)
+
+    def rows(self, batch: int, count: int) -> list[Outgoing]:
+        subject = f"{self.stream}.rows".encode()
+        return [(subject, None, b"%d-%d" % (batch, number)) for number in range(count)]
+
+    def pieces(self, batch: int, count: int, parts: int) -> list[Piece]:
+        """Staged as so many tasks would."""
+        rows = self.rows(batch, count)
+        return [stage(self.ledger(), rows[part::parts]) for part in range(parts)]
+
+    def commit(self, batch: int, count: int, parts: int = 3, lanes: int = 2) -> None:
+        self.writer().commit(batch, self.pieces(batch, count, parts), lanes=lanes)
+
+    def expect(self, batch: int, count: int) -> None:
+        self.expected += [payload for _, _, payload in self.rows(batch, count)]
+
+    def payloads(self) -> list[bytes]:
+        found = []
+        with Admin(self.url) as admin:
+            seq = 0
+            while (
+                one := admin.api.message(
+                    self.stream, seq=seq + 1, next_by_subj=f"{self.stream}.rows"
+                )
+            ) is not None:
+                found.append(one.data)
+                seq = one.seq
+        return found
+
+    def check(self) -> None:
+        found = Counter(self.payloads())
+        wanted = Counter(self.expected)
+        assert found - wanted == Counter(), "repeated or unexpected"
+        assert wanted - found == Counter(), "missing"
+
+
+@pytest.fixture
+def needs_atomic(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.12")
+
+
+@pytest.fixture
+def target(shared_server: NatsServer, unique: Callable[[str], str]) -> Target:
+    return Target(shared_server.url, unique("T"))
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
+    """The given call returns so many times; the next one never begins."""
+    original = getattr(owner, name)
+    left = calls
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            raise Crash
+        left -= 1
+        return original(*args, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+STEPS = [
+    pytest.param(Ledger, "decide", 0, id="before the decision"),
+    pytest.param(Chain, "copy", 0, id="after the decision"),
+    pytest.param(Chain, "_round", 1, id="after one chunk of each lane"),
+    pytest.param(Chain, "_send", 3, id="with a chunk under way"),
+    pytest.param(Chain, "_wait", 1, id="between two acks"),
+    pytest.param(Ledger, "forget_staged", 0, id="after the last chunk"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "calls"), STEPS)
+def test_a_driver_that_dies_anywhere(
+    target: Target, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int
+) -> None:
+    target.commit(0, 10)
+    target.expect(0, 10)
+    with monkeypatch.context() as patch:
+        crash_after(patch, owner, name, calls)
+        with pytest.raises(Crash):
+            target.commit(1, 4500, parts=3, lanes=2)
+    # The next run has other partitions, in another order, and other lanes.
+    target.commit(1, 4500, parts=4, lanes=3)
+    target.expect(1, 4500)
+    target.check()
+    target.commit(2, 5, parts=1)
+    target.expect(2, 5)
+    target.check()
+
+
+def test_rows_of_a_piece_keep_their_order(target: Target) -> None:
+    target.commit(0, 3000, parts=1, lanes=1)
+    assert target.payloads() == [payload for _, _, payload in target.rows(0, 3000)]
+
+
+def test_large_pieces_are_staged_in_many_messages(target: Target) -> None:
+    subject = f"{target.stream}.rows".encode()
+    rows: list[Outgoing] = [(subject, None, b"%d " % n + b"." * 1024) for n in range(3000)]
+    piece = stage(target.ledger(), rows)
+    assert (piece.rows, len(piece.packs)) == (3000, 5)
+    target.writer().commit(0, [piece])
+    assert target.payloads() == [payload for _, _, payload in rows]
+
+
+def test_a_batch_that_was_written_is_not_written_again(target: Target) -> None:
+    target.expect(0, 1500)
+    for parts in (1, 2, 5):
+        target.commit(0, 1500, parts=parts)
+    target.check()
+
+
+def test_empty_batches_count(target: Target) -> None:
+    target.commit(0, 0)
+    target.commit(1, 2)
+    target.commit(2, 0)
+    target.commit(3, 1)
+    target.expect(1, 2)
+    target.expect(3, 1)
+    target.check()
+
+
+def test_nothing_staged_is_left_behind(target: Target) -> None:
+    lost = target.pieces(0, 3000, 2)  # of an attempt that came to nothing
+    assert any(isinstance(pack, int) for piece in lost for pack in piece.packs)
+    target.commit(0, 3000)
+    with Admin(target.url) as admin:
+        assert admin.facts(ledger_stream(target.stream)).messages == 1
+
+
+def test_two_drivers_at_once(target: Target) -> None:
+    """The slower one copies what the faster one decided, or finds it done."""
+    target.expect(0, 3000)
+    failed: list[BaseException] = []
+
+    def run(parts: int) -> None:
+        try:
+            target.commit(0, 3000, parts=parts)
+        except JetsparkError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(parts,)) for parts in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    target.check()
+
+
+def test_a_zombie_is_stopped(target: Target) -> None:
+    for batch in range(3):
+        target.commit(batch, 10)
+    with pytest.raises(LedgerError, match="another run goes on elsewhere"):
+        target.commit(1, 10)
+
+
+def test_a_zombie_in_the_middle_of_copying_is_stopped(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the decision, sleeps, and wakes when a later batch has begun."""
+    writer = target.writer()
+    original = Chain._find_place
+
+    def sleeps(chain: Chain, *args: Any) -> None:
+        monkeypatch.setattr(Chain, "_find_place", original)
+        target.commit(0, 2500)
+        target.commit(1, 2500)
+        original(chain, *args)
+
+    with monkeypatch.context() as patch:
+        crash_after(patch, Chain, "copy", 0)
+        with pytest.raises(Crash):
+            target.commit(0, 2500)
+    monkeypatch.setattr(Chain, "_find_place", sleeps)
+    with pytest.raises(LedgerError, match="has begun meanwhile"):
+        writer.commit(0, [])
+    target.expect(0, 2500)
+    target.expect(1, 2500)
+    target.check()
+
+
+def test_a_torn_chunk_is_completed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a single server leaves it that died while it applied the batch."""
+    with monkeypatch.context() as patch:
+        crash_after(patch, Ledger, "forget_staged", 0)
+        with pytest.raises(Crash):
+            target.commit(0, 10, parts=1, lanes=1)
+    with Admin(target.url) as admin:
+        last = admin.facts(target.stream).last_seq
+        # marker, ten rows, end mark: the end mark and four rows were never stored
+        admin.delete_messages(target.stream, *range(last - 4, last + 1))
+    target.commit(0, 10, parts=2, lanes=1)
+    target.expect(0, 10)
+    target.check()
+    assert target.payloads() == [payload for _, _, payload in target.rows(0, 10)]
+    target.commit(1, 1)
+    target.expect(1, 1)
+    target.check()
+
+
+def test_a_lost_ledger_stops_it(target: Target) -> None:
+    target.commit(0, 1)
+    target.commit(1, 1)
+    with Admin(target.url) as admin:
+        admin.call(f"STREAM.DELETE.{ledger_stream(target.stream)}")
+    target.ledger().make_stream(1)
+    with pytest.raises(LedgerError, match=r"the last batch in the ledger .* is none"):
+        target.commit(2, 1)
+    target.writer().commit(2, target.pieces(2, 1, 1), adopt=True)
+    target.commit(3, 1)
+
+
+@pytest.mark.parametrize("how", [{}, {"filter": "_spark.>"}])
+def test_a_purged_target_stops_it(target: Target, how: dict[str, Any]) -> None:
+    target.commit(0, 1)
+    with Admin(target.url) as admin:
+        admin.purge(target.stream, **how)
+    with pytest.raises(LedgerError, match="lost what it had acknowledged"):
+        target.commit(1, 1)
+
+
+def test_markers_may_outlive_the_rows(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    target = Target(shared_server.url, unique("T"), allow_msg_ttl=True, max_age=400_000_000)
+    for batch in range(2):
+        writer = ExactlyOnceWriter(
+            target.options, target.stream, "q", keep_markers=True, timeout=10
+        )
+        writer.commit(batch, target.pieces(batch, 3, 1))
+        deadline = threading.Event()
+        while target.payloads():
+            assert not deadline.wait(0.1)
+
+
+def test_a_server_killed_again_and_again_while_copying(make_server: MakeServer) -> None:
+    server = make_server()
+    target = Target(server.url, "T")
+    dice = random.Random(1)
+    for batch in range(4):
+        pieces = target.pieces(batch, 6000, 3)
+        target.expect(batch, 6000)
+        timer = threading.Timer(dice.uniform(0.0, 0.08), server.kill)
+        timer.start()
+        commit = threading.Thread(target=target.writer().commit, args=(batch, pieces))
+        commit.start()
+        timer.join()
+        server.restart()
+        commit.join()
+    target.check()

@@ -1,0 +1,135 @@
+"""Publishing over a blocking link: every message acknowledged, through faults."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import Admin
+
+from jetspark.bulk.outgoing import in_packs, pack, unpack
+from jetspark.bulk.publish import StreamPublisher
+from jetspark.connection.options import make_options
+from jetspark.errors import APIError, JetStreamError, NoStreamResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.bulk.outgoing import Outgoing
+    from jetspark.server import NatsServer
+
+
+def rows(subject: str, count: int) -> list[Outgoing]:
+    return [(subject.encode(), None, b"%d" % number) for number in range(count)]
+
+
+def stored(url: str, stream: str) -> list[bytes]:
+    """All payloads in order."""
+    found = []
+    with Admin(url) as admin:
+        facts = admin.facts(stream)
+        api = admin.api
+        for seq in range(facts.first_seq, facts.last_seq + 1):
+            message = api.message(stream, seq=seq)
+            if message is not None:
+                found.append(message.data)
+    return found
+
+
+def test_all_are_stored_in_order_with_their_headers(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    admin.create(stream, f"{stream}.>")
+    block = b"NATS/1.0\r\nA: 1\r\n\r\n"
+    with StreamPublisher(make_options(shared_server.url), stream) as publisher:
+        publisher.send(rows(f"{stream}.a", 1200))
+        publisher.send([(f"{stream}.b".encode(), block, b"last")])
+    assert publisher.acked == 1201
+    assert stored(shared_server.url, stream) == [*(b"%d" % n for n in range(1200)), b"last"]
+    last = admin.api.message(stream, last_by_subj=f"{stream}.b")
+    assert last is not None
+    assert last.headers == block
+
+
+def test_the_window_bounds_what_has_no_ack(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    admin.create(stream, f"{stream}.>")
+    seen = []
+    with StreamPublisher(make_options(shared_server.url), stream, window=1000) as publisher:
+        for number in range(30):
+            publisher.send(rows(f"{stream}.{number}", 100))
+            seen.append(len(publisher._pending))
+    assert max(seen) <= 1000
+    assert publisher.acked == 3000
+
+
+def test_a_refusal_is_raised_with_its_subject(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    admin.create(stream, f"{stream}.>", max_msgs=5, discard="new")
+    options = make_options(shared_server.url)
+    publisher = StreamPublisher(options, stream)
+    with pytest.raises(APIError, match="maximum messages exceeded") as caught, publisher:
+        publisher.send(rows(f"{stream}.a", 10))
+    assert f"{stream}.a" in caught.value.__notes__[0]
+    assert publisher.acked == 5
+
+
+def test_another_stream_s_ack_is_no_ack(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream, other = unique("S"), unique("O")
+    admin.create(stream, f"{stream}.>")
+    admin.create(other, f"{other}.>")
+    publisher = StreamPublisher(make_options(shared_server.url), stream)
+    with pytest.raises(JetStreamError, match=f'belongs to the stream "{other}"'), publisher:
+        publisher.send(rows(f"{other}.a", 1))
+
+
+def test_nobody_listening_is_tried_again_and_then_told(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    options = make_options(shared_server.url)
+    publisher = StreamPublisher(options, stream, timeout=0.6)
+    with pytest.raises(NoStreamResponseError), publisher:
+        publisher.send(rows(f"{stream}.a", 1))
+    publisher = StreamPublisher(options, stream)
+    later = threading.Timer(0.3, lambda: admin.create(stream, f"{stream}.>"))
+    later.start()
+    with publisher:
+        publisher.send(rows(f"{stream}.a", 3))
+    later.join()
+    assert publisher.acked == 3
+
+
+def test_a_killed_server_costs_no_message(make_server: MakeServer) -> None:
+    server = make_server()
+    with Admin(server.url) as admin:
+        admin.create("S", "s.>")
+    count = 30_000
+    with StreamPublisher(make_options(server.url), "S", window=2000) as publisher:
+        for part in range(3):
+            publisher.send(rows(f"s.{part}", count // 3))
+            server.kill()
+            server.restart()
+    assert publisher.acked == count
+    with Admin(server.url) as admin:
+        facts = admin.facts("S")
+        assert facts.messages >= count
+        info = admin.call("STREAM.INFO.S", {"subjects_filter": ">"})
+        assert all(n >= count // 3 for n in info["state"]["subjects"].values())
+
+
+def test_packs_hold_what_was_put_in() -> None:
+    messages: list[Outgoing] = [(b"a", None, b"x" * size) for size in (0, 5, 90, 90, 300, 1)]
+    packs = list(in_packs(messages, 200))
+    assert [len(one) for one in packs] == [3, 1, 1, 1]
+    assert [row for one in packs for row in unpack(pack(one))] == messages

@@ -1,0 +1,224 @@
+"""df.write and df.writeStream on a real Spark and real servers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from jetspark.spark.failures import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    name = unique("SINK")
+    admin.create(name, f"{name}.>")
+    return name
+
+
+@pytest.fixture
+def exactly(needs_server: Callable[[str], None]) -> dict[str, str]:
+    """The options of the strongest guarantee."""
+    needs_server("2.12")
+    return {"guarantee": "exactly-once", "prepareStream": "true"}
+
+
+def numbers(spark: SparkSession, stream: str, count: int, parts: int = 3) -> DataFrame:
+    return spark.range(0, count, 1, parts).selectExpr(
+        f"concat('{stream}.', id % 5) subject", "cast(id as string) data"
+    )
+
+
+def write(rows: DataFrame, server: NatsServer, stream: str, **options: str) -> None:
+    sink = rows.write.format("jetstream").options(servers=server.url, stream=stream, **options)
+    sink.mode("append").save()
+
+
+def payloads(spark: SparkSession, server: NatsServer, stream: str) -> Counter[str]:
+    rows = (
+        spark.read.format("jetstream")
+        .options(servers=server.url, stream=stream, subjects=f"{stream}.>")
+        .load()
+    )
+    return Counter(row.text for row in rows.selectExpr("cast(data as string) text").collect())
+
+
+def wanted(count: int) -> Counter[str]:
+    return Counter(str(number) for number in range(count))
+
+
+def test_rows_become_messages_with_headers(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    rows = numbers(spark, stream, 100).selectExpr(
+        "subject", "data", "array(struct('n' key, data value), struct('n' key, 'x' value)) headers"
+    )
+    write(rows, shared_server, stream)
+    back = spark.read.format("jetstream").options(servers=shared_server.url, stream=stream).load()
+    found = {
+        (row.subject, row.data.decode(), tuple((h.key, h.value) for h in row.headers))
+        for row in back.collect()
+    }
+    assert found == {(f"{stream}.{n % 5}", str(n), (("n", str(n)), ("n", "x"))) for n in range(100)}
+
+
+def test_what_was_read_can_be_written_again(
+    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin
+) -> None:
+    admin.create(f"{stream}_B", f"{stream}_B")
+    write(numbers(spark, stream, 10), shared_server, stream)
+    back = spark.read.format("jetstream").options(servers=shared_server.url, stream=stream).load()
+    write(back.drop("subject"), shared_server, f"{stream}_B", subject=f"{stream}_B")
+    assert admin.facts(f"{stream}_B").messages == 10
+
+
+def test_message_ids_make_a_second_write_harmless(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    rows = numbers(spark, stream, 50).selectExpr("*", "data msg_id")
+    for _ in range(2):
+        write(rows, shared_server, stream, guarantee="effectively-once")
+    assert payloads(spark, shared_server, stream) == wanted(50)
+
+
+def test_a_transaction_is_written_once(
+    spark: SparkSession, shared_server: NatsServer, stream: str, exactly: dict[str, str]
+) -> None:
+    for parts in (3, 1):
+        write(
+            numbers(spark, stream, 3000, parts),
+            shared_server,
+            stream,
+            transactionId="load-1",
+            **exactly,
+        )
+    assert payloads(spark, shared_server, stream) == wanted(3000)
+
+
+class Copy:
+    """A streaming query that copies one stream to another."""
+
+    def __init__(self, spark: SparkSession, server: NatsServer, stream: str, home: Path) -> None:
+        self.spark, self.server, self.stream, self.home = spark, server, stream, home
+        self.source = f"{stream}_FROM"
+
+    def run(self, reading: dict[str, str], **writing: str) -> list[int]:
+        """To the end of the source; the batches' numbers."""
+        rows = (
+            self.spark.readStream.format("jetstream")
+            .options(
+                servers=self.server.url, stream=self.source, startingOffsets="earliest", **reading
+            )
+            .load()
+            .selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
+        )
+        query = (
+            rows.writeStream.format("jetstream")
+            .options(servers=self.server.url, stream=self.stream, **writing)
+            .option("checkpointLocation", str(self.home / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        return [report["batchId"] for report in query.recentProgress if report["numInputRows"]]
+
+    def forget_commit(self, batch: int) -> None:
+        """As if Spark had died between the sink's commit and its own log."""
+        for file in (self.home / "checkpoint" / "commits").glob(f"*{batch}*"):
+            file.unlink()
+
+
+@pytest.fixture
+def copy(
+    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin, tmp_path: Path
+) -> Copy:
+    copy = Copy(spark, shared_server, stream, tmp_path)
+    admin.create(copy.source, copy.source)
+    admin.fill((copy.source, b"%d" % number) for number in range(900))
+    return copy
+
+
+def test_a_query_writes_each_row_once_though_its_last_batch_comes_again(
+    copy: Copy, admin: Admin, exactly: dict[str, str]
+) -> None:
+    assert copy.run({"maxOffsetsPerTrigger": "300"}, **exactly) == [0, 1, 2]
+    copy.forget_commit(2)
+    # The batch comes back in other partitions.
+    assert copy.run({"maxOffsetsPerTrigger": "300", "minPartitions": "3"}, **exactly) == [2]
+    admin.fill((copy.source, b"%d" % number) for number in range(900, 1000))
+    assert copy.run({}, **exactly) == [3]
+    assert payloads(copy.spark, copy.server, copy.stream) == wanted(1000)
+
+
+def test_at_least_once_repeats_the_batch_that_comes_again(copy: Copy) -> None:
+    copy.run({})
+    copy.forget_commit(0)
+    copy.run({})
+    found = payloads(copy.spark, copy.server, copy.stream)
+    assert found.keys() == wanted(900).keys()
+    assert found.total() == 1800
+
+
+def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[str, str]) -> None:
+    copy.run({"maxOffsetsPerTrigger": "300"}, **exactly)
+    for batch in (1, 2):
+        copy.forget_commit(batch)
+        for file in (copy.home / "checkpoint" / "offsets").glob(f"*{batch}*"):
+            file.unlink()
+    with pytest.raises(PySparkException) as caught:
+        copy.run({"maxOffsetsPerTrigger": "300"}, **exactly)
+    assert "the checkpoint is an older copy" in str(explain(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "says"),
+    [
+        ({}, {"stream": "nope"}, "not found"),
+        ({}, {"guarantee": "exactly-once", "transactionId": "t"}, "Set the option 'prepareStream'"),
+        ({"no_ack": True}, {}, "does not acknowledge"),
+        ({"sealed": True}, {}, "is sealed"),
+        ({"retention": "interest"}, {"guarantee": "effectively-once"}, "while nobody listens"),
+    ],
+)
+def test_a_stream_that_does_not_fit_is_told_before_a_row_is_written(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    change: dict[str, Any],
+    options: dict[str, str],
+    says: str,
+) -> None:
+    stream = unique("SINK")
+    sealed = change.pop("sealed", False)
+    admin.create(stream, f"{stream}.>", **change)
+    if sealed:
+        admin.call(
+            f"STREAM.UPDATE.{stream}", {"name": stream, "subjects": [f"{stream}.>"], "sealed": True}
+        )
+    rows = numbers(spark, stream, 5)
+    if options.get("guarantee") == "effectively-once":
+        rows = rows.selectExpr("*", "data msg_id")
+    with pytest.raises(PySparkException) as caught:
+        write(rows, shared_server, **{"stream": stream} | options)
+    assert says in str(explain(caught.value))
+
+
+def test_overwriting_is_refused(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    sink = numbers(spark, stream, 5).write.format("jetstream").mode("overwrite")
+    with pytest.raises(PySparkException) as caught:
+        sink.options(servers=shared_server.url, stream=stream).save()
+    assert "can only be appended to" in str(explain(caught.value))

@@ -1,0 +1,68 @@
+"""Options for writing: names, values, what excludes what."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetspark.errors import ConfigError
+from jetspark.spark.options import parse_options
+from jetspark.spark.sink_options import Guarantee, parse_sink_options
+
+MINIMAL = {"stream": "S"}
+
+
+def test_defaults() -> None:
+    options = parse_sink_options(MINIMAL)
+    assert options.guarantee is Guarantee.AT_LEAST_ONCE
+    assert (options.subject, options.lanes, options.publish_timeout) == (None, 4, 60.0)
+
+
+def test_names_without_case_and_what_spark_adds() -> None:
+    options = parse_sink_options(
+        {"STREAM": "S", "Guarantee": "Exactly_Once", "lanes": "2", "checkpointLocation": "/c"}
+    )
+    assert options.guarantee is Guarantee.EXACTLY_ONCE
+    assert options.lanes == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "'stream' is missing"),
+        ({"stream": "a b"}, "Bad stream name"),
+        ({"guarante": "x"}, "did you mean 'guarantee'"),
+        ({"guarantee": "exacly-once"}, "did you mean 'exactly-once'"),
+        ({"startingOffsets": "earliest"}, "'startingOffsets' is for reading"),
+        ({"lanes": "2"}, "'lanes' is for guarantee exactly-once"),
+        ({"prepareStream": "true"}, "'prepareStream' is for guarantee exactly-once"),
+        ({"guarantee": "exactly-once", "lanes": "0"}, "at least 1"),
+        ({"subject": "a.*"}, "wildcard"),
+        ({"sign": "x"}, "for the client only"),
+    ],
+)
+def test_what_cannot_work_is_told(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_sink_options(options if not options or "stream" in options else MINIMAL | options)
+
+
+def test_a_batch_needs_a_transaction_to_be_exact() -> None:
+    exactly = MINIMAL | {"guarantee": "exactly-once"}
+    with pytest.raises(ConfigError, match="transactionId"):
+        parse_sink_options(exactly).for_batch()
+    named = parse_sink_options(exactly | {"transactionId": "load-7"})
+    assert named.for_batch() is named
+    with pytest.raises(ConfigError, match="named by its checkpoint"):
+        named.for_streaming()
+    with pytest.raises(ConfigError, match="streaming queries"):
+        parse_sink_options(exactly | {"transactionId": "t", "adoptLedger": "true"}).for_batch()
+
+
+def test_options_for_writing_are_told_when_reading() -> None:
+    with pytest.raises(ConfigError, match="'guarantee' is for writing"):
+        parse_options(MINIMAL | {"guarantee": "exactly-once"})
+
+
+def test_no_secret_is_in_a_repr() -> None:
+    options = parse_sink_options(MINIMAL | {"user": "u", "password": "pass-word-1"})
+    assert "pass-word-1" not in repr(options)
+    assert options.connection.password == "pass-word-1"
