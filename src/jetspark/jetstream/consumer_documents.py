@@ -102,6 +102,14 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """After which silence a pinned client loses its place (2.11)."""
 
 
+class PauseState(Document, frozen=True, kw_only=True):
+    """Whether a consumer is paused, and for how long (2.11)."""
+
+    paused: bool = False
+    pause_until: Moment | None = None
+    pause_remaining: Span | None = None
+
+
 class SequenceInfo(Document, frozen=True, kw_only=True):
     """A position, counted by the consumer and by the stream."""
 

@@ -10,6 +10,7 @@ from jetspark.errors import ConfigError, RequestTimeoutError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.consume_limits import EXPIRES, make_limits
+from jetspark.jetstream.consumer_control import ConsumerControl
 from jetspark.jetstream.consumer_documents import ConsumerInfo, PriorityPolicy
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.message import JsMsg
@@ -25,7 +26,7 @@ async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerI
     return from_wire(ConsumerInfo, answer)
 
 
-class Consumer:
+class Consumer(ConsumerControl):
     """A consumer of a stream, by name. Has no state besides `cached_info`."""
 
     __slots__ = ("_api", "cached_info")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.batch_calls import BatchCalls
+from jetspark.jetstream.consumer_control import ConsumerControlCalls
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.document import Configuration, from_wire, json_of
 from jetspark.jetstream.documents import AccountInfo
@@ -32,6 +33,7 @@ class JetStream(
     StreamCalls,
     StoredCalls,
     ConsumerCalls,
+    ConsumerControlCalls,
     PublishCalls,
     BatchCalls,
     EventCalls,

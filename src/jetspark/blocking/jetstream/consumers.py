@@ -9,6 +9,7 @@ from typing import Any
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
+from jetspark.blocking.jetstream.consumer_control import ConsumerControl
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
@@ -23,7 +24,7 @@ from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import ConsumerInfo
 
 
-class Consumer:
+class Consumer(ConsumerControl):
     """A consumer of a stream, by name. Has no state besides `cached_info`."""
 
     __slots__ = ("_client", "_inner")

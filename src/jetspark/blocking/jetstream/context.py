@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.blocking.jetstream.backup import BackupCalls
 from jetspark.blocking.jetstream.batch import BatchCalls
+from jetspark.blocking.jetstream.consumer_control import ConsumerControlCalls
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.events import EventCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
@@ -27,6 +28,7 @@ class JetStream(
     StreamCalls,
     StoredCalls,
     ConsumerCalls,
+    ConsumerControlCalls,
     PublishCalls,
     BatchCalls,
     EventCalls,

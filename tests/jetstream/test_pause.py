@@ -1,0 +1,191 @@
+"""Consumers are paused, resumed, reset; leaders step down."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    APIError,
+    BadNameError,
+    ConfigError,
+    ConsumerNotFoundError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.cluster import Cluster
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream, PullConsumer
+
+pytestmark = pytest.mark.server
+
+
+async def publish(js: JetStream, stream: str, count: int) -> None:
+    for number in range(1, count + 1):
+        await js.publish(f"{stream}.a", b"%d" % number)
+
+
+async def taken(consumer: PullConsumer, *, ack: bool = True) -> list[int]:
+    messages = await consumer.fetch(100)
+    for message in messages:
+        if ack:
+            await message.ack()
+    return [message.seq for message in messages]
+
+
+async def test_a_paused_consumer_delivers_when_it_is_resumed(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await publish(js, stream, 2)
+    consumer = await js.create_consumer(stream, durable_name="c")
+    until = datetime.now(UTC) + timedelta(hours=1)
+    state = await consumer.pause(until)
+    assert state.paused
+    assert state.pause_until == until
+    assert state.pause_remaining is not None
+    assert timedelta(minutes=59) < state.pause_remaining <= timedelta(hours=1)
+    info = await consumer.info()
+    assert info.paused
+    assert info.config.pause_until == until
+    assert await taken(consumer) == []
+    state = await js.resume_consumer(stream, "c")
+    assert (state.paused, state.pause_until, state.pause_remaining) == (False, None, None)
+    assert await taken(consumer) == [1, 2]
+    assert (await js.pause_consumer(stream, "c", until)).paused
+    assert not (await consumer.resume()).paused
+    past = await consumer.pause(datetime.now(UTC) - timedelta(seconds=1))
+    assert not past.paused
+
+
+async def test_a_reset_forgets_what_was_delivered(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    await publish(js, stream, 5)
+    consumer = await js.create_consumer(stream, durable_name="c", ack_wait=timedelta(hours=1))
+    assert [m.seq for m in await consumer.fetch(2)] == [1, 2]
+    assert await taken(consumer, ack=False) == [3, 4, 5]
+    assert await taken(consumer) == []
+    info = await consumer.reset()
+    assert (info.num_ack_pending, info.num_pending, info.delivered.stream_seq) == (0, 5, 0)
+    messages = await consumer.fetch(2)
+    await messages[0].ack_sync()
+    info = await js.reset_consumer(stream, "c")  # back to behind what is acknowledged
+    assert info.extra["reset_seq"] == 2
+    assert await taken(consumer) == [2, 3, 4, 5]
+    assert (await consumer.reset(4)).num_pending == 2
+    assert await taken(consumer) == [4, 5]
+    assert (await js.reset_consumer(stream, "c", 1)).num_pending == 5
+    assert await taken(consumer) == [1, 2, 3, 4, 5]
+
+
+async def test_a_reset_does_not_go_before_the_start(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    await publish(js, stream, 5)
+    late = await js.create_consumer(
+        stream, durable_name="late", deliver_policy="by_start_sequence", opt_start_seq=3
+    )
+    assert (await late.reset(4)).num_pending == 2
+    with pytest.raises(APIError, match="below start seq"):
+        await late.reset(2)
+    new = await js.create_consumer(stream, durable_name="new", deliver_policy="new")
+    with pytest.raises(APIError, match="not allowed"):
+        await new.reset(2)
+
+
+async def test_what_does_not_exist(
+    js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    with pytest.raises(ConsumerNotFoundError, match="nobody"):
+        await js.pause_consumer(stream, "nobody", datetime.now(UTC))
+    with pytest.raises(ConsumerNotFoundError, match="nobody"):
+        await js.resume_consumer(stream, "nobody")
+    with pytest.raises(ConsumerNotFoundError, match="nobody"):
+        await js.reset_consumer(stream, "nobody")
+    with pytest.raises(StreamNotFoundError):
+        await js.reset_consumer(unique("S"), "nobody")
+
+
+async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+    before = nc.stats.out_msgs
+    now = datetime.now(UTC)
+    with pytest.raises(ConfigError, match="zone"):
+        await js.pause_consumer("S", "c", now.replace(tzinfo=None))
+    with pytest.raises(ConfigError, match="seq"):
+        await js.reset_consumer("S", "c", 0)
+    for name in ("", "a.b"):
+        with pytest.raises((BadNameError, UnsupportedByServerError)):
+            await js.pause_consumer("S", name, now)
+        with pytest.raises((BadNameError, UnsupportedByServerError)):
+            await js.reset_consumer("S", name)
+        with pytest.raises(BadNameError):
+            await js.stream_leader_stepdown(name)
+        with pytest.raises(BadNameError):
+            await js.consumer_leader_stepdown("S", name)
+    assert nc.stats.out_msgs == before
+
+
+async def test_older_servers_do_not_know_the_calls(js: JetStream, nc: Client) -> None:
+    info = nc.server_info
+    assert info is not None
+    before = nc.stats.out_msgs
+    if not info.at_least(2, 11):
+        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+            await js.pause_consumer("S", "c", datetime.now(UTC))
+        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+            await js.stream_leader_stepdown("S", preferred="n1")
+    if not info.at_least(2, 14):
+        with pytest.raises(UnsupportedByServerError, match=r"2\.14"):
+            await js.reset_consumer("S", "c")
+    assert nc.stats.out_msgs == before
+
+
+async def test_leaders_step_down(
+    nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    stream = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream()
+        brief = nc.jetstream(timeout=0.5)  # between two leaders nobody answers
+        await js.create_stream(name=stream, subjects=[stream], num_replicas=3)
+        await js.create_consumer(stream, durable_name="c")
+        before = (await js.stream_info(stream)).cluster
+        assert before is not None
+        await js.stream_leader_stepdown(stream)
+
+        async def led_by_another() -> bool:
+            try:
+                cluster = (await brief.stream_info(stream)).cluster
+            except RequestTimeoutError:
+                return False
+            return cluster is not None and cluster.leader not in (None, "", before.leader)
+
+        async def consumer_stepped_down() -> bool:
+            try:
+                await brief.consumer_leader_stepdown(stream, "c")
+            except (RequestTimeoutError, APIError):
+                return False
+            return True
+
+        await eventually(led_by_another, within=20)
+        await eventually(consumer_stepped_down, within=20)
+        await js.delete_stream(stream)
+
+
+async def test_a_single_server_has_no_leader_to_step_down(js: JetStream, stream: str) -> None:
+    with pytest.raises(APIError, match="cluster"):
+        await js.stream_leader_stepdown(stream)
