@@ -26,6 +26,7 @@ _COMMANDS = {
     "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
     "pub": ("jetspark.cli.pub:pub", "Publish a message."),
     "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
+    "events": ("jetspark.cli.events:events", "Show what JetStream tells of itself."),
     "request": ("jetspark.cli.request:request", "Ask and show the answer."),
 }
 

@@ -9,8 +9,9 @@ Contract
 - The iterator form has no task. The callback form has one, until the end, and calls for one event
   after the other; what a callback raises is reported.
 - A message that is no event is reported and left out.
-- What has arrived is still given out after `close` and after the connection's end. The iterator
-  raises when the connection was lost for good or the server refused a subject.
+- What has arrived is still given out after `close` and after the connection's end, which waits for
+  no callback. The iterator raises when the connection was lost for good or the server refused a
+  subject.
 """
 
 from __future__ import annotations

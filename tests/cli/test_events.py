@@ -1,0 +1,95 @@
+"""`jetspark events`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import end, finish, first_line, jetspark
+from tests.support.raw_client import RawClient
+
+from jetspark.cli import app
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+
+def listening(command: subprocess.Popen[bytes]) -> None:
+    assert command.stderr is not None
+    assert command.stderr.readline().startswith(b"Listening for events")
+
+
+def test_one_line_for_each_event(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+    name, url = unique("S"), shared_server.url
+    with jetspark("events", "--stream", name, "--count", "4", "--server", url) as command:
+        listening(command)
+        with RawClient(url) as raw:
+            raw.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory"})
+            raw.api(f"CONSUMER.INFO.{name}.absent")
+            raw.api(f"STREAM.DELETE.{name}")
+            code, out, err = finish(command)
+    assert (code, err) == (0, "")
+    lines = [line.split("  ", 1) for line in sorted(out.splitlines(), key=lambda line: line[14:])]
+    assert all(len(time) == len("14:20:41.123") for time, _ in lines)
+    said = "\n".join(rest for _, rest in lines)
+    assert f"stream_action  {name}  action=create" in said
+    assert f"api_audit  {name} > absent  " in said
+    assert f"subject=$JS.API.CONSUMER.INFO.{name}.absent" in said
+    assert "error=consumer not found" in said
+    assert "@$G" in said
+
+
+def test_lines_of_json_hold_all(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+    name, url = unique("S"), shared_server.url
+    arguments = ["--kind", "stream_action", "--kind", "api_audit", "--json", "--count", "3"]
+    with jetspark("events", "--stream", name, *arguments, "--server", url) as command:
+        listening(command)
+        with RawClient(url) as raw:
+            raw.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory"})
+            raw.api(f"STREAM.DELETE.{name}")
+            code, out, _ = finish(command)
+    assert code == 0
+    found = [json.loads(line) for line in out.splitlines()]
+    audit = next(event for event in found if event["type"].endswith("api_audit"))
+    assert json.loads(audit["request"])["name"] == name
+    assert json.loads(audit["response"])["config"]["name"] == name
+    assert {event.get("stream", name) for event in found} == {name}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_the_ordinary_end(
+    number: int, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name, url = unique("S"), shared_server.url
+    arguments = ["--consumer", name, "--server", url]
+    with jetspark("events", *arguments) as command:
+        listening(command)
+        with RawClient(url) as raw:
+            # What would command a terminal is shown as text.
+            event = {"type": "io.x.v1.\x1b[2Jnew", "level": 9, "more": {"a": [1]}}
+            raw.publish(f"$JS.EVENT.ADVISORY.CONSUMER.NEW.S.{name}", json.dumps(event).encode())
+        assert first_line(command).strip() == r'\x1b[2Jnew    level=9  more={"a": [1]}'
+        assert end(command, number) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--kind", "max_delivery"], "did you mean 'max_deliver'?"),
+        (["--kind", "server_removed", "--stream", "S"], "about no stream"),
+        (["--count", "-1"], "--count cannot be negative."),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    shared_server: NatsServer,
+) -> None:
+    assert app.run(["events", *arguments, "--server", shared_server.url]) == app.FAILED
+    assert sentence in capsys.readouterr().err.replace("\n", " ")

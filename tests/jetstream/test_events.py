@@ -1,0 +1,572 @@
+"""Each event that a real server can be made to send, by making it send it; and the iterator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from jetspark import blocking
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    PermissionsError,
+    RequestTimeoutError,
+    SlowConsumerError,
+)
+from jetspark.face import connect
+from jetspark.jetstream import EventKind, JetStream
+from jetspark.jetstream import event_documents as documents
+from jetspark.jetstream.event_documents import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+    from tests.support.leaf import HubAndLeaf
+
+    from jetspark.face import Client
+    from jetspark.jetstream.events import Events
+    from jetspark.server import NatsServer
+
+EventT = TypeVar("EventT", bound=Event)
+
+SYSTEM = """
+accounts {
+  SYS: { users: [ { user: sys, password: sys } ] }
+  A: { jetstream: enabled, users: [ { user: a, password: a } ] }
+}
+system_account: SYS
+no_auth_user: a
+"""
+
+
+async def told(events: Events, cls: type[EventT]) -> EventT:
+    """The next event, which is of this class and has nothing that we do not know."""
+    event = await events.next(5)
+    assert isinstance(event, cls), event
+    assert event.extra == {}
+    assert event.timestamp is not None
+    assert event.id
+    return event
+
+
+async def api(nc: Client, tail: str, document: object = None) -> dict[str, Any]:
+    payload = b"" if document is None else json.dumps(document).encode()
+    reply = await nc.request(f"$JS.API.{tail}", payload)
+    answer: dict[str, Any] = json.loads(reply.data)
+    assert "error" not in answer, answer
+    return answer
+
+
+# -- what a single server tells ------------------------------------------------------------------
+
+
+async def test_a_stream_is_made_changed_and_deleted(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with js.events(kinds=["stream_action"], stream=name) as events:
+        await js.create_stream(name=name, subjects=[name])
+        await js.update_stream(name=name, description="changed")
+        await js.delete_stream(name)
+        said = [await told(events, documents.StreamActionEvent) for _ in range(3)]
+    assert [(event.stream, event.action) for event in said] == [
+        (name, "create"),
+        (name, "modify"),
+        (name, "delete"),
+    ]
+    assert said[0].kind == EventKind.STREAM_ACTION
+
+
+async def test_a_consumer_is_made_and_deleted(js: JetStream, stream: str) -> None:
+    async with js.events(kinds=["consumer_action"], stream=stream, consumer="c") as events:
+        await js.create_consumer(stream, name="other", durable_name="other")
+        consumer = await js.create_consumer(stream, name="c", durable_name="c")
+        await consumer.delete()
+        said = [await told(events, documents.ConsumerActionEvent) for _ in range(2)]
+    assert [(event.consumer, event.action) for event in said] == [("c", "create"), ("c", "delete")]
+
+
+async def test_acks_naks_and_ends_of_messages(js: JetStream, stream: str) -> None:
+    for number in range(4):
+        await js.publish(f"{stream}.{number}")
+    consumer = await js.create_consumer(
+        stream, durable_name="c", sample_freq="100%", max_deliver=2, ack_wait=timedelta(minutes=1)
+    )
+    async with js.events(
+        kinds=["consumer_ack", "nak", "terminated", "max_deliver"], stream=stream
+    ) as events:
+        acked, ended, given_back = await consumer.fetch(3, timeout=5)
+        await acked.ack()
+        metric = await told(events, documents.ConsumerAckMetric)
+        await ended.term()
+        terminated = await told(events, documents.TerminatedEvent)
+        await given_back.nak()
+        naked = await told(events, documents.NakEvent)
+        (again,) = await consumer.fetch(1, timeout=5)
+        await again.nak()
+        assert (await told(events, documents.NakEvent)).deliveries == 2
+        await consumer.fetch(1)  # the server looks for something to deliver
+        exceeded = await told(events, documents.MaxDeliverEvent)
+    assert (metric.stream, metric.consumer, metric.stream_seq) == (stream, "c", 1)
+    assert timedelta(0) < metric.ack_time < timedelta(seconds=5)
+    assert (terminated.stream_seq, terminated.deliveries, terminated.reason) == (2, 1, None)
+    assert (naked.stream_seq, naked.consumer_seq, naked.deliveries) == (3, 3, 1)
+    assert (exceeded.consumer, exceeded.stream_seq, exceeded.deliveries) == ("c", 3, 2)
+
+
+async def test_the_reason_of_an_ended_message(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10.4")
+    await js.publish(f"{stream}.1")
+    consumer = await js.create_consumer(stream, durable_name="c")
+    async with js.events(kinds=["terminated"], stream=stream) as events:
+        await (await consumer.next()).term("broken")
+        assert (await told(events, documents.TerminatedEvent)).reason == "broken"
+
+
+async def test_a_consumer_is_paused_and_goes_on(
+    js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await js.create_consumer(stream, durable_name="c")
+    async with js.events(kinds=[EventKind.CONSUMER_PAUSE], stream=stream) as events:
+        until = datetime.now(UTC) + timedelta(hours=1)
+        pause = {"pause_until": until.isoformat()}
+        await api(nc, f"CONSUMER.PAUSE.{stream}.c", pause)
+        paused = await told(events, documents.ConsumerPauseEvent)
+        await api(nc, f"CONSUMER.PAUSE.{stream}.c")
+        resumed = await told(events, documents.ConsumerPauseEvent)
+    assert (paused.paused, paused.pause_until) == (True, until)
+    assert (resumed.paused, resumed.pause_until) == (False, None)
+
+
+async def test_a_client_is_pinned_and_unpinned(
+    js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await js.create_consumer(
+        stream, durable_name="c", priority_groups=["g"], priority_policy="pinned_client"
+    )
+    await js.publish(f"{stream}.1")
+    inbox = nc.new_inbox()
+    kinds = [EventKind.CONSUMER_GROUP_PINNED, EventKind.CONSUMER_GROUP_UNPINNED]
+    async with (
+        nc.subscribe(inbox) as pulled,
+        js.events(kinds=kinds, stream=stream, consumer="c") as events,
+    ):
+        pull = json.dumps({"batch": 1, "group": "g", "expires": 10**9}).encode()
+        await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c", pull, reply=inbox)
+        message = await pulled.next(5)
+        assert message.headers is not None
+        pinned = await told(events, documents.ConsumerGroupPinnedEvent)
+        await api(nc, f"CONSUMER.UNPIN.{stream}.c", {"group": "g"})
+        unpinned = await told(events, documents.ConsumerGroupUnpinnedEvent)
+    assert (pinned.group, pinned.pinned_id) == ("g", message.headers.get("Nats-Pin-Id"))
+    assert (unpinned.group, unpinned.reason) == ("g", "admin")
+
+
+async def test_a_batch_is_abandoned(
+    js: JetStream, nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.12")
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[name], allow_atomic=True)
+    async with js.events(stream=name, kinds="stream_batch_abandoned") as events:
+        for number in ("1", "3"):
+            headers = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": number}
+            await nc.publish(name, b"", headers=headers)
+        abandoned = await told(events, documents.StreamBatchAbandonedEvent)
+    assert (abandoned.stream, abandoned.batch, abandoned.reason) == (name, "b", "incomplete")
+    await js.delete_stream(name)
+
+
+async def test_backup_and_restore_begin_and_end(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage="file")
+    await js.publish(f"{stream}.1", b"hello")
+    inbox = nc.new_inbox()
+    chunks: list[bytes] = []
+    async with (
+        js.events(stream=stream, kinds=["snapshot_create", "snapshot_complete"]) as events,
+        nc.subscribe(inbox) as parts,
+    ):
+        answer = await api(nc, f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox})
+        while (part := await parts.next(5)).data:
+            chunks.append(part.data)
+            if part.reply is not None:
+                await part.respond()
+        created = await told(events, documents.SnapshotCreateEvent)
+        complete = await told(events, documents.SnapshotCompleteEvent)
+    assert created.state.messages == 1
+    assert created.client is not None
+    assert created.client.acc == "$G"
+    assert complete.start <= complete.end
+    assert complete.error is None
+
+    await js.delete_stream(stream)
+    async with js.events(stream=stream, kinds=["restore_create", "restore_complete"]) as events:
+        request = {"config": answer["config"], "state": answer["state"]}
+        where = (await api(nc, f"STREAM.RESTORE.{stream}", request))["deliver_subject"]
+        for chunk in [*chunks, b""]:
+            await nc.request(where, chunk)
+        begun = await told(events, documents.RestoreCreateEvent)
+        done = await told(events, documents.RestoreCompleteEvent)
+    assert (begun.stream, done.stream) == (stream, stream)
+    assert done.bytes == sum(map(len, chunks))
+    await js.delete_stream(stream)
+
+
+async def test_api_audits_hold_the_whole_request_and_answer(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    async with js.events(kinds=["api_audit"], stream=stream) as events:
+        await js.stream_names().all()  # about no stream
+        await js.stream_info(stream, deleted_details=True)
+        info = await told(events, documents.ApiAuditEvent)
+        await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a.b")
+        made = await told(events, documents.ApiAuditEvent)
+        with pytest.raises(JetsparkError):
+            await js.consumer_info(stream, "absent")
+        failed = await told(events, documents.ApiAuditEvent)
+    assert info.subject == f"$JS.API.STREAM.INFO.{stream}"
+    assert json.loads(info.request or "") == {"deleted_details": True}
+    assert json.loads(info.response)["config"]["name"] == stream
+    assert info.client is not None
+    assert info.client.acc == "$G"
+    assert info.client.rtt is not None
+    assert info.error is None
+    assert (made.stream, made.consumer) == (stream, "c")
+    assert failed.consumer == "absent"
+    assert failed.error is not None
+    assert failed.error.err_code == 10014
+
+
+# -- what only the system account is told ----------------------------------------------------------
+
+
+async def test_a_full_queue_of_api_requests(
+    make_server: MakeServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.12")
+    server = make_server(f"jetstream {{ request_queue_limit: 1 }}\n{SYSTEM}", name="narrow")
+    async with (
+        connect(server.url, user="sys", password="sys") as system,
+        connect(server.url) as nc,
+        system.jetstream().events(kinds=["api_limit_reached"]) as events,
+    ):
+        await system.flush()
+        await nc.publish("$JS.API.INFO", reply=nc.new_inbox())
+        reached = await told(events, documents.ApiLimitReachedEvent)
+    assert reached.server == "narrow"
+    assert reached.dropped in (0, 1)  # the server may have begun with the one
+
+
+async def test_leaders_and_removed_servers_of_a_cluster(
+    make_cluster: Callable[..., Any], tmp_path: Any, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    config = tmp_path / "cluster.conf"
+    config.write_text(SYSTEM, "utf-8")
+    cluster = make_cluster(3, name="EV", extra=("--config", str(config)))
+    urls = cluster.urls
+    async with (
+        connect(urls[0], user="sys", password="sys") as system,
+        connect(urls[0]) as nc,
+        system.jetstream().events(kinds=["stream_leader_elected"]) as of_system,
+        nc.jetstream().events(kinds=["stream_leader_elected"], stream="S") as of_stream,
+        nc.jetstream().events(kinds=["consumer_leader_elected"], consumer="c") as of_consumer,
+        system.jetstream().events(kinds=["domain_leader_elected"]) as of_domain,
+        system.jetstream().events(kinds=["server_removed"]) as removed,
+    ):
+        js = nc.jetstream()
+        await asyncio.gather(nc.flush(), system.flush())
+        await js.create_stream(name="S", subjects=["s"], num_replicas=3)
+        stream = await told(of_stream, documents.StreamLeaderElectedEvent)
+        same = await told(of_system, documents.StreamLeaderElectedEvent)
+        await js.create_consumer("S", durable_name="c")
+        consumer = await told(of_consumer, documents.ConsumerLeaderElectedEvent)
+        await api(system, "META.LEADER.STEPDOWN")
+        domain = await told(of_domain, documents.DomainLeaderElectedEvent)
+        leader = next(peer for peer in domain.replicas if peer.peer == domain.leader)
+        gone = next(peer.name for peer in domain.replicas if peer is not leader)
+        await api(system, "SERVER.REMOVE", {"peer": gone})
+        server = await told(removed, documents.ServerRemovedEvent)
+    assert stream.leader.startswith("EV-n")
+    assert {peer.name for peer in stream.replicas} == {"EV-n1", "EV-n2", "EV-n3"}
+    assert (stream.account, same.account) == (None, "A")
+    assert (consumer.stream, consumer.consumer) == ("S", "c")
+    assert domain.cluster == "EV"
+    assert server.server == gone
+
+
+# -- where events come from ------------------------------------------------------------------------
+
+
+async def test_a_context_with_a_domain_gets_its_events_only(
+    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with connect(hub_and_leaf.hub.url) as nc:
+        leaf, hub = nc.jetstream(domain="leaf"), nc.jetstream(domain="hub")
+        async with (
+            leaf.events(kinds=["stream_action"], stream=name) as of_leaf,
+            nc.jetstream().events(kinds=["stream_action"], stream=name) as of_both,
+        ):
+            await hub.create_stream(name=name, subjects=[f"hub.{name}"])
+            assert (await told(of_both, documents.StreamActionEvent)).domain == "hub"
+            # Interest has to reach the leaf before it tells.
+            while of_both.pending == 0:
+                await leaf.create_stream(name=name, subjects=[f"leaf.{name}"])
+                await leaf.delete_stream(name)
+            assert (await told(of_leaf, documents.StreamActionEvent)).domain == "leaf"
+        await hub.delete_stream(name)
+
+
+async def test_events_of_another_account_come_on_the_prefix_they_were_imported_to(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("""
+        accounts {
+          A: { jetstream: enabled, users: [ { user: a, password: a } ],
+               exports: [ { stream: "$JS.EVENT.>" } ] }
+          B: { users: [ { user: b, password: b } ],
+               imports: [ { stream: { account: A, subject: "$JS.EVENT.>" }, prefix: "from.A" } ] }
+        }""")
+    async with (
+        connect(server.url, user="a", password="a") as a,
+        connect(server.url, user="b", password="b") as b,
+        b.jetstream().events(stream="S", prefix="from.A.$JS.EVENT") as events,
+    ):
+        await b.flush()
+        await a.jetstream().create_stream(name="S")
+        kinds = {(await events.next(5)).kind, (await events.next(5)).kind}
+    assert kinds == {"stream_action", "api_audit"}
+
+
+async def test_the_subjects_of_the_wire_document_are_heard_too(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    metric = {
+        "type": "io.nats.jetstream.metric.v1.consumer_ack",
+        "stream": name,
+        "consumer": "c",
+        "stream_seq": 1,
+        "consumer_seq": 1,
+        "ack_time": 1,
+        "deliveries": 1,
+    }
+    async with (
+        js.events(kinds=["consumer_ack"], stream=name) as by_kind,
+        js.events(stream=name, consumer="c") as by_name,
+    ):
+        await nc.publish(f"$JS.EVENT.METRIC.CONSUMER_ACK.{name}.c", json.dumps(metric).encode())
+        for events in (by_kind, by_name):
+            assert isinstance(await events.next(5), documents.ConsumerAckMetric)
+        await nc.flush()
+        assert by_kind.pending == by_name.pending == 0
+
+
+# -- the iterator ----------------------------------------------------------------------------------
+
+
+async def publish_event(nc: Client, stream: str, consumer: str = "c", **fields: object) -> None:
+    event = {"type": "io.nats.jetstream.advisory.v2.of_the_future", **fields}
+    await nc.publish(
+        f"$JS.EVENT.ADVISORY.CONSUMER.NEW.{stream}.{consumer}", json.dumps(event).encode()
+    )
+
+
+async def test_an_unknown_type_is_kept_whole(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with js.events(stream=name, consumer="c") as events:
+        await publish_event(nc, name, id="1", level={"a": [1]})
+        event = await events.next(5)
+    assert type(event) is Event
+    assert (event.kind, event.id, event.extra) == ("of_the_future", "1", {"level": {"a": [1]}})
+
+
+async def test_what_is_no_event_is_reported_and_left_out(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    reported: list[JetsparkError] = []
+    async with (
+        connect(shared_server.url, error_callback=reported.append) as nc,
+        nc.jetstream().events(stream=name) as events,
+    ):
+        await nc.publish(f"$JS.EVENT.ADVISORY.CONSUMER.NEW.{name}.c", b"no JSON")
+        await publish_event(nc, name)
+        assert (await events.next(5)).kind == "of_the_future"
+    assert [f"CONSUMER.NEW.{name}.c" in str(error) for error in reported] == [True]
+
+
+async def test_a_callback_gets_one_after_the_other_and_may_raise(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    reported: asyncio.Queue[JetsparkError] = asyncio.Queue()
+    seen: asyncio.Queue[str | None] = asyncio.Queue()
+    running = 0
+
+    async def callback(event: Event) -> None:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0)
+        running -= 1
+        seen.put_nowait(event.id)
+        if event.id == "0":
+            raise ValueError("no zero, please")
+
+    async with connect(shared_server.url, error_callback=reported.put_nowait) as nc:
+        events = nc.jetstream().events(stream=name, callback=callback)
+        with pytest.raises(ConfigError, match="callback"):
+            aiter(events)
+        with pytest.raises(ConfigError, match="callback"):
+            await events.next()
+        for number in range(3):
+            await publish_event(nc, name, id=str(number))
+        assert [await seen.get() for _ in range(3)] == ["0", "1", "2"]
+        assert "no zero" in str(await reported.get())
+    assert not events.active
+
+
+async def test_a_slow_reader_is_told_once_and_drops_are_counted(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    reported: list[JetsparkError] = []
+    async with (
+        connect(shared_server.url, error_callback=reported.append) as nc,
+        nc.jetstream().events(stream=name, pending_msgs_limit=2) as events,
+        nc.jetstream().events(stream=name, pending_bytes_limit=1) as none_fits,
+    ):
+        for number in range(5):
+            await publish_event(nc, name, id=str(number))
+        await nc.flush()
+        assert (events.pending, events.dropped, none_fits.dropped) == (2, 3, 5)
+        assert [(await events.next(5)).id for _ in range(2)] == ["0", "1"]
+    assert [type(error) for error in reported] == [SlowConsumerError, SlowConsumerError]
+
+
+async def test_what_has_arrived_is_given_out_after_the_end(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with connect(shared_server.url) as nc:
+        closed = nc.jetstream().events(stream=name)
+        with_client = nc.jetstream().events(stream=name)
+        called: list[str | None] = []
+        nc.jetstream().events(stream=name, callback=lambda event: called.append(event.id))
+        await publish_event(nc, name, id="1")
+        await nc.flush()
+        closed.close()
+        await publish_event(nc, name, id="2")
+        await nc.flush()
+    assert [event.id async for event in closed] == ["1"]
+    assert [event.id async for event in with_client] == ["1", "2"]
+    assert called == ["1", "2"]
+    with pytest.raises(ConnectionClosedError):
+        await with_client.next()
+    with pytest.raises(ConnectionClosedError):
+        await closed.next()
+
+
+async def test_a_reader_that_waits_is_woken_by_the_end(shared_server: NatsServer) -> None:
+    nc = await connect(shared_server.url)
+    events = nc.jetstream().events(stream="NOBODYS")
+
+    async def read() -> list[Event]:
+        return [event async for event in events]
+
+    async with asyncio.timeout(5):
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        await nc.close()
+        assert await reader == []
+
+
+async def test_waiting_for_an_event_has_an_end(js: JetStream) -> None:
+    async with js.events(stream="NOBODYS") as events:
+        with pytest.raises(RequestTimeoutError, match=r"0\.01 s"):
+            await events.next(0.01)
+
+
+async def test_a_refused_subject_ends_all_of_them(make_server: MakeServer) -> None:
+    server = make_server("""
+        authorization { users: [ { user: u, password: u, permissions: {
+          subscribe: [ "$JS.EVENT.ADVISORY.STREAM.CREATED.>", "_INBOX.>" ] } } ] }""")
+    async with connect(server.url, user="u", password="u") as nc:
+        events = nc.jetstream().events(kinds=["stream_action"])
+        with pytest.raises(PermissionsError):
+            await events.next(5)
+        assert not events.active
+
+
+async def test_wrong_arguments(js: JetStream) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'max_deliver'"):
+        js.events(kinds=["max_delivery"])
+    with pytest.raises(ConfigError, match="about no stream"):
+        js.events(kinds=["domain_leader_elected"], stream="S")
+    with pytest.raises(ConfigError, match="about no consumer"):
+        js.events(kinds=["stream_action"], consumer="c")
+    with pytest.raises(ConfigError, match="empty"):
+        js.events(kinds=[])
+    for wrong in ({"stream": "a.b"}, {"consumer": "*"}, {"prefix": "a..b"}):
+        with pytest.raises(ConfigError):
+            js.events(**wrong)  # type: ignore[arg-type]
+    for limit in ("pending_msgs_limit", "pending_bytes_limit"):
+        with pytest.raises(ConfigError, match="limits"):
+            js.events(**{limit: 0})  # type: ignore[arg-type]
+
+
+# -- without async ---------------------------------------------------------------------------------
+
+
+def test_the_blocking_iterator_and_callback(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        called: SimpleQueue[str] = SimpleQueue()
+
+        def callback(event: Event) -> None:
+            assert isinstance(event, documents.StreamActionEvent)
+            js.account_info()  # the client may be used
+            called.put(event.action)
+
+        watched = js.events(kinds=["stream_action"], stream=name, callback=callback)
+        with js.events(kinds=["stream_action"], stream=name) as events:
+            js.create_stream(name=name)
+            js.delete_stream(name)
+            first = next(events)
+            assert isinstance(first, documents.StreamActionEvent)
+            second = events.next(5)
+            assert isinstance(second, documents.StreamActionEvent)
+            assert [first.action, second.action] == ["create", "delete"]
+            assert watched.subjects == events.subjects
+        assert list(events) == []
+        with pytest.raises(ConfigError, match="callback"):
+            iter(watched)
+        with pytest.raises(ConfigError, match="plain functions"):
+
+            async def never(event: Event) -> None: ...
+
+            js.events(callback=never)  # type: ignore[arg-type]
+        assert [called.get(timeout=5) for _ in range(2)] == ["create", "delete"]
+    assert not watched.active
+    watched.close()
