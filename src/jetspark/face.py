@@ -13,7 +13,14 @@ from typing import Any
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.jetstream.context import JetStream
+from jetspark.kv.calls import BucketCalls
+
+
+class JetStream(BucketCalls):
+    """JetStream over a client.
+
+    Streams, consumers and publishing, and Key-Value buckets. The options are in `Client.jetstream`.
+    """
 
 
 class Client(CoreClient):

@@ -14,14 +14,16 @@ from typing import Any, get_args
 import pytest
 
 import jetspark
-from jetspark import blocking, face
+from jetspark import blocking, face, kv
 from jetspark.blocking import client as blocking_client
 from jetspark.blocking import jetstream as blocking_jetstream
+from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
+from jetspark.face import JetStream
 from jetspark.jetstream import (
-    JetStream,
+    batch,
     consume,
     consumer_handles,
     direct,
@@ -48,7 +50,10 @@ TWINS: dict[type, type] = {
     events.Events: blocking_jetstream.Events,
     paging.Paged: blocking_jetstream.Paged,
     publisher.Publisher: blocking_jetstream.Publisher,
+    batch.AtomicBatch: blocking_jetstream.AtomicBatch,
     direct.StoredMsgs: blocking_jetstream.StoredMsgs,
+    kv.Bucket: blocking_kv.Bucket,
+    kv.Listing: blocking_kv.Listing,
 }
 
 # Public in the asyncio class, absent in the blocking one.
@@ -69,6 +74,7 @@ EXTRA: dict[tuple[type, str], str] = {
 MADE_BY_USERS = {face.Client, JetStream, pull.FetchResult}
 # The first line of the docstring says something that is different.
 OTHER_WORDS = {
+    "AtomicBatch",
     "Client",  # no event loop
     "Client.events",
     "Client.publish_nowait",
@@ -76,7 +82,9 @@ OTHER_WORDS = {
     "Client.subscribe",
     "PullConsumer.consume",
     "EventStream",
+    "JetStream.atomic_batch",
     "JetStream.publisher",
+    "Listing",
     "Paged",
     "Publisher",
     "Replies",

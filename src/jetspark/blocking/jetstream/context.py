@@ -16,7 +16,8 @@ from jetspark.blocking.jetstream.publish import PublishCalls
 from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
 from jetspark.blocking.jetstream.templates import TemplateCalls
-from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.blocking.kv import BucketCalls
+from jetspark.face import JetStream as AsyncJetStream
 from jetspark.jetstream.document import Configuration
 from jetspark.jetstream.documents import AccountInfo
 
@@ -34,6 +35,7 @@ class JetStream(
     EventCalls,
     BackupCalls,
     TemplateCalls,
+    BucketCalls,
 ):
     """JetStream over a client.
 
@@ -44,6 +46,8 @@ class JetStream(
     "jetspark.trace" at level DEBUG, without messages and secrets. Raises ConfigError when both
     are given, BadNameError and BadSubjectError for unusable ones.
     """
+
+    _inner: AsyncJetStream
 
     def __init__(
         self,

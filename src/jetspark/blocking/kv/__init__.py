@@ -1,0 +1,7 @@
+"""Key-Value buckets without async: the twins of `jetspark.kv`."""
+
+from jetspark.blocking.kv.bucket import Bucket
+from jetspark.blocking.kv.calls import BucketCalls
+from jetspark.blocking.kv.listing import Listing
+
+__all__ = ["Bucket", "BucketCalls", "Listing"]

@@ -1,0 +1,42 @@
+"""Key-Value buckets over JetStream (ADR-8), built on the public surface of `jetspark.jetstream`.
+
+Buckets are made and bound by `JetStream.create_bucket` and `JetStream.bucket`.
+"""
+
+from jetspark.kv.bucket import Bucket
+from jetspark.kv.calls import BucketCalls
+from jetspark.kv.codecs import (
+    Base64Codec,
+    FilterCodec,
+    KeyChain,
+    KeyCodec,
+    NoCodec,
+    PathCodec,
+    ValueChain,
+    ValueCodec,
+    ZlibCodec,
+)
+from jetspark.kv.config import BucketConfig, Origin
+from jetspark.kv.entries import Entry, Operation
+from jetspark.kv.listing import Listing
+from jetspark.kv.status import BucketStatus
+
+__all__ = [
+    "Base64Codec",
+    "Bucket",
+    "BucketCalls",
+    "BucketConfig",
+    "BucketStatus",
+    "Entry",
+    "FilterCodec",
+    "KeyChain",
+    "KeyCodec",
+    "Listing",
+    "NoCodec",
+    "Operation",
+    "Origin",
+    "PathCodec",
+    "ValueChain",
+    "ValueCodec",
+    "ZlibCodec",
+]

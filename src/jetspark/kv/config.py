@@ -1,0 +1,208 @@
+"""How a bucket becomes a stream: ADR-8's table, sources, mirrors (ADR-57), limit markers (ADR-48).
+
+Contract: pure. What cannot work raises ConfigError here, before anything is sent. Only what was
+said is written, so that an update keeps the rest; `NEW_BUCKET` adds what makes a stream a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from jetspark.errors import ConfigError
+from jetspark.jetstream.document import Document, Span, check_names, config_to_wire, from_wire
+from jetspark.jetstream.documents import (
+    External,
+    Placement,
+    Republish,
+    Source,
+    StreamConfig,
+    SubjectTransform,
+)
+from jetspark.kv.names import STREAM_PREFIX, check_bucket, check_filter
+
+MAX_HISTORY: Final = 64
+_DUPLICATES: Final = timedelta(minutes=2)
+
+NEW_BUCKET: Final[Mapping[str, Any]] = {
+    "max_msgs_per_subject": 1,
+    "discard": "new",
+    "allow_rollup_hdrs": True,
+    "deny_delete": True,
+    "deny_purge": False,
+    "allow_direct": True,
+}
+
+
+class BucketConfig(Document, frozen=True, kw_only=True):
+    """A bucket's configuration. None: not said (the default, or the value as it is)."""
+
+    description: str | None = None
+    max_value_size: int | None = None
+    """Bytes of one value, with its headers; -1 for no limit, the default."""
+    history: int | None = None
+    """Entries kept of each key, 1 (default) to 64."""
+    ttl: Span | None = None
+    """How long an entry is kept; 0 for ever, the default."""
+    max_bucket_size: int | None = None
+    """Bytes of the whole bucket; a full one refuses writes. -1 for no limit, the default."""
+    storage: str | None = None
+    """A StorageType: "file" (default) or "memory"."""
+    replicas: int | None = None
+    """Servers that hold the bucket, 1 (default) to 5."""
+    compression: bool | None = None
+    """Whether files are compressed (2.10)."""
+    metadata: dict[str, str] | None = None
+    """Whatever you want to note (2.10)."""
+    placement: Placement | None = None
+    republish: Republish | None = None
+    limit_marker_ttl: Span | None = None
+    """At least a second: keys may have a time to live, and when a limit removes a value, a PURGE
+    entry tells the watchers and stays for so long (2.11, ADR-48). It cannot be turned off again."""
+    mirror_name: str | None = None
+    """Makes it a copy of another bucket. Prefer `create_bucket_mirror`: this form is deprecated."""
+    mirror_domain: str | None = None
+    """The JetStream domain of the bucket `mirror_name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A bucket that an aggregate or a mirror takes its entries from.
+
+    `keys`: only those that match one of these filters. `domain`: the JetStream domain that it is
+    in; or `api`, the prefix of an imported API, when it belongs to another account. `deliver`: the
+    subject prefix that its entries come on, when the import needs one. `stream`: the stream's
+    name, when the origin is a mirror and not the bucket itself.
+    """
+
+    bucket: str
+    keys: Sequence[str] | None = None
+    domain: str | None = None
+    api: str | None = None
+    deliver: str | None = None
+    stream: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bucket(self.bucket)
+        if isinstance(self.keys, str):
+            raise ConfigError("keys is a list of filters.")
+        for text in self.keys or ():
+            check_filter(text)
+        if self.domain is not None and self.api is not None:
+            raise ConfigError("Give either domain or api, not both.")
+        if self.deliver is not None and self.domain is None and self.api is None:
+            raise ConfigError("deliver needs domain or api.")
+
+    def source_of(self, bucket: str) -> Source:
+        """As a source of the aggregate `bucket`."""
+        return self._source(bucket, self.keys or [">"])
+
+    def mirror(self) -> Source:
+        """As the origin of a mirror, whose subjects stay as they are."""
+        return self._source(self.bucket, self.keys or [])
+
+    def _source(self, bucket: str, keys: Iterable[str]) -> Source:
+        transforms = [
+            SubjectTransform(
+                src=f"$KV.{self.bucket}.{text}", dest=f"$KV.{bucket}.{_destination(text)}"
+            )
+            for text in keys
+        ]
+        return Source(
+            name=self.stream or STREAM_PREFIX + self.bucket,
+            subject_transforms=transforms or None,
+            external=self._external(),
+        )
+
+    def _external(self) -> External | None:
+        deliver = self.deliver or ""
+        if self.domain is not None:
+            return External.of_domain(self.domain, deliver=deliver)
+        return None if self.api is None else External(api=self.api, deliver=deliver)
+
+
+def _destination(text: str) -> str:
+    """The same tokens, as the destination of a transform names them."""
+    tokens, stars = text.split("."), 0
+    for index, token in enumerate(tokens):
+        if token == "*":
+            stars += 1
+            tokens[index] = f"{{{{wildcard({stars})}}}}"
+    return ".".join(tokens)
+
+
+def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
+    """What a caller gave as a checked whole. Raises ConfigError."""
+    check_names(BucketConfig, options)
+    said = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
+    if said.history is not None and not 1 <= said.history <= MAX_HISTORY:
+        raise ConfigError(f"history is from 1 to {MAX_HISTORY}.")
+    if said.ttl is not None and said.ttl < timedelta(0):
+        raise ConfigError("ttl cannot be negative.")
+    if said.limit_marker_ttl is not None and said.limit_marker_ttl < timedelta(seconds=1):
+        raise ConfigError("limit_marker_ttl is at least one second.")
+    if said.replicas is not None and not 1 <= said.replicas <= 5:
+        raise ConfigError("replicas is from 1 to 5.")
+    for name in ("max_value_size", "max_bucket_size"):
+        value = getattr(said, name)
+        if value is not None and value < 1 and value != -1:
+            raise ConfigError(f"{name} is at least 1, or -1 for no limit.")
+    if said.mirror_domain is not None and said.mirror_name is None:
+        raise ConfigError("mirror_domain needs mirror_name.")
+    if said.mirror_name is not None:
+        check_bucket(said.mirror_name)
+    return said
+
+
+def stream_options(said: BucketConfig) -> dict[str, Any]:
+    """The stream's options that say the same. Sources and mirrors are not among them."""
+    options: dict[str, Any] = {
+        "description": said.description,
+        "max_msg_size": said.max_value_size,
+        "max_msgs_per_subject": said.history,
+        "max_age": said.ttl,
+        "max_bytes": said.max_bucket_size,
+        "storage": said.storage,
+        "num_replicas": said.replicas,
+        "metadata": said.metadata,
+        "placement": said.placement,
+        "republish": said.republish,
+    }
+    if said.ttl is not None:
+        # A server refuses a window for duplicates that is longer than the age.
+        options["duplicate_window"] = min(said.ttl, _DUPLICATES) if said.ttl else _DUPLICATES
+    if said.compression is not None:
+        options["compression"] = "s2" if said.compression else "none"
+    if said.limit_marker_ttl is not None:
+        options["allow_msg_ttl"] = True
+        options["subject_delete_marker_ttl"] = said.limit_marker_ttl
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def said_by(stream: StreamConfig) -> BucketConfig:
+    """The bucket's configuration, read back from its stream."""
+    mirror = stream.mirror
+    return BucketConfig(
+        description=stream.description,
+        max_value_size=stream.max_msg_size,
+        history=stream.max_msgs_per_subject,
+        ttl=stream.max_age,
+        max_bucket_size=stream.max_bytes,
+        storage=stream.storage,
+        replicas=stream.num_replicas,
+        compression=stream.compression not in (None, "none"),
+        metadata=stream.metadata,
+        placement=stream.placement,
+        republish=stream.republish,
+        limit_marker_ttl=stream.subject_delete_marker_ttl,
+        mirror_name=None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX),
+        mirror_domain=None if mirror is None else domain_of(mirror),
+    )
+
+
+def domain_of(source: Source) -> str | None:
+    """The domain in the API prefix of an external source."""
+    tokens = source.external.api.split(".") if source.external is not None else []
+    return tokens[1] if len(tokens) == 3 and (tokens[0], tokens[2]) == ("$JS", "API") else None

@@ -1,0 +1,107 @@
+"""Where a bucket's keys are read and written, in which stream, through which codecs. Pure.
+
+A mirror holds the subjects of its origin, and is written through it: across a domain by the
+domain's API prefix, behind which a server takes "$KV.…" as well. The same goes for a context with
+a domain or prefix of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jetspark.errors import ConfigError
+from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
+from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
+from jetspark.kv.entries import MARKER_REASON, OPERATION, Entry, operation_of
+from jetspark.kv.names import STREAM_PREFIX, check_filter, check_key
+
+_DEFAULT_API: Final = "$JS.API"
+
+
+class Handle:
+    """What the calls of one bucket share."""
+
+    __slots__ = ("_at", "_writes", "direct", "keys", "name", "stream", "values")
+
+    def __init__(self, config: StreamConfig, api_prefix: str) -> None:
+        self.stream = config.name or ""
+        self.name = self.stream.removeprefix(STREAM_PREFIX)
+        self.direct = bool(config.allow_direct or (config.mirror and config.mirror_direct))
+        self.keys: KeyCodec | None = None
+        self.values: ValueCodec | None = None
+        mirror, bucket, before = config.mirror, self.name, ""
+        if mirror is not None:
+            bucket = mirror.name.removeprefix(STREAM_PREFIX)
+        if mirror is not None and mirror.external is not None:
+            before = mirror.external.api + "."
+        elif api_prefix != _DEFAULT_API:
+            before = api_prefix + "."
+        self._at = f"$KV.{bucket}."
+        # A read-only aggregate listens to nothing.
+        self._writes = before + self._at if mirror is not None or config.subjects else None
+
+    def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> Handle:
+        """The same bucket through these codecs."""
+        other = object.__new__(Handle)
+        for name in ("_at", "_writes", "direct", "name", "stream"):
+            setattr(other, name, getattr(self, name))
+        other.keys, other.values = keys, values
+        return other
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def _stored_key(self, key: str) -> str:
+        return check_key(key if self.keys is None else self.keys.encode_key(key), key)
+
+    def subject(self, key: str) -> str:
+        """Under which the bucket's stream has a key. Raises BadNameError, CodecError."""
+        return self._at + self._stored_key(key)
+
+    def write_subject(self, key: str) -> str:
+        """To which a key is written. Raises ConfigError when the bucket is read-only."""
+        stored = self._stored_key(key)
+        if self._writes is None:
+            raise ConfigError(f'Bucket "{self.name}" is read-only.')
+        return self._writes + stored
+
+    def filters(self, keys: str | Iterable[str]) -> list[str]:
+        """The subjects of one or several filters. Raises BadNameError, ConfigError."""
+        wanted = [keys] if isinstance(keys, str) else list(keys)
+        if not wanted:
+            raise ConfigError("Say which keys; '>' is all of them.")
+        return [self._at + self._filter(text) for text in wanted]
+
+    def _filter(self, text: str) -> str:
+        return check_filter(text if self.keys is None else encode_filter(self.keys, text), text)
+
+    def key_of(self, subject: str) -> str:
+        """The key that the stream has under a subject. Raises CodecError."""
+        stored = subject[len(self._at) :]
+        return stored if self.keys is None else self.keys.decode_key(stored)
+
+    # -- values --------------------------------------------------------------------------------
+
+    def stored_value(self, value: bytes) -> bytes:
+        """What is written for a value."""
+        return value if self.values is None else self.values.encode_value(value)
+
+    def value_of(self, stored: bytes) -> bytes:
+        """The value of what was written. Raises CodecError."""
+        return stored if self.values is None else self.values.decode_value(stored)
+
+    def entry_of(self, message: StoredMsg, key: str) -> Entry:
+        """The entry of a message that lies under the key. Raises CodecError."""
+        headers = message.headers
+        operation = operation_of(None, None)
+        if headers is not None:
+            operation = operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))
+        return Entry(
+            self.name,
+            key,
+            self.value_of(message.data) if operation == "PUT" else b"",
+            message.seq,
+            exact_ns(message.time),
+            0,
+            operation,
+        )

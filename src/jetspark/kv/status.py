@@ -1,0 +1,93 @@
+"""What a bucket is and holds at a moment (row K3)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from jetspark.jetstream.documents import StreamConfig, StreamInfo, StreamState
+from jetspark.kv.config import BucketConfig, domain_of, said_by
+from jetspark.kv.names import STREAM_PREFIX
+
+
+class BucketStatus:
+    """A view on the information about the bucket's stream, `stream_info`."""
+
+    __slots__ = ("stream_info",)
+
+    def __init__(self, info: StreamInfo) -> None:
+        self.stream_info: StreamInfo = info
+
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self.stream_info.name.removeprefix(STREAM_PREFIX)
+
+    @property
+    def config(self) -> BucketConfig:
+        """Its options, as `create_bucket` takes them."""
+        return said_by(self.stream_info.config)
+
+    @property
+    def values(self) -> int:
+        """All entries, those of the history and delete markers too."""
+        return self.stream_info.state.messages
+
+    @property
+    def bytes(self) -> int:
+        """What they use."""
+        return self.stream_info.state.bytes
+
+    @property
+    def history(self) -> int:
+        """Entries kept of each key."""
+        return self.stream_info.config.max_msgs_per_subject or 1
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long an entry is kept; 0 for ever."""
+        return self.stream_info.config.max_age or timedelta(0)
+
+    @property
+    def limit_marker_ttl(self) -> timedelta:
+        """How long the markers of limits stay; 0 when there are none."""
+        return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether it is compressed on disk."""
+        return self.stream_info.config.compression not in (None, "none")
+
+    @property
+    def backing_store(self) -> str:
+        """The kind of store: "JetStream"."""
+        return "JetStream"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What was noted at its making."""
+        return self.stream_info.config.metadata or {}
+
+    @property
+    def mirror_name(self) -> str | None:
+        """The bucket that it is a copy of."""
+        mirror = self.stream_info.config.mirror
+        return None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX)
+
+    @property
+    def mirror_domain(self) -> str | None:
+        """The JetStream domain of that bucket."""
+        mirror = self.stream_info.config.mirror
+        return None if mirror is None else domain_of(mirror)
+
+    @property
+    def stream_config(self) -> StreamConfig:
+        """The stream's configuration."""
+        return self.stream_info.config
+
+    @property
+    def stream_state(self) -> StreamState:
+        """The stream's state."""
+        return self.stream_info.state
+
+    def __repr__(self) -> str:
+        return f"BucketStatus({self.bucket!r}, values={self.values}, bytes={self.bytes})"

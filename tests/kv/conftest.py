@@ -1,0 +1,39 @@
+"""A connection to the shared server, and a bucket of one's own on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import BucketNotFoundError
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.face import Client, JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
+    async with connect(shared_server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    return nc.jetstream()
+
+
+@pytest.fixture
+async def bucket(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[Bucket]:
+    """In memory, with a history of 5."""
+    name = unique("B")
+    yield await js.create_bucket(name, history=5, storage="memory")
+    try:
+        await js.delete_bucket(name)
+    except BucketNotFoundError:
+        pass

@@ -1,0 +1,239 @@
+"""Keys: get, put, create, update, delete, purge, revert."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import (
+    BucketNotFoundError,
+    DirectGetError,
+    KeyExistsError,
+    KeyNotFoundError,
+    NotEnabledOnStreamError,
+    WrongLastSequenceError,
+)
+from jetspark.kv import Entry, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client, JetStream
+    from jetspark.kv import Bucket
+
+
+async def test_what_was_put_is_got(bucket: Bucket) -> None:
+    before = datetime.now(UTC)
+    revision = await bucket.put("eu.apples", b"1.20")
+    entry = await bucket.get("eu.apples")
+    assert entry == Entry(bucket.name, "eu.apples", b"1.20", revision, entry.created_ns)
+    assert abs(entry.created - before) < timedelta(seconds=5)
+    assert entry.operation is Operation.PUT
+    assert not entry.is_deleted
+    assert await bucket.get_value("eu.apples") == b"1.20"
+
+
+async def test_revisions_count_the_writes_of_the_bucket(bucket: Bucket) -> None:
+    assert [await bucket.put(key, b"") for key in ("a", "b", "a")] == [1, 2, 3]
+    assert (await bucket.get("a")).revision == 3
+    assert (await bucket.get("a", 1)).revision == 1
+
+
+async def test_a_revision_belongs_to_its_key(bucket: Bucket) -> None:
+    await bucket.put("a", b"1")
+    with pytest.raises(KeyNotFoundError, match="no revision 1") as caught:
+        await bucket.get("b", 1)
+    assert (caught.value.bucket, caught.value.key, caught.value.revision) == (bucket.name, "b", 1)
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("a", 2)
+
+
+async def test_values_of_any_bytes(bucket: Bucket) -> None:
+    for value in (b"", b"\x00\r\n", bytes(range(256)) * 100):
+        await bucket.put("k", value)
+        assert await bucket.get_value("k") == value
+
+
+@pytest.mark.parametrize("leader", [False, True])
+async def test_a_missing_key(bucket: Bucket, *, leader: bool) -> None:
+    with pytest.raises(KeyNotFoundError, match='Key "nobody" not found in bucket') as caught:
+        await bucket.get("nobody", leader=leader)
+    assert caught.value.operation is None
+
+
+@pytest.mark.parametrize("leader", [False, True])
+async def test_a_deleted_key_is_not_found_and_its_history_is(
+    bucket: Bucket, *, leader: bool
+) -> None:
+    await bucket.put("k", b"1")
+    assert await bucket.delete("k") == 2
+    with pytest.raises(KeyNotFoundError, match="was deleted") as caught:
+        await bucket.get("k", leader=leader)
+    assert (caught.value.operation, caught.value.revision) == ("DEL", 2)
+    assert (await bucket.get("k", 1, leader=leader)).value == b"1"
+
+
+async def test_a_purged_key_has_no_history(bucket: Bucket) -> None:
+    await bucket.put("k", b"1")
+    await bucket.put("other", b"2")
+    assert await bucket.purge("k") == 3
+    with pytest.raises(KeyNotFoundError) as caught:
+        await bucket.get("k")
+    assert caught.value.operation == "PURGE"
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("k", 1)
+    assert (await bucket.status()).values == 2
+
+
+async def test_create_is_for_keys_without_a_value(bucket: Bucket) -> None:
+    assert await bucket.create("k", b"1") == 1
+    with pytest.raises(KeyExistsError) as caught:
+        await bucket.create("k", b"2")
+    assert (caught.value.key, caught.value.revision) == ("k", 1)
+    assert isinstance(caught.value, WrongLastSequenceError)
+    await bucket.delete("k")
+    assert await bucket.create("k", b"3") == 3
+    await bucket.purge("k")
+    assert await bucket.create("k", b"4") == 5
+    assert await bucket.get_value("k") == b"4"
+
+
+async def test_of_many_that_create_one_does(bucket: Bucket) -> None:
+    await bucket.put("k")
+    await bucket.delete("k")
+    results = await asyncio.gather(
+        *(bucket.create("k", b"%d" % number) for number in range(20)), return_exceptions=True
+    )
+    [revision] = [one for one in results if isinstance(one, int)]
+    assert sum(isinstance(one, KeyExistsError) for one in results) == 19
+    assert await bucket.get_value("k") == b"%d" % results.index(revision)
+
+
+async def test_update_at_a_revision(bucket: Bucket) -> None:
+    first = await bucket.put("k", b"1")
+    second = await bucket.update("k", b"2", first)
+    with pytest.raises(WrongLastSequenceError):
+        await bucket.update("k", b"3", first)
+    assert await bucket.get_value("k") == b"2"
+    assert await bucket.update("k", b"3", second) == second + 1
+
+
+async def test_of_many_that_update_one_does(bucket: Bucket) -> None:
+    revision = await bucket.put("k", b"")
+    results = await asyncio.gather(
+        *(bucket.update("k", b"%d" % number, revision) for number in range(20)),
+        return_exceptions=True,
+    )
+    [winner] = [number for number, one in enumerate(results) if isinstance(one, int)]
+    assert sum(isinstance(one, WrongLastSequenceError) for one in results) == 19
+    assert await bucket.get_value("k") == b"%d" % winner
+
+
+@pytest.mark.parametrize("operation", ["delete", "purge"])
+async def test_delete_and_purge_at_a_revision(bucket: Bucket, operation: str) -> None:
+    remove = getattr(bucket, operation)
+    first = await bucket.put("k", b"1")
+    second = await bucket.put("k", b"2")
+    with pytest.raises(WrongLastSequenceError):
+        await remove("k", first)
+    assert await bucket.get_value("k") == b"2"
+    assert await remove("k", second) == second + 1
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("k")
+
+
+async def test_revert_puts_what_was(bucket: Bucket) -> None:
+    await bucket.put("k", b"1")
+    await bucket.put("k", b"2")
+    assert await bucket.revert("k", 1) == 3
+    assert await bucket.get_value("k") == b"1"
+    with pytest.raises(KeyNotFoundError):
+        await bucket.revert("k", 17)
+
+
+async def test_a_bucket_without_direct_gets_asks_the_leader(js: JetStream, bucket: Bucket) -> None:
+    await js.update_stream(name=bucket.stream, allow_direct=False)
+    bound = await js.bucket(bucket.name)
+    await bound.put("k", b"1")
+    assert await bound.get_value("k") == b"1"
+    with pytest.raises(KeyNotFoundError):
+        await bound.get("nobody")
+    # The one that was bound before: nobody answers, which is not "no such key".
+    with pytest.raises(DirectGetError, match="unavailable") as caught:
+        await bucket.get("k")
+    assert caught.value.status == 503
+
+
+async def test_read_your_write_over_three_servers(
+    nats_cluster: object, unique: Callable[[str], str]
+) -> None:
+    from tests.support.cluster import Cluster
+
+    from jetspark import connect
+
+    assert isinstance(nats_cluster, Cluster)
+    async with connect(nats_cluster.urls[0]) as nc:
+        js = nc.jetstream()
+        bucket = await js.create_bucket(unique("R3"), replicas=3)
+        for number in range(50):
+            await bucket.put("k", b"%d" % number)
+            assert await bucket.get_value("k", leader=True) == b"%d" % number
+        await js.delete_bucket(bucket.name)
+
+
+async def test_a_bucket_that_is_gone(js: JetStream, bucket: Bucket) -> None:
+    await js.delete_bucket(bucket.name)
+    for call in (
+        bucket.get("k"),
+        bucket.get("k", leader=True),
+        bucket.get("k", 1),
+        bucket.put("k"),
+        bucket.create("k"),
+        bucket.delete("k"),
+        bucket.status(),
+    ):
+        with pytest.raises(BucketNotFoundError) as caught:
+            await call
+        assert caught.value.bucket == bucket.name
+
+
+async def test_a_value_that_is_too_large(js: JetStream, unique: Callable[[str], str]) -> None:
+    bucket = await js.create_bucket(unique("B"), max_value_size=100, storage="memory")
+    await bucket.put("k", b"x" * 50)
+    from jetspark.errors import APIError
+
+    with pytest.raises(APIError, match="size"):
+        await bucket.put("k", b"x" * 200)
+    await js.delete_bucket(bucket.name)
+
+
+async def test_a_time_to_live_needs_limit_markers(
+    bucket: Bucket, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl"):
+        await bucket.create("k", b"", ttl=5)
+    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl"):
+        await bucket.purge("k", ttl=5)
+
+
+async def test_what_other_clients_may_write(bucket: Bucket, nc: Client) -> None:
+    js = nc.jetstream()
+    subject = f"$KV.{bucket.name}.k"
+    for headers, operation in (
+        ({"KV-Operation": "PUT"}, None),
+        ({"X": "KV-Operation: DEL"}, None),
+        ({"KV-Operation": "DEL"}, "DEL"),
+        ({"KV-Operation": "PURGE"}, "PURGE"),
+        ({"KV-Operation": "NEW-KIND"}, "DEL"),
+    ):
+        await js.publish(subject, b"v", headers=headers)
+        try:
+            assert (await bucket.get("k")).value == b"v"
+            found = None
+        except KeyNotFoundError as error:
+            found = error.operation
+        assert found == operation

@@ -1,0 +1,266 @@
+"""Buckets: their streams, binding, changing, emptying, deleting, listing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.raw_client import RawClient
+
+from jetspark.errors import (
+    BadNameError,
+    BucketNotFoundError,
+    ConfigError,
+    JetsparkError,
+    KeyNotFoundError,
+    NameInUseError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.jetstream.documents import Placement, Republish
+from jetspark.kv import BucketConfig, Origin
+from jetspark.kv.config import bucket_config, stream_options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.face import JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> AsyncIterator[str]:
+    """A name that is free, and whose bucket goes after the test."""
+    name = unique("B")
+    yield name
+    with RawClient(shared_server.url) as raw:
+        raw.api(f"STREAM.DELETE.KV_{name}")
+
+
+async def test_a_bucket_without_options(js: JetStream, name: str) -> None:
+    await js.create_bucket(name)
+    config = (await js.stream_info(f"KV_{name}")).config
+    assert config.subjects == [f"$KV.{name}.>"]
+    assert config.max_msgs_per_subject == 1
+    assert config.discard == "new"
+    assert config.allow_rollup_hdrs
+    assert config.deny_delete
+    assert config.allow_direct
+    assert not config.deny_purge
+    assert config.storage == "file"
+    assert config.retention == "limits"
+    assert config.num_replicas == 1
+    assert config.duplicate_window == timedelta(minutes=2)
+
+
+async def test_every_option_reaches_the_stream(
+    js: JetStream, name: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    options: dict[str, Any] = {
+        "description": "prices of fruit",
+        "max_value_size": 1000,
+        "history": 64,
+        "ttl": timedelta(hours=1),
+        "max_bucket_size": 1_000_000,
+        "storage": "memory",
+        "replicas": 1,
+        "compression": True,
+        "metadata": {"owner": "me"},
+        "republish": Republish(src=f"$KV.{name}.>", dest="told.>", headers_only=True),
+        "limit_marker_ttl": timedelta(seconds=30),
+    }
+    bucket = await js.create_bucket(name, **options)
+    config = (await js.stream_info(bucket.stream)).config
+    assert config.description == "prices of fruit"
+    assert config.max_msg_size == 1000
+    assert config.max_msgs_per_subject == 64
+    assert config.max_age == timedelta(hours=1)
+    assert config.duplicate_window == timedelta(minutes=2)
+    assert config.max_bytes == 1_000_000
+    assert config.storage == "memory"
+    assert config.compression == "s2"
+    assert config.metadata is not None
+    assert config.metadata["owner"] == "me"
+    assert config.republish == options["republish"]
+    assert config.allow_msg_ttl
+    assert config.subject_delete_marker_ttl == timedelta(seconds=30)
+    status = await bucket.status()
+    for option, value in options.items():
+        if option != "metadata":
+            assert getattr(status.config, option) == value, option
+
+
+async def test_a_short_ttl_shortens_the_window_for_duplicates(js: JetStream, name: str) -> None:
+    bucket = await js.create_bucket(name, ttl=timedelta(seconds=30))
+    config = (await bucket.status()).stream_config
+    assert config.duplicate_window == timedelta(seconds=30)
+    await js.update_bucket(name, ttl=timedelta(0))
+    config = (await bucket.status()).stream_config
+    assert (config.max_age, config.duplicate_window) == (timedelta(0), timedelta(minutes=2))
+
+
+def test_a_placement_is_passed_on() -> None:
+    placement = Placement(cluster="c", tags=["t"])
+    assert stream_options(bucket_config(None, {"placement": placement})) == {"placement": placement}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"history": 0}, "from 1 to 64"),
+        ({"history": 65}, "from 1 to 64"),
+        ({"history": "5"}, "BucketConfig"),
+        ({"ttl": timedelta(seconds=-1)}, "negative"),
+        ({"ttl": 60}, "timedelta"),
+        ({"limit_marker_ttl": timedelta(milliseconds=999)}, "one second"),
+        ({"limit_marker_ttl": timedelta(0)}, "one second"),
+        ({"replicas": 6}, "from 1 to 5"),
+        ({"max_value_size": 0}, "max_value_size"),
+        ({"max_bucket_size": -2}, "max_bucket_size"),
+        ({"mirror_domain": "hub"}, "needs mirror_name"),
+        ({"histroy": 5}, "did you mean 'history'"),
+    ],
+)
+async def test_options_that_cannot_work(
+    js: JetStream, options: dict[str, Any], sentence: str
+) -> None:
+    for call in (js.create_bucket, js.update_bucket, js.create_or_update_bucket):
+        with pytest.raises(ConfigError, match=sentence):
+            await call("B", **options)
+
+
+async def test_a_name_that_cannot_be(js: JetStream) -> None:
+    for call in (
+        js.create_bucket("a.b"),
+        js.bucket("a b"),
+        js.delete_bucket(""),
+        js.empty_bucket("*"),
+        js.update_bucket("a/b"),
+        js.create_bucket_aggregate("a.b", [Origin("o")]),
+    ):
+        with pytest.raises(BadNameError):
+            await call
+
+
+async def test_creating_twice(js: JetStream, name: str) -> None:
+    await (await js.create_bucket(name, history=3)).put("k", b"1")
+    again = await js.create_bucket(name, BucketConfig(history=3))
+    assert await again.get_value("k") == b"1"
+    with pytest.raises(NameInUseError, match=f'Bucket "{name}" exists'):
+        await js.create_bucket(name, history=4)
+
+
+async def test_an_update_keeps_what_it_does_not_name(js: JetStream, name: str) -> None:
+    with pytest.raises(BucketNotFoundError):
+        await js.update_bucket(name, history=2)
+    await js.create_bucket(name, history=3, description="first", ttl=timedelta(hours=1))
+    bucket = await js.update_bucket(name, BucketConfig(history=9), description="second")
+    config = (await bucket.status()).config
+    assert (config.history, config.description) == (9, "second")
+    assert config.ttl == timedelta(hours=1)
+
+
+async def test_create_or_update(js: JetStream, name: str) -> None:
+    await js.create_or_update_bucket(name, history=3, storage="memory")
+    bucket = await js.create_or_update_bucket(name, history=7)
+    status = await bucket.status()
+    assert (status.history, status.config.storage) == (7, "memory")
+
+
+async def test_binding(js: JetStream, name: str) -> None:
+    with pytest.raises(BucketNotFoundError, match=f'Bucket "{name}" not found') as caught:
+        await js.bucket(name)
+    assert isinstance(caught.value, StreamNotFoundError)
+    await js.create_bucket(name)
+    bucket = await js.bucket(name)
+    assert (bucket.name, bucket.stream) == (name, f"KV_{name}")
+
+
+async def test_a_stream_of_that_name_is_no_bucket(js: JetStream, name: str) -> None:
+    await js.create_stream(name=f"KV_{name}", subjects=[f"{name}.x"])
+    with pytest.raises(BucketNotFoundError):
+        await js.bucket(name)
+
+
+async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -> None:
+    bucket = await js.create_bucket(name, history=2)
+    for number in range(3):
+        await bucket.put("k", b"%d" % number)
+    assert await js.empty_bucket(name) == 2
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("k")
+    assert await bucket.create("k", b"new") == 4
+    await js.delete_bucket(name)
+    for call in (js.empty_bucket(name), js.delete_bucket(name)):
+        with pytest.raises(BucketNotFoundError):
+            await call
+
+
+async def test_lists(js: JetStream, name: str) -> None:
+    await js.create_bucket(name, history=2)
+    await js.create_stream(name=f"not_{name}", subjects=[f"not_{name}"])
+    assert name in await js.bucket_names().all()
+    statuses = {status.bucket: status async for status in js.buckets()}
+    assert statuses[name].history == 2
+    assert not any(one.startswith("not_") for one in statuses)
+    await js.delete_stream(f"not_{name}")
+
+
+async def test_the_status(js: JetStream, name: str, needs_server: Callable[[str], None]) -> None:
+    needs_server("2.10")
+    bucket = await js.create_bucket(
+        name, history=5, ttl=timedelta(hours=1), compression=True, metadata={"a": "b"}
+    )
+    for number in range(3):
+        await bucket.put("k", b"%d" % number)
+    status = await bucket.status()
+    assert status.bucket == name
+    assert status.values == 3
+    assert status.bytes == status.stream_state.bytes > 0
+    assert status.history == 5
+    assert status.ttl == timedelta(hours=1)
+    assert status.is_compressed
+    assert status.backing_store == "JetStream"
+    assert status.metadata["a"] == "b"
+    assert status.limit_marker_ttl == timedelta(0)
+    assert (status.mirror_name, status.mirror_domain) == (None, None)
+    assert status.stream_config.name == f"KV_{name}"
+    assert status.stream_state.last_seq == 3
+
+
+async def test_limit_markers_need_a_server_that_has_them(
+    js: JetStream, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account_info = js.account_info
+
+    async def old() -> Any:
+        return (await account_info()).replace(api=None)
+
+    monkeypatch.setattr(js, "account_info", old)
+    with pytest.raises(UnsupportedByServerError, match=r"limit_marker_ttl needs .* 2\.11"):
+        await js.create_bucket(name, limit_marker_ttl=timedelta(seconds=1))
+
+
+async def test_limit_markers_may_be_turned_on_later(
+    js: JetStream, name: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    await js.create_bucket(name)
+    bucket = await js.update_bucket(name, limit_marker_ttl=timedelta(seconds=3))
+    assert (await bucket.status()).limit_marker_ttl == timedelta(seconds=3)
+    await bucket.create("k", b"1", ttl=timedelta(hours=1))
+
+
+async def test_one_read_only_handle_of_an_aggregate(
+    js: JetStream, bucket: Bucket, name: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    aggregate = await js.create_bucket_aggregate(name, [Origin(bucket.name)], writable=False)
+    for call in (aggregate.put("k"), aggregate.delete("k"), aggregate.create("k")):
+        with pytest.raises(ConfigError, match="read-only"):
+            await call
+    with pytest.raises(JetsparkError):
+        await js.publish(f"$KV.{name}.k", b"", timeout=0.3)

@@ -1,0 +1,160 @@
+"""Codecs: what is stored, that it comes back, and what they cannot do."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import BadNameError, CodecError, ConfigError
+from jetspark.kv import Base64Codec, KeyChain, NoCodec, PathCodec, ValueChain, ZlibCodec
+from jetspark.kv.codecs import encode_filter
+from jetspark.kv.names import check_filter, check_key
+from jetspark.subjects import subject_matches
+
+if TYPE_CHECKING:
+    from jetspark.kv import Bucket
+
+TOKENS = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1)
+KEYS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
+PATHS = st.from_regex(r"/?[-_a-z0-9]+(/[-_a-z0-9]+){0,3}", fullmatch=True)
+FILTERS = st.lists(TOKENS | st.just("*"), min_size=1, max_size=4).map(".".join) | st.builds(
+    "{}.>".format, KEYS
+)
+
+
+@given(KEYS)
+def test_base64_keys_come_back_and_can_be_stored(key: str) -> None:
+    stored = Base64Codec().encode_key(key)
+    check_key(stored)
+    assert Base64Codec().decode_key(stored) == key
+
+
+def test_base64_keeps_the_tokens_apart() -> None:
+    codec = Base64Codec()
+    assert codec.encode_key("Acme Inc.contact") == "QWNtZSBJbmM.Y29udGFjdA"
+    assert codec.encode_filter("Acme Inc.*.>") == "QWNtZSBJbmM.*.>"
+    assert codec.encode_value(b"\xff\xfe") == b"__4"
+
+
+@given(KEYS, FILTERS)
+def test_an_encoded_filter_takes_the_same_keys(key: str, text: str) -> None:
+    if "*" in key or ">" in key:
+        return
+    codec = Base64Codec()
+    wanted = subject_matches(text, key)
+    stored = check_filter(codec.encode_filter(text))
+    assert subject_matches(stored, codec.encode_key(key)) == wanted
+
+
+@given(PATHS)
+def test_paths_come_back(path: str) -> None:
+    stored = PathCodec().encode_key(path)
+    check_key(stored)
+    assert PathCodec().decode_key(stored) == path
+
+
+@pytest.mark.parametrize(
+    ("path", "stored"),
+    [
+        ("user/profile/settings", "user.profile.settings"),
+        ("/user", "_root_.user"),
+        ("/", "_root_"),
+        ("a/b/", "a.b"),
+    ],
+)
+def test_paths_are_stored_with_dots(path: str, stored: str) -> None:
+    assert PathCodec().encode_key(path) == stored
+    assert PathCodec().decode_key(stored) == path.removesuffix("/") or path == "/"
+
+
+def test_a_path_with_a_dot_would_not_come_back() -> None:
+    with pytest.raises(CodecError, match="dot"):
+        PathCodec().encode_key("a/b.c")
+
+
+@given(st.binary(max_size=2000), st.integers(-1, 9))
+def test_values_come_back(value: bytes, level: int) -> None:
+    for codec in (
+        NoCodec(),
+        Base64Codec(),
+        ZlibCodec(level),
+        ValueChain(ZlibCodec(level), Base64Codec()),
+    ):
+        assert codec.decode_value(codec.encode_value(value)) == value
+
+
+def test_a_chain_encodes_from_first_to_last() -> None:
+    chain = ValueChain(ZlibCodec(), Base64Codec())
+    assert chain.encode_value(b"a" * 50) == Base64Codec().encode_value(zlib.compress(b"a" * 50))
+    keys = KeyChain(PathCodec(), Base64Codec())
+    assert keys.encode_key("a/b") == "YQ.Yg"
+    assert keys.decode_key("YQ.Yg") == "a/b"
+    assert keys.encode_filter("a/*/>") == "YQ.*.>"
+
+
+@pytest.mark.parametrize("stored", ["a", "!!!!", "_w", "Y Q"])
+def test_keys_that_are_no_base64(stored: str) -> None:
+    with pytest.raises(CodecError):
+        Base64Codec().decode_key(stored)
+
+
+def test_values_that_cannot_be_decoded() -> None:
+    with pytest.raises(CodecError):
+        Base64Codec().decode_value(b"a+b/")
+    with pytest.raises(CodecError, match="zlib"):
+        ZlibCodec().decode_value(b"plain")
+
+
+def test_options_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="level"):
+        ZlibCodec(10)
+    with pytest.raises(ConfigError, match="at least one"):
+        KeyChain()
+    with pytest.raises(ConfigError, match="at least one"):
+        ValueChain()
+
+
+class Reversing:
+    """A codec without filters."""
+
+    def encode_key(self, key: str) -> str:
+        return key[::-1]
+
+    def decode_key(self, stored: str) -> str:
+        return stored[::-1]
+
+
+def test_a_codec_without_filters_takes_all_or_one_key() -> None:
+    assert encode_filter(Reversing(), ">") == ">"
+    assert encode_filter(Reversing(), "a.bc") == "cb.a"
+    for codec in (Reversing(), KeyChain(NoCodec(), Reversing())):
+        with pytest.raises(ConfigError, match="no wildcards"):
+            encode_filter(codec, "a.*")
+
+
+async def test_a_bucket_through_codecs(bucket: Bucket) -> None:
+    coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
+    revision = await coded.put("Acme Inc.contact", b"x" * 1000)
+    assert await bucket.get_value("QWNtZSBJbmM.Y29udGFjdA") == zlib.compress(b"x" * 1000)
+    entry = await coded.get("Acme Inc.contact")
+    assert (entry.key, entry.value, entry.revision) == ("Acme Inc.contact", b"x" * 1000, revision)
+    await coded.delete("Acme Inc.contact", revision)
+    assert await coded.create("Acme Inc.contact", b"again") == revision + 2
+    assert (await coded.get("Acme Inc.contact", revision + 2)).value == b"again"
+
+
+async def test_what_another_program_wrote_without_the_codec_is_an_error(bucket: Bucket) -> None:
+    await bucket.put("plain", b"text")
+    with pytest.raises(CodecError):
+        await bucket.with_codecs(values=ZlibCodec()).get("plain")
+
+
+async def test_a_key_that_the_codec_makes_unusable_is_named_as_it_was_given(
+    bucket: Bucket,
+) -> None:
+    with pytest.raises(BadNameError, match=r"'a//b'.*encoded as 'a\.\.b'"):
+        await bucket.with_codecs(keys=PathCodec()).put("a//b")
