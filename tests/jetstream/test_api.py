@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,3 +146,95 @@ async def test_a_server_without_jetstream_says_so(make_server: MakeServer) -> No
 async def test_arguments_that_cannot_work(nc: Client, options: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigError):
         JetStream(nc, **options)
+
+
+BAD_NAMES = ("", "a.b", "a b", "a*", ">", "a/b", "a\r\nb")
+OTHER_ARGUMENTS: dict[str, Any] = {
+    "seq": 1,
+    "until": datetime(2036, 1, 1, tzinfo=UTC),
+    "subjects": "a",
+    "folder": "folder",
+    "max_streams": 1,
+}
+NAMED = [
+    pytest.param(name, parameter, id=f"{name} {parameter}")
+    for name, method in inspect.getmembers(JetStream, inspect.isfunction)
+    for parameter in inspect.signature(method).parameters
+    if not name.startswith("_") and parameter in ("stream", "name", "consumer")
+]
+
+
+@pytest.mark.parametrize(("method", "parameter"), NAMED)
+async def test_no_bad_name_is_sent(nc: Client, method: str, parameter: str) -> None:
+    call = getattr(JetStream(nc), method)
+    arguments = {
+        name: OTHER_ARGUMENTS.get(name, "good")
+        for name, one in inspect.signature(call).parameters.items()
+        if one.default is inspect.Parameter.empty and one.kind is not one.VAR_KEYWORD
+    }
+    if method == "get_msg":
+        arguments["seq"] = 1
+    positional = [
+        name
+        for name, one in inspect.signature(call).parameters.items()
+        if one.kind is one.POSITIONAL_ONLY and name in arguments
+    ]
+    await nc.flush()
+    sent = nc.stats.out_msgs
+    for bad in BAD_NAMES:
+        given = arguments | {parameter: bad}
+        with pytest.raises((errors.BadNameError, errors.BadSubjectError)):
+            made = call(*(given.pop(name) for name in positional), **given)
+            if inspect.isawaitable(made):
+                await made
+            elif hasattr(made, "__aiter__"):
+                async for _ in made:
+                    break
+    assert nc.stats.out_msgs == sent
+
+
+async def test_every_subject_of_the_wire_document_has_a_typed_call(
+    nc: Client, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row W1, but for templates, snapshots and restores, which have tests of their own."""
+    caplog.set_level(logging.DEBUG, "jetspark.trace")
+    js = nc.jetstream(trace=True)
+    name = unique("S")
+    await js.account_info()
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    await js.update_stream(name=name, description="changed")
+    await js.stream_info(name)
+    assert name in await js.stream_names(f"{name}.>").all()
+    assert len(await js.streams(f"{name}.>").all()) == 1
+    await js.publish(f"{name}.a")
+    await js.get_msg(name, 1)
+    await js.delete_msg(name, 1)
+    await js.create_consumer(name)
+    await js.create_consumer(name, name="c")
+    worker = await js.create_consumer(name, name="d", filter_subject=f"{name}.a")
+    await worker.info()
+    await worker.fetch(1)
+    await js.consumer_names(name).all()
+    await js.consumers(name).all()
+    await js.delete_consumer(name, "c")
+    await js.purge_stream(name)
+    body = {"stream_name": name, "config": {"durable_name": "e", "ack_policy": "explicit"}}
+    await js.api_request(f"CONSUMER.DURABLE.CREATE.{name}.e", body)
+    await js.delete_stream(name)
+    asked = {
+        record.getMessage().split()[1].replace(name, "S")
+        for record in caplog.records
+        if record.getMessage().startswith(">>> ")
+    }
+    wanted = {
+        f"$JS.API.{call}"
+        for call in (
+            *("INFO", "STREAM.LIST", "STREAM.NAMES", "STREAM.CREATE.S", "STREAM.UPDATE.S"),
+            *("STREAM.INFO.S", "STREAM.DELETE.S", "STREAM.PURGE.S", "STREAM.MSG.DELETE.S"),
+            *("STREAM.MSG.GET.S", "CONSUMER.CREATE.S", "CONSUMER.CREATE.S.c"),
+            *("CONSUMER.CREATE.S.d.S.a", "CONSUMER.DURABLE.CREATE.S.e", "CONSUMER.LIST.S"),
+            *("CONSUMER.NAMES.S", "CONSUMER.INFO.S.d", "CONSUMER.DELETE.S.c"),
+            "CONSUMER.MSG.NEXT.S.d",
+        )
+    }
+    assert wanted - asked == set()

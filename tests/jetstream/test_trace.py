@@ -67,7 +67,7 @@ async def test_stored_messages_are_not_shown(
     js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
 ) -> None:
     await js.publish(f"{stream}.a", b"the payload", headers={"the-header": "its value"})
-    await nc.jetstream(trace=True).get_msg(stream, 1)
+    await nc.jetstream(trace=True).get_msg(stream, 1, direct=False)
     answer = json.loads(lines()[1].split(" ", 2)[2])
     assert answer["message"]["subject"] == f"{stream}.a"
     assert answer["message"]["data"] == answer["message"]["hdrs"] == "***"
@@ -83,6 +83,18 @@ async def test_pulls_are_logged_without_messages(
     shown = "\n".join(lines())
     assert f">>> $JS.API.CONSUMER.MSG.NEXT.{stream}.worker " in shown
     assert "payload" not in shown
+
+
+async def test_direct_gets_are_logged_without_the_message(
+    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
+) -> None:
+    await js.update_stream(name=stream, allow_direct=True)
+    await js.publish(f"{stream}.a", b'{"the": "payload"}')
+    await nc.jetstream(trace=True).get_msg(stream, 1, direct=True)
+    assert lines() == [
+        f'>>> $JS.API.DIRECT.GET.{stream} {{"seq":1}}',
+        f"<<< $JS.API.DIRECT.GET.{stream} (18 bytes)",
+    ]
 
 
 def test_the_blocking_context_traces_too(
