@@ -6,6 +6,7 @@ const { createInterface } = require("node:readline");
 const load = createRequire(process.argv[2] + "/");
 const nats = load("@nats-io/transport-node");
 const js = load("@nats-io/jetstream");
+const kv = load("@nats-io/kv");
 
 const say = (document) => process.stdout.write(JSON.stringify(document) + "\n");
 const decode = (bytes) => Buffer.from(bytes).toString("utf8");
@@ -22,6 +23,17 @@ const toDict = (h) => {
   return dict;
 };
 const shown = (m) => ({ subject: m.subject, data: decode(m.data), headers: toDict(m.headers) });
+
+const entry = (e) =>
+  e && {
+    key: e.key,
+    value: decode(e.value),
+    revision: e.revision,
+    operation: e.operation,
+    delta: e.delta,
+    created: e.created.toISOString(),
+  };
+const isIterable = (r) => r && typeof r[Symbol.asyncIterator] === "function";
 
 const commands = {
   async listen(nc, { subject, queue }) {
@@ -65,6 +77,35 @@ const commands = {
   async consumer_info(nc, { stream, name }) {
     const jsm = await js.jetstreamManager(nc);
     return { info: await jsm.consumers.info(stream, name) };
+  },
+
+  // Buckets: any method of one, called; entries and keys as lists.
+  async kv_create(nc, { bucket, options }) {
+    await new kv.Kvm(nc).create(bucket, options);
+    return {};
+  },
+  async kv(nc, { bucket, call, args = [] }) {
+    const opened = await new kv.Kvm(nc).open(bucket);
+    const result = await opened[call](...args);
+    if (isIterable(result)) {
+      const list = [];
+      for await (const e of result) list.push(typeof e === "string" ? e : entry(e));
+      return { result: list };
+    }
+    if (call === "get") return { result: entry(result) };
+    if (call === "status") {
+      const { bucket, values, history, ttl, description, compression, markerTTL, storage } = result;
+      return { result: { bucket, values, history, ttl, description, compression, markerTTL, storage } };
+    }
+    return { result };
+  },
+  async kv_watch(nc, { bucket, options }) {
+    const opened = await new kv.Kvm(nc).open(bucket);
+    const watch = await opened.watch(options);
+    (async () => {
+      for await (const e of watch) say({ on: bucket, ...entry(e) });
+    })();
+    return {};
   },
 };
 
