@@ -62,7 +62,8 @@
          │   └─ ConsumerIsPushError
          ├─ DirectGetError                 a direct get was refused: status, description
          ├─ CodecError                     a key or value of a bucket that its codec cannot read
-         ├─ MissedHeartbeatError           a pull went silent
+         ├─ MissedHeartbeatError           a consumer went silent
+         ├─ SequenceMismatchError          a gap in an ordered consumer: it is made again
          ├─ MessageAlreadyAckedError
          ├─ BackupError                    a stream's backup or restore did not come to its end
          ├─ LedgerError                    exactly-once writing: what is stored does not fit
@@ -511,6 +512,10 @@ class CodecError(JetStreamError):
 
 class MissedHeartbeatError(JetStreamError):
     """No message and no heartbeat for twice the heartbeat interval."""
+
+
+class SequenceMismatchError(JetStreamError):
+    """An ordered consumer missed deliveries and is made again: a report, nothing is lost."""
 
 
 class MessageAlreadyAckedError(JetStreamError):

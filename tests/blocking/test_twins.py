@@ -29,6 +29,7 @@ from jetspark.jetstream import (
     direct,
     events,
     message,
+    ordered,
     paging,
     publisher,
     pull,
@@ -52,6 +53,7 @@ TWINS: dict[type, type] = {
     publisher.Publisher: blocking_jetstream.Publisher,
     batch.AtomicBatch: blocking_jetstream.AtomicBatch,
     direct.StoredMsgs: blocking_jetstream.StoredMsgs,
+    ordered.OrderedMessages: blocking_jetstream.OrderedMessages,
     kv.Bucket: blocking_kv.Bucket,
     kv.Listing: blocking_kv.Listing,
 }
@@ -62,6 +64,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (face.Client, "listen"): "its handler runs inside the read loop",
     (subscription.Subscription, "take_queued"): "made for the blocking client",
     (consume.ConsumerMessages, "take_queued"): "made for the blocking client",
+    (ordered.OrderedMessages, "take_queued"): "made for the blocking client",
     (subscription.Subscription, "abandon"): "of the client's close",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",

@@ -12,6 +12,7 @@ from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import EventKind
 from jetspark.jetstream.events import Events
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher
@@ -28,6 +29,7 @@ __all__ = [
     "FetchResult",
     "JetStream",
     "JsMsg",
+    "OrderedMessages",
     "Paged",
     "PublishFailure",
     "Publisher",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -70,8 +70,8 @@ class ConsumerMessages:
         self._draining = False
         self._error: JetsparkError | None = None
         self._retry: asyncio.Task[None] | None = None
-        self._pull.start(stream, consumer)
         self._callback = callback
+        self._begin()
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = self._client.loop.create_task(
@@ -94,6 +94,10 @@ class ConsumerMessages:
     def error(self) -> JetsparkError | None:
         """What ended it; None while it goes on, and after an end that was asked for."""
         return self._error
+
+    def _begin(self) -> None:
+        """Pull; ordered consumers do it later."""
+        self._pull.start(**self._names)
 
     # -- trouble: called in the read loop ------------------------------------------------------
 
@@ -147,7 +151,7 @@ class ConsumerMessages:
 
     # -- taking messages -----------------------------------------------------------------------
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
         if self._callback is not None:
             raise ConfigError("There is a callback; it cannot be iterated as well.")
         return self

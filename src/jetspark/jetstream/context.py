@@ -13,10 +13,10 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.batch_calls import BatchCalls
 from jetspark.jetstream.consumer_control import ConsumerControlCalls
-from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.document import Configuration, from_wire, json_of
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.events import EventCalls
+from jetspark.jetstream.ordered_calls import OrderedCalls
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.restore import RestoreCalls
 from jetspark.jetstream.stored import StoredCalls
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class JetStream(
     StreamCalls,
     StoredCalls,
-    ConsumerCalls,
+    OrderedCalls,
     ConsumerControlCalls,
     PublishCalls,
     BatchCalls,

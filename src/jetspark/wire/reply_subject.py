@@ -74,6 +74,18 @@ def stream_sequence(reply: bytes | None) -> int:
     return int(sequence)
 
 
+def delivery_parts(reply: bytes | None) -> tuple[bytes, int, int]:
+    """Everything up to the consumer's name and its dot, stream and consumer sequence.
+
+    Raises NotJetStreamMessageError.
+    """
+    tokens, at = _tokens(reply)
+    numbers = tokens[at + 3 : at + 5]
+    if not b"".join(numbers).isdigit():
+        raise _not_jetstream()
+    return b".".join(tokens[: at + 2]) + b".", int(numbers[0]), int(numbers[1])
+
+
 def _tokens(reply: bytes | None) -> tuple[list[bytes], int]:
     """The tokens, and which of them is the stream's name."""
     if reply is not None and reply.startswith(b"$JS.ACK."):

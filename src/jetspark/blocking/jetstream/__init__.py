@@ -5,6 +5,7 @@ from jetspark.blocking.jetstream.consumers import Consumer, PullConsumer, PushCo
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.blocking.jetstream.events import Events
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg
+from jetspark.blocking.jetstream.ordered import OrderedMessages
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.jetstream.stored import StoredMsgs
@@ -16,6 +17,7 @@ __all__ = [
     "FetchResult",
     "JetStream",
     "JsMsg",
+    "OrderedMessages",
     "Paged",
     "Publisher",
     "PullConsumer",

@@ -9,7 +9,7 @@ connection is closed is left to finish. `drain` called in the callback itself do
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -76,7 +76,7 @@ class ConsumerMessages:
 
     # -- taking messages -----------------------------------------------------------------------
 
-    def __iter__(self) -> Self:
+    def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback
         return self
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jetspark.blocking.jetstream.backup import BackupCalls
 from jetspark.blocking.jetstream.batch import BatchCalls
 from jetspark.blocking.jetstream.consumer_control import ConsumerControlCalls
-from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.events import EventCalls
+from jetspark.blocking.jetstream.ordered import OrderedCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
 from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class JetStream(
     StreamCalls,
     StoredCalls,
-    ConsumerCalls,
+    OrderedCalls,
     ConsumerControlCalls,
     PublishCalls,
     BatchCalls,
