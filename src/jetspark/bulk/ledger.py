@@ -194,8 +194,8 @@ class Ledger:
 
     def forget_staged(self, before: int) -> None:
         """Remove the writer's staged rows before a sequence, those of lost attempts too."""
-        what = {"filter": f"_spark.{self._target}.stage.{self._writer}.>", "seq": before}
-        self.ask(lambda api: api.call(js_api.STREAM_PURGE, what, stream=self.stream))
+        subject = f"_spark.{self._target}.stage.{self._writer}.>"
+        self.ask(lambda api: api.purge(self.stream, before, [subject]))
 
     # -- the stream ----------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ class SequenceRange:
     """Only messages under one of these subjects (wildcards allowed); all when empty."""
     from_earliest: bool = False
     """The start is "whatever is the earliest": a head that retention took since is no loss."""
+    direct: bool = False
+    """Read by direct gets: a consumer would take the messages away (work queues)."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, to_batch
+from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -144,7 +145,10 @@ class _RangeReader:
             if not self._still_there(api):
                 unharmed = True
                 return True
-            complete = yield from self._read_with_one_consumer(link, api)
+            if self._wanted.direct:
+                complete = yield from self._read_by_direct_gets(link, api)
+            else:
+                complete = yield from self._read_with_one_consumer(link, api)
             if complete:
                 self._still_there(api)
                 yield from self._flush()
@@ -189,6 +193,28 @@ class _RangeReader:
                 break
         pull.stop()
         api.delete_reader(self._name, consumer)
+        return self._next >= self._end or self._nothing_left(api)
+
+    def _read_by_direct_gets(
+        self, link: BlockingLink, api: StreamAPI
+    ) -> Generator[pa.RecordBatch, None, bool]:
+        """Ask for batch after batch until the end is seen or an answer is empty."""
+        batches = DirectBatches(link, self._wanted, self._limits)
+        while self._next < self._end:
+            had = len(self._rows)
+            try:
+                behind = batches.next_batch(self._next, self._rows, self._end)
+            except BaseException:
+                self._rows.truncate(had)  # they will come again
+                raise
+            if behind is None:
+                break
+            if self._unbroken == self._next:
+                self._extend_unbroken(had)
+            self._next = min(behind, self._end)
+            self._alive = time.monotonic()
+            yield from self._flush_if_full()
+        batches.stop()
         return self._next >= self._end or self._nothing_left(api)
 
     def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:

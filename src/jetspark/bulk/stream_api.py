@@ -49,6 +49,9 @@ class StreamFacts:
     retention: str
     keeps_last_per_subject: bool
     """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
+    consumers: int = 0
+    allows_direct: bool = False
+    """Direct gets are allowed."""
     longest_inactive: float | None = None
     """Seconds that the stream allows its consumers to be inactive; None: as they like."""
 
@@ -89,6 +92,8 @@ class StreamAPI:
             and config.get("max_age", 0) <= 0
             and config.get("max_msgs", -1) < 0
             and config.get("max_bytes", -1) < 0,
+            consumers=state.get("consumer_count", 0),
+            allows_direct=bool(config.get("allow_direct")),
             longest_inactive=limits["inactive_threshold"] / NANOSECONDS
             if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
             else None,
@@ -181,6 +186,12 @@ class StreamAPI:
                 continue
             found.append(answer["message"]["seq"])
         return min(found, default=None)
+
+    def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
+        """Remove the messages before a sequence, those under one of the subjects if given."""
+        for subject in subjects or (None,):
+            what = {"seq": before} | ({} if subject is None else {"filter": subject})
+            self.call(js_api.STREAM_PURGE, what, stream=stream)
 
     def message(self, stream: str, **which: int | str) -> StoredMessage | None:
         """The leader's word: a message by `seq`, `last_by_subj` or `next_by_subj`; None if none."""

@@ -48,6 +48,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxRowsPerBatch": ("max_rows_per_batch", values.whole),
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
+    "soleReader": ("sole_reader", values.truth),
 }
 _STARTING: dict[str, Callable[[str, str], Positions]] = {
     "startingOffsets": positions.offsets,
@@ -100,6 +101,7 @@ class SourceOptions:
     max_rows_per_batch: int = ReadLimits.max_rows
     max_bytes_per_batch: int = ReadLimits.max_bytes
     read_timeout: float = ReadLimits.timeout
+    sole_reader: bool = False
 
     def limits(self) -> ReadLimits:
         """How ranges are read and cut."""

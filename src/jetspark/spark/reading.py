@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -66,13 +67,41 @@ def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
             )
     facts = {name: api.stream(name) for name in names}
     for one in facts.values():
-        if one.retention != "limits":
-            raise ConfigError(
-                f"Stream {one.name!r} has retention {one.retention!r}: its messages go when "
-                "another consumer acknowledges them, so a table of it cannot be exact. "
-                "Use a stream with retention 'limits', or a mirror of this one."
-            )
+        _check_retention(one, sole_reader=options.sole_reader)
     return facts
+
+
+def _check_retention(facts: StreamFacts, *, sole_reader: bool) -> None:
+    """Raises ConfigError where reading would take messages from others, or others from us."""
+    name = facts.name
+    if facts.retention == "interest":
+        raise ConfigError(
+            f"Stream {name!r} has retention 'interest': its messages go when all its consumers "
+            "have acknowledged them, and are not even stored without any, so a table of it cannot "
+            "be exact. Use a stream with retention 'limits' that has this one as a source."
+        )
+    if facts.retention != "workqueue":
+        if sole_reader:
+            raise ConfigError(
+                f"Option 'soleReader' is for streams with retention 'workqueue'; {name!r} has "
+                f"{facts.retention!r} and keeps what is read."
+            )
+        return
+    if not sole_reader:
+        raise ConfigError(
+            f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
+            "acknowledges them, so a table of it cannot be exact. If this query is the only "
+            "reader, set the option 'soleReader' to true: what its checkpoint has is removed."
+        )
+    if facts.consumers:
+        raise ConfigError(
+            f"Stream {name!r} has {facts.consumers} consumer(s), so this query is not its sole "
+            "reader: delete them, or read without 'soleReader' from another stream."
+        )
+    if not facts.allows_direct:
+        raise ConfigError(
+            f"The sole reader of stream {name!r} reads by direct gets: set its allow_direct."
+        )
 
 
 def resolve_positions(
@@ -93,7 +122,7 @@ def resolve_positions(
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
     """The partitions of one batch."""
     return [
-        RangePartition(part)
+        RangePartition(replace(part, direct=options.sole_reader))
         for part in planning.split_all(
             wanted,
             min_partitions=options.min_partitions,

@@ -1,7 +1,8 @@
 """spark.readStream.format("jetstream"): Spark's checkpoint is the only truth.
 
 Nothing on the server depends on this query: no durable consumer, no ack. `commit` comes one batch
-late and `stop` may never run, so nothing is left to either. Offsets are explained in `offsets`.
+late and `stop` may never run, so nothing is left to either; a sole reader's work queue is only
+emptied a batch later. Offsets are explained in `offsets`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +24,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import (
     RangePartition,
+    ask,
     plan,
     read_partition,
     resolve_positions,
@@ -115,7 +119,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint holds what was read."""
+        """The checkpoint holds what was read; a sole reader removes it from its work queues."""
+        if not self._options.sole_reader:
+            return
+        subjects = self._options.subjects
+        for name, offset in from_json(end).items():
+            ask(self._options, partial(_purge, name, offset.next, subjects))
 
     def stop(self) -> None:
         """Nothing: there is nothing on the server to take away."""
@@ -137,3 +146,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 f"{', '.join(sorted(wanted))}: use another checkpointLocation."
             )
         return offsets
+
+
+def _purge(stream: str, before: int, subjects: tuple[str, ...], api: StreamAPI) -> None:
+    api.purge(stream, before, subjects)

@@ -1,0 +1,111 @@
+"""A range by batched direct gets (ADR-31), for streams where a consumer would take messages away.
+
+Asked for in small batches: large ones hold up the stream's writers. Any replica may answer and may
+be behind, so the end of a batch proves nothing; the reader asks the leader.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.errors import (
+    APIError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
+    UnsupportedByServerError,
+)
+from jetspark.subjects import subject_matches
+from jetspark.timestamps import parse_isotime
+from jetspark.wire import frames, js_api
+from jetspark.wire.direct_get import DirectReply, parse_direct_reply
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import Deliveries
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
+
+_BATCH_MESSAGES = 1000
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class DirectBatches:
+    """Batches of one range, one after the other. Raises what ends it; the caller makes another."""
+
+    def __init__(self, link: BlockingLink, wanted: SequenceRange, limits: ReadLimits) -> None:
+        if not link.info.at_least(2, 11):
+            raise UnsupportedByServerError(
+                "Reading a range by direct gets", "2.11", link.info.version
+            )
+        self._link = link
+        self._silence = 2 * limits.heartbeat
+        self._subjects = wanted.subjects
+        # One filter is the server's work; of several, each message has to match one here.
+        self._filter = wanted.subjects[0] if len(wanted.subjects) == 1 else None
+        self._inbox = link.new_inbox()
+        self._sid = link.subscribe(self._inbox)
+        self._subject = js_api.subject_of(
+            link.api_prefix, js_api.DIRECT_GET, {"stream": wanted.stream}
+        )
+
+    def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
+        """Append the messages from `start` on that are before `end`.
+
+        Returns the sequence behind the last message seen, None when there was none.
+        """
+        request: dict[str, int | str] = {
+            "seq": start,
+            "batch": min(_BATCH_MESSAGES, end - start),
+            "max_bytes": _BATCH_BYTES,
+        }
+        if self._filter is not None:
+            request["next_by_subj"] = self._filter
+        body = msgspec.json.encode(request)
+        self._link.send(frames.pub(self._subject, body, self._inbox))
+        behind: int | None = None
+        while True:
+            for frame in self._frames():
+                found = parse_direct_reply(frame[3])
+                if found is None:
+                    self._check_end(frame)
+                    return behind
+                behind = found.seq + 1
+                if found.seq < end and self._is_wanted(found.subject):
+                    _append(into, found, frame[4])
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._link.unsubscribe(self._sid)
+
+    def _frames(self) -> list[MessageFrame]:
+        try:
+            return self._link.messages(time.monotonic() + self._silence)
+        except RequestTimeoutError:
+            raise MissedHeartbeatError(
+                f"nothing from {self._link.server} for {self._silence:g} s"
+            ) from None
+
+    def _is_wanted(self, subject: str) -> bool:
+        return len(self._subjects) < 2 or any(
+            subject_matches(pattern, subject) for pattern in self._subjects
+        )
+
+    def _check_end(self, frame: MessageFrame) -> None:
+        status = status_of(frame[3])
+        code = 0 if status is None else status.code
+        if code == NO_RESPONDERS:
+            raise NoRespondersError(self._subject)
+        if code not in (END_OF_BATCH, NOT_FOUND):
+            text = "" if status is None else status.description
+            raise APIError(code, 0, f"direct get refused: {text}")
+
+
+def _append(rows: Deliveries, found: DirectReply, payload: bytes) -> None:
+    rows.subjects.append(found.subject.encode())
+    rows.sequences.append(b"%d" % found.seq)
+    rows.times.append(b"%d" % parse_isotime(found.time))
+    rows.headers.append(found.hdrs)
+    rows.data.append(payload)
+    rows.size += len(payload)
