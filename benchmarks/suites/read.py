@@ -132,7 +132,7 @@ def jetspark_fetch(job: Job) -> Measure:
                         sequences += message.seq
                 return Tally(count, size, sequences)
 
-            return await _measure(job, read)
+            return await timed(job, read)
 
     return asyncio.run(main())
 
@@ -157,7 +157,7 @@ def nats_py_fetch(job: Job) -> Measure:
                     sequences += message.metadata.sequence.stream
             return Tally(count, size, sequences)
 
-        measure = await _measure(job, read)
+        measure = await timed(job, read)
         await client.close()
         return measure
 
@@ -185,7 +185,7 @@ def natsrpy_fetch(job: Job) -> Measure:
                     sequences += message.stream_sequence
             return Tally(count, size, sequences)
 
-        measure = await _measure(job, read)
+        measure = await timed(job, read)
         await client.shutdown()
         return measure
 
@@ -213,12 +213,12 @@ def natsio_fetch(job: Job) -> Measure:
                         sequences += message.metadata.stream_seq
                 return Tally(count, size, sequences)
 
-            return await _measure(job, read)
+            return await timed(job, read)
 
     return asyncio.run(main())
 
 
-async def _measure(job: Job, read: Read) -> Measure:
+async def timed(job: Job, read: Read) -> Measure:
     """Warm up on the small stream, then the timed part: bind to the consumer and fetch it all."""
     warm_consumer = make_consumer(job.url, job.warm_stream)
     await read(job.warm_stream, warm_consumer, job.warm_messages)

@@ -183,6 +183,8 @@ class ConsumerMessages:
                 return await self.__anext__()
         except StopAsyncIteration:
             raise BadSubscriptionError("Consuming has ended.") from None
+        except JetsparkError:
+            raise  # a lost connection is a TimeoutError, too
         except TimeoutError:
             raise RequestTimeoutError(
                 f"No message from consumer {self._names['consumer']!r} within {timeout:g} s."

@@ -244,6 +244,9 @@ class ContinuousPull:
         if str(error) not in self._told:
             self._told.add(str(error))
             self._client.report(error)
+        self._pause()
+
+    def _pause(self) -> None:
         if self._asking:
             self._asking = False
             self._resume = self._client.loop.call_later(RETRY_WAIT, self._on_resume)
@@ -304,6 +307,8 @@ class ContinuousPull:
             return
         if end is End.PIN_LOST and self._priority is not None:
             self._priority.lost()
+        elif left is None:
+            self._pause()  # who knows what this is: a server that says it each time is not hurried
         if end is not End.TOO_LARGE or not self.frames:
             # What is too large for the rest of the buffer has to wait until something is taken.
             self._ask_if_low()

@@ -1,0 +1,499 @@
+"""Consuming from real servers: order, bounds, ends, callbacks, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    MissedHeartbeatError,
+    PullError,
+    RequestTimeoutError,
+)
+from jetspark.face import connect
+from jetspark.jetstream import ConsumerMessages, JetStream, JsMsg, PullConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import Client
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def consumer(js: JetStream, stream: str) -> PullConsumer:
+    return await js.create_consumer(stream, durable_name="c")
+
+
+@pytest.fixture
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+    errors: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", errors.append)
+    return errors
+
+
+async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
+    async with js.publisher() as publisher:
+        for number in range(count):
+            await publisher.send(f"{stream}.a", (b"%d" % number).ljust(size))
+
+
+async def take(messages: ConsumerMessages, count: int) -> list[JsMsg]:
+    return [await messages.next(10) for _ in range(count)]
+
+
+def numbers(messages: list[JsMsg]) -> list[int]:
+    return [int(msg.data) for msg in messages]
+
+
+def holds(what: Callable[[], bool]) -> Any:
+    async def asked() -> bool:
+        return what()
+
+    return eventually(asked)
+
+
+# -- what comes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_messages": 1},
+        {"max_messages": 2},
+        {"max_messages": 7, "threshold_messages": 0},
+        {"max_messages": 7, "threshold_messages": 7},
+        {"max_bytes": 5000},
+        {"max_bytes": 5000, "threshold_bytes": 0},
+        {"max_bytes": 5000, "threshold_bytes": 5000},
+    ],
+    ids=str,
+)
+async def test_all_messages_come_once_and_in_order(
+    js: JetStream, stream: str, consumer: PullConsumer, options: dict[str, Any]
+) -> None:
+    await fill(js, stream, 300)
+    async with consumer.consume(**options) as messages:
+        seen = await take(messages, 200)
+        await fill(js, stream, 1)
+        seen += await take(messages, 101)
+    assert numbers(seen) == [*range(300), 0]
+    assert {msg.metadata.deliveries for msg in seen} == {1}
+
+
+async def test_it_can_be_iterated_without_a_block(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 3)
+    seen = []
+    async for msg in consumer.consume():
+        seen.append(int(msg.data))
+        await msg.ack_sync()
+        if len(seen) == 3:
+            break
+    assert seen == [0, 1, 2]
+    assert (await consumer.info()).num_ack_pending == 0
+
+
+async def test_several_tasks_share_the_messages(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    async with consumer.consume(max_messages=10) as messages, asyncio.TaskGroup() as tasks:
+        taking = [tasks.create_task(take(messages, 50)) for _ in range(3)]
+        await fill(js, stream, 150)
+    seen = [number for task in taking for number in numbers(task.result())]
+    assert sorted(seen) == list(range(150))
+
+
+async def test_next_waits_as_long_as_told(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    async with consumer.consume() as messages:
+        with pytest.raises(RequestTimeoutError, match=r"within 0\.05 s"):
+            await messages.next(0.05)
+        await fill(js, stream, 1)
+        assert (await messages.next()).data == b"0"
+    with pytest.raises(BadSubscriptionError):
+        await messages.next(1)
+
+
+# -- how much is here --------------------------------------------------------------------------
+
+
+async def test_who_takes_nothing_gets_no_more_than_the_buffer(
+    js: JetStream, stream: str, consumer: PullConsumer, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 200)
+    async with consumer.consume(max_messages=20, expires=1, heartbeat=0.5) as messages:
+        await holds(lambda: messages.pending_msgs == 20)
+        await asyncio.sleep(1.3)  # as long as silence would be reported, if it were one
+        assert messages.pending_msgs == 20
+        assert (await consumer.info()).num_waiting == 0
+        await take(messages, 9)
+        await asyncio.sleep(0.05)
+        assert messages.pending_msgs == 11  # above the threshold
+        await take(messages, 1)
+        await holds(lambda: messages.pending_msgs == 20)
+        assert numbers(await take(messages, 190))[0] == 10
+    assert reported == []
+
+
+async def test_bytes_are_counted_as_the_server_does(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 40, size=500)
+    async with consumer.consume(max_bytes=6000, expires=1) as messages:
+        await holds(lambda: messages.pending_msgs == 10)  # about 60 bytes are subject and reply
+        await asyncio.sleep(0.05)
+        assert messages.pending_msgs == 10
+        assert numbers(await take(messages, 40)) == list(range(40))
+
+
+async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
+    js: JetStream, stream: str, consumer: PullConsumer, reported: list[JetsparkError]
+) -> None:
+    await js.publish(f"{stream}.a", bytes(5000))
+    async with consumer.consume(max_bytes=1000) as messages:
+        await holds(lambda: bool(reported))
+        await asyncio.sleep(0.6)  # it was asked for again, and not reported again
+        assert len(reported) == 1
+        assert isinstance(reported[0], PullError)
+        assert "MaxBytes" in reported[0].description
+        await js.purge_stream(stream)
+        await js.publish(f"{stream}.a", b"small")
+        assert (await messages.next(5)).data == b"small"
+
+
+@pytest.mark.parametrize("limits", [{"max_batch": 5}, {"max_bytes": 300}, {"max_waiting": 1}])
+async def test_the_consumers_own_limits_are_kept(
+    js: JetStream, stream: str, reported: list[JetsparkError], limits: dict[str, int]
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="d", **limits)
+    await fill(js, stream, 200)
+    options = {"max_bytes": 3000} if "max_bytes" in limits else {"max_messages": 20}
+    async with consumer.consume(**options, expires=1) as messages:  # type: ignore[arg-type]
+        assert numbers(await take(messages, 200)) == list(range(200))
+    if "max_waiting" not in limits:
+        assert reported == []
+
+
+# -- ends --------------------------------------------------------------------------------------
+
+
+async def test_stop_acknowledges_nothing_and_the_server_delivers_again(
+    js: JetStream, stream: str
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="d", ack_wait=timedelta(seconds=0.5))
+    await fill(js, stream, 10)
+    async with consumer.consume() as messages:
+        await take(messages, 1)
+        await holds(lambda: messages.pending_msgs == 9)
+        messages.stop()
+        assert (messages.active, messages.pending_msgs, messages.error) == (False, 0, None)
+        assert [msg async for msg in messages] == []
+        messages.stop()
+    assert (await consumer.info()).num_ack_pending == 10
+    again = await consumer.fetch(10, timeout=5)
+    assert {msg.metadata.deliveries for msg in again} == {2}
+
+
+async def test_drain_gives_what_has_arrived_and_ends(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 100)
+    messages = consumer.consume(max_messages=50)
+    await take(messages, 1)
+    await messages.drain()
+    rest = [msg async for msg in messages]
+    assert numbers(rest) == list(range(1, 1 + len(rest)))
+    assert len(rest) >= 49
+    # Nothing was delivered that we have not seen.
+    assert (await consumer.info()).num_ack_pending == 1 + len(rest)
+    await messages.drain()
+
+
+async def test_it_ends_with_an_error_when_the_consumer_is_deleted(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 3)
+    messages = consumer.consume()
+    await holds(lambda: messages.pending_msgs == 3)
+    await consumer.delete()
+    await holds(lambda: not messages.active)
+    assert len(await take(messages, 3)) == 3
+    with pytest.raises(ConsumerDeletedError):
+        await messages.next(5)
+    with pytest.raises(ConsumerDeletedError):
+        await messages.__anext__()
+    assert isinstance(messages.error, ConsumerDeletedError)
+
+
+async def test_it_ends_with_an_error_when_there_is_no_such_consumer(
+    consumer: PullConsumer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")  # older ones say nothing to the pull
+    await consumer.delete()
+    with pytest.raises(ConsumerNotFoundError):
+        await consumer.consume().next(5)
+
+
+async def test_closing_the_client_ends_it_quietly(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    await fill(js, stream, 2)
+    messages = consumer.consume()
+    await holds(lambda: messages.pending_msgs == 2)
+    await nc.close()
+    assert len([msg async for msg in messages]) == 2
+    assert messages.error is None
+    with pytest.raises(ConnectionClosedError):
+        consumer.consume()
+
+
+async def test_every_end_leaves_nothing_behind(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    routes, tasks = len(nc._link.routes), len(asyncio.all_tasks())
+    await fill(js, stream, 5)
+    async with consumer.consume() as messages:
+        await take(messages, 1)
+    drained = consumer.consume()
+    await drained.drain()
+    called = consumer.consume(callback=lambda _: None)
+    await called.drain()
+    deleted = consumer.consume()
+    await consumer.delete()
+    await holds(lambda: not deleted.active)
+    assert (len(nc._link.routes), len(asyncio.all_tasks())) == (routes, tasks)
+
+
+# -- callbacks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_a_callback_that_raises_is_reported_and_the_next_message_comes(
+    js: JetStream,
+    stream: str,
+    consumer: PullConsumer,
+    reported: list[JetsparkError],
+    kind: str,
+) -> None:
+    seen: list[int] = []
+
+    def plain(msg: JsMsg) -> None:
+        seen.append(int(msg.data))
+        if seen[-1] == 1:
+            raise ValueError("one is too many")
+
+    async def suspending(msg: JsMsg) -> None:
+        await asyncio.sleep(0)
+        plain(msg)
+        await msg.ack()
+
+    await fill(js, stream, 50)
+    callback = plain if kind == "plain" else suspending
+    async with consumer.consume(callback=callback, max_messages=10) as messages:
+        await holds(lambda: len(seen) == 50)
+        with pytest.raises(ConfigError):
+            aiter(messages)
+        with pytest.raises(ConfigError):
+            await messages.next()
+    assert seen == list(range(50))
+    assert ["one is too many" in str(error) for error in reported] == [True]
+
+
+async def test_drain_waits_for_the_callback(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 30)
+    seen, go = [], asyncio.Event()
+
+    async def slow(msg: JsMsg) -> None:
+        await go.wait()
+        seen.append(msg)
+
+    messages = consumer.consume(callback=slow)
+    await holds(lambda: messages.pending_msgs == 29)
+    with pytest.raises(RequestTimeoutError, match="29 messages"):
+        await messages.drain(0.05)
+    go.set()
+    await messages.drain(5)
+    assert len(seen) == 30
+
+
+async def test_a_callback_may_stop_and_drain(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
+    await fill(js, stream, 10)
+    seen = []
+
+    async def drain(msg: JsMsg) -> None:
+        seen.append(msg)
+        await messages.drain()
+
+    messages = consumer.consume(callback=drain)
+    await holds(lambda: len(seen) == 10)
+
+    async def stop(msg: JsMsg) -> None:
+        seen.append(msg)
+        others.stop()
+
+    await fill(js, stream, 10)
+    others = consumer.consume(callback=stop)
+    await holds(lambda: not others.active)
+    await others.drain()
+    assert len(seen) == 11
+
+
+async def test_the_error_that_ends_a_callback_is_reported(
+    consumer: PullConsumer, reported: list[JetsparkError]
+) -> None:
+    messages = consumer.consume(callback=lambda _: None)
+    await eventually(lambda: _waits(consumer))
+    await consumer.delete()
+    await holds(lambda: bool(reported))
+    assert reported == [messages.error]
+    assert isinstance(messages.error, ConsumerDeletedError)
+
+
+async def _waits(consumer: PullConsumer) -> bool:
+    return (await consumer.info()).num_waiting == 1
+
+
+async def test_closing_the_client_cancels_a_callback(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
+) -> None:
+    cancelled = asyncio.Event()
+
+    async def forever(_: JsMsg) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cancelled.set()
+
+    await fill(js, stream, 2)
+    messages = consumer.consume(callback=forever)
+    await holds(lambda: messages.pending_msgs == 1)
+    await nc.close()
+    await asyncio.wait_for(cancelled.wait(), 5)
+    assert (messages.active, messages.pending_msgs) == (False, 0)
+
+
+# -- outages -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_it_lives_through_a_restart_of_the_server(make_server: MakeServer, how: str) -> None:
+    server = make_server()
+    errors: list[JetsparkError] = []
+    async with connect(server.url, reconnect_wait=0.05, error_callback=errors.append) as nc:
+        js = JetStream(nc, timeout=30)
+        await js.create_stream(name="S", subjects=["s"])
+        consumer = await js.create_consumer("S", durable_name="c")
+        async with consumer.consume(expires=1, heartbeat=0.5) as messages:
+            await js.publish("s", b"0")
+            assert (await messages.next(5)).data == b"0"
+            await asyncio.to_thread(getattr(server, how))
+            # Longer than twice the heartbeat: its clock stands still meanwhile.
+            await asyncio.sleep(1.4)
+            await asyncio.to_thread(server.start)
+            await js.publish("s", b"1")
+            while (await messages.next(20)).data != b"1":
+                pass  # a killed server may not have written down what it delivered
+    assert not any(isinstance(error, MissedHeartbeatError) for error in errors)
+
+
+async def test_begun_during_an_outage_it_asks_afterwards(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        await js.publish("s", b"0")
+        consumer = await js.create_consumer("S", durable_name="c")
+        await asyncio.to_thread(server.stop)
+        await holds(lambda: not nc.is_connected)
+        async with consumer.consume() as messages:
+            await asyncio.to_thread(server.start)
+            assert (await messages.next(20)).data == b"0"
+
+
+async def test_after_a_reconnect_messages_come_on_a_fresh_inbox(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client, reported: list[JetsparkError]
+) -> None:
+    async with consumer.consume(max_messages=10) as messages:
+        await fill(js, stream, 5)
+        assert numbers(await take(messages, 5)) == list(range(5))
+        first = messages._pull._listener
+        await nc.force_reconnect()
+        await fill(js, stream, 30)
+        assert numbers(await take(messages, 30)) == list(range(30))
+        second = messages._pull._listener
+        assert first is not None
+        assert second is not None
+        assert first.subject != second.subject
+        assert not first.active
+    assert reported == []
+
+
+async def test_a_connection_that_is_lost_for_good_raises(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect=False) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        consumer = await js.create_consumer("S", durable_name="c")
+        messages = consumer.consume()
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(ConnectionClosedError):
+            await messages.next(5)
+        assert isinstance(messages.error, ConnectionClosedError)
+
+
+async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+    async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
+        consumer = await JetStream(nc).create_consumer(stream, name="c")
+        async with consumer.consume() as messages:
+            assert messages._pull._listener is not None
+            assert messages._pull._listener.subject.startswith("_MINE.")
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"max_messages": 0},
+        {"max_bytes": 0},
+        {"max_messages": 10, "max_bytes": 10},
+        {"max_bytes": 10, "threshold_messages": 1},
+        {"threshold_bytes": 1},
+        {"max_messages": 10, "threshold_messages": 11},
+        {"threshold_messages": -1},
+        {"expires": 0.9},
+        {"heartbeat": 0.4},
+        {"heartbeat": 31, "expires": 120},
+        {"heartbeat": 16},
+        {"group": "jobs"},
+    ],
+    ids=str,
+)
+async def test_arguments_that_cannot_work(
+    consumer: PullConsumer, nc: Client, arguments: dict[str, Any]
+) -> None:
+    routes = len(nc._link.routes)
+    with pytest.raises(ConfigError):
+        consumer.consume(**arguments)
+    assert len(nc._link.routes) == routes

@@ -1,0 +1,317 @@
+"""Consuming from a scripted consumer: what every status does, and what exactly is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+from tests.jetstream.scripted import ScriptedConsumer
+
+from jetspark.errors import (
+    ConsumerDeletedError,
+    ConsumerIsPushError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    MissedHeartbeatError,
+    PullError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client
+    from jetspark.jetstream import ConsumerMessages
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def scripted(
+    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
+) -> Callable[..., ScriptedConsumer]:
+    return lambda *scripts: ScriptedConsumer(nc, shared_server.url, unique("api"), *scripts)
+
+
+@pytest.fixture
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+    errors: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", errors.append)
+    return errors
+
+
+async def asked(peer: ScriptedConsumer, count: int) -> list[int]:
+    """The sizes of the first pulls, when there are so many."""
+    await holds(lambda: len(peer.requests) >= count)
+    return [request["batch"] for request in peer.requests]
+
+
+async def holds(what: Callable[[], bool]) -> None:
+    async def holds_now() -> bool:
+        return what()
+
+    await eventually(holds_now)
+
+
+async def take(messages: ConsumerMessages, count: int) -> list[bytes]:
+    return [(await messages.next(5)).data for _ in range(count)]
+
+
+def ended(status: str, messages: int, size: int = 0) -> str:
+    return f"{status}\r\nNats-Pending-Messages: {messages}\r\nNats-Pending-Bytes: {size}"
+
+
+# -- asking ------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_by_default(scripted: Callable[..., ScriptedConsumer]) -> None:
+    async with scripted() as peer, peer.consumer.consume():
+        await asked(peer, 1)
+        assert peer.requests == [
+            {"batch": 500, "expires": 30_000_000_000, "idle_heartbeat": 15_000_000_000}
+        ]
+
+
+async def test_what_is_asked_when_told(scripted: Callable[..., ScriptedConsumer]) -> None:
+    async with scripted() as peer:
+        async with peer.consumer.consume(max_bytes=9000, expires=90):
+            await asked(peer, 1)
+        async with peer.consumer.consume(max_messages=3, expires=2, heartbeat=0.75):
+            await asked(peer, 2)
+        assert peer.requests == [
+            {
+                "batch": 1_000_000,
+                "max_bytes": 9000,
+                "expires": 90_000_000_000,
+                "idle_heartbeat": 30_000_000_000,
+            },
+            {"batch": 3, "expires": 2_000_000_000, "idle_heartbeat": 750_000_000},
+        ]
+
+
+async def test_at_the_threshold_the_buffer_is_filled_up(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with (
+        scripted([*range(10)], [*range(10, 17)]) as peer,
+        peer.consumer.consume(max_messages=10, threshold_messages=3) as messages,
+    ):
+        await take(messages, 6)
+        assert await asked(peer, 1) == [10]
+        await take(messages, 1)
+        assert await asked(peer, 2) == [10, 7]
+        await take(messages, 10)
+    assert await asked(peer, 3) == [10, 7, 7, 7][: len(peer.requests)]
+
+
+async def test_one_inbox_serves_all_pulls(scripted: Callable[..., ScriptedConsumer]) -> None:
+    async with (
+        scripted([0, 1], [2], [3]) as peer,
+        peer.consumer.consume(max_messages=2) as messages,
+    ):
+        await take(messages, 4)
+        await asked(peer, 3)
+    assert len({inbox.rpartition(".")[0] for inbox in peer.inboxes}) == 1
+
+
+# -- statuses that it survives -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "status", ["408 Request Timeout", "408 Interest Expired", "423 Nats-Wrong-Pin-Id"]
+)
+async def test_what_was_not_delivered_is_asked_for_again_exactly(
+    scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
+) -> None:
+    async with (
+        scripted([1, 2, 3, ended(status, 7)], [4, ended(status, 6)]) as peer,
+        peer.consumer.consume(max_messages=10) as messages,
+    ):
+        assert (await asked(peer, 3))[:3] == [10, 7, 6]
+        assert await take(messages, 4) == [b"1", b"2", b"3", b"4"]
+    assert reported == []
+
+
+async def test_bytes_that_were_not_delivered_are_asked_for_again_exactly(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with (
+        scripted([ended("408 Request Timeout", 999_990, 700)], [ended("408 x", 1, 699)]) as peer,
+        peer.consumer.consume(max_bytes=1000, threshold_bytes=1000),
+    ):
+        await asked(peer, 3)
+    assert [request["max_bytes"] for request in peer.requests[:3]] == [1000, 700, 699]
+    assert {request["batch"] for request in peer.requests} == {1_000_000}
+
+
+async def test_batch_completed_is_an_ordinary_end(
+    scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
+) -> None:
+    async with (
+        scripted([1, ended("409 Batch Completed", 0, 900)]) as peer,
+        peer.consumer.consume(max_bytes=1000, threshold_bytes=1000),
+    ):
+        await asked(peer, 2)
+    assert peer.requests[1]["max_bytes"] <= 1000 - len("acked.1")
+    assert reported == []
+
+
+async def test_too_large_for_the_rest_waits_until_something_is_taken(
+    scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
+) -> None:
+    too_large = ended("409 Message Size Exceeds MaxBytes", 999_998, 900)
+    async with (
+        scripted([1, 2, too_large], [3]) as peer,
+        peer.consumer.consume(max_bytes=1000) as messages,
+    ):
+        await holds(lambda: messages.pending_msgs == 2)
+        await asyncio.sleep(0.3)
+        assert len(peer.requests) == 1
+        assert await take(messages, 3) == [b"1", b"2", b"3"]
+    assert reported == []
+
+
+@pytest.mark.parametrize("status", ["404 No Messages", "423 Nats-Pin-Id mismatch"])
+async def test_without_a_number_all_of_the_request_is_missing(
+    scripted: Callable[..., ScriptedConsumer], status: str
+) -> None:
+    # Of two pulls the second one fails: what is still owed by the first one is not forgotten.
+    async with (
+        scripted([1, 2, 3, 4], [status]) as peer,
+        peer.consumer.consume(max_messages=10, threshold_messages=7) as messages,
+    ):
+        await take(messages, 3)
+        assert (await asked(peer, 3))[:3] == [10, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "409 Exceeded MaxWaiting",
+        "409 Exceeded MaxRequestBatch of 5",
+        "409 Exceeded MaxRequestExpires of 5s",
+        "409 A sentence of a newer server",
+        "408 Requests Pending",
+    ],
+)
+async def test_a_refused_pull_is_reported_once_and_asked_for_again(
+    scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
+) -> None:
+    async with (
+        scripted([status], [status], [7]) as peer,
+        peer.consumer.consume(max_messages=10) as messages,
+    ):
+        assert await take(messages, 1) == [b"7"]
+        assert (await asked(peer, 3))[:3] == [10, 10, 10]
+    if status.startswith("408"):
+        assert reported == []
+    else:
+        (error,) = reported
+        assert isinstance(error, PullError)
+        assert f"{error.status} {error.description}" == status
+
+
+@pytest.mark.parametrize("status", ["409 Leadership Change", "409 Server Shutdown", "503"])
+async def test_without_a_leader_it_asks_again_on_a_fresh_inbox(
+    scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
+) -> None:
+    async with (
+        scripted([1, status], [status], [2]) as peer,
+        peer.consumer.consume(max_messages=10) as messages,
+    ):
+        assert await take(messages, 2) == [b"1", b"2"]
+        sizes = [request["batch"] for request in peer.requests]
+        assert sizes[:3] in ([10, 10, 10], [10, 9, 9])  # as "1" was taken, or was not, before
+        assert len({inbox.rpartition(".")[0] for inbox in peer.inboxes[:3]}) == 3
+    assert reported == []
+
+
+# -- statuses that end it ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("400 Bad Request - invalid json", PullError),
+        ("409 Consumer Deleted", ConsumerDeletedError),
+        ("409 Consumer is push based", ConsumerIsPushError),
+    ],
+)
+async def test_statuses_that_end_it_with_an_error(
+    scripted: Callable[..., ScriptedConsumer], status: str, kind: type[PullError]
+) -> None:
+    async with scripted([1, status]) as peer:
+        messages = peer.consumer.consume()
+        assert await take(messages, 1) == [b"1"]
+        with pytest.raises(kind) as raised:
+            await messages.next(5)
+        assert type(raised.value) is kind
+        assert not messages.active
+        await asyncio.sleep(0.3)
+        assert len(peer.requests) == 1
+
+
+async def test_503_of_a_consumer_that_is_gone_ends_it(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with scripted(["503"]) as peer:
+        peer.exists = False
+        with pytest.raises(ConsumerNotFoundError):
+            await peer.consumer.consume().next(5)
+
+
+async def test_stopping_while_there_is_no_leader_leaves_no_task(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    async with scripted(["503"]) as peer:
+        tasks = asyncio.all_tasks()
+        messages = peer.consumer.consume()
+        await asked(peer, 1)
+        await holds(lambda: bool(asyncio.all_tasks() - tasks))
+        messages.stop()
+        await asyncio.sleep(0.3)
+        assert asyncio.all_tasks() - tasks == set()
+        assert len(peer.requests) == 1
+
+
+# -- silence -----------------------------------------------------------------------------------
+
+
+async def test_a_black_hole_is_reported_after_two_heartbeats_and_it_goes_on(
+    scripted: Callable[..., ScriptedConsumer], nc: Client, reported: list[JetsparkError]
+) -> None:
+    async with (
+        scripted([1], [2]) as peer,
+        peer.consumer.consume(max_messages=10, heartbeat=0.5) as messages,
+    ):
+        await take(messages, 1)
+        begin = nc.loop.time()
+        await holds(lambda: bool(reported))
+        assert 0.9 <= nc.loop.time() - begin < 1.4
+        assert await take(messages, 1) == [b"2"]
+    assert [type(error) for error in reported] == [MissedHeartbeatError]
+    # All of the buffer is asked for again: what was owed will never come.
+    assert [request["batch"] for request in peer.requests[:2]] == [10, 10]
+    assert peer.inboxes[0] != peer.inboxes[1]
+
+
+async def test_heartbeats_and_statuses_are_signs_of_life(
+    scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
+) -> None:
+    async with scripted([]) as peer, peer.consumer.consume(heartbeat=0.5):
+        await asked(peer, 1)
+        for _ in range(4):
+            await asyncio.sleep(0.4)
+            peer.say(peer.inboxes[0], "100 Idle Heartbeat")
+        assert len(peer.requests) == 1
+    assert reported == []
+
+
+async def test_garbage_on_the_inbox_is_ignored(
+    scripted: Callable[..., ScriptedConsumer], nc: Client
+) -> None:
+    async with scripted([]) as peer, peer.consumer.consume() as messages:
+        await asked(peer, 1)
+        await nc.publish(peer.inboxes[0], b"neither message nor status")
+        peer.say(peer.inboxes[0], "408 x\r\nNats-Pending-Messages: many", 5)
+        assert await take(messages, 1) == [b"5"]
