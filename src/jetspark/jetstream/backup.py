@@ -102,9 +102,9 @@ class BackupCalls:
             finally:
                 incoming.close()
             self._check_length(name, writer, document)
-            backup = await asyncio.to_thread(writer.complete, document)
             if progress is not None:
-                progress(BackupProgress(size, size, backup.size))
+                progress(BackupProgress(size, size, writer.scan.size))
+            backup = await asyncio.to_thread(writer.complete, document)
         finally:
             writer.discard()
         return backup

@@ -1,27 +1,34 @@
 """Restoring a stream from a folder (STREAM.RESTORE; row W2).
 
 Contract: the backup is verified on disk before anything is sent. The archive goes out in chunks,
-with a few on their way at any time; the server answers each, unpacks beside its streams, and makes
-the stream as the last step. So a stream is there whole or not at all: when anything fails or the
-call is cancelled before the last step, the server is told to give up (it would by itself after 5
-s), and when the connection is lost during the last step, which cannot be taken back, the error
-says that the outcome is not known. A restored stream that is shorter than `backup.json` says is
-deleted again.
+with a few on their way at any time, each answered by the server. What servers do with a sender
+that only stops differs: before 2.12 they forget it after 5 s, later ones may have made the stream
+of what came, whole or, from 2.15 on, in part. So when anything fails, or the call is cancelled,
+the archive is ended with bytes that are none, the answer awaited, and what the server may have
+made deleted; after a reconnect if need be. Only when the connection is lost during the last step
+the outcome is not known, and the error says so. A restored stream that is shorter than
+`backup.json` says is deleted again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from jetspark.connection.events import ConnectionStatus
 from jetspark.errors import (
     APIError,
     BackupError,
     ConfigError,
+    ConnectionClosedError,
     JetsparkError,
+    NameInUseError,
+    NoRespondersError,
+    StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.jetstream.api import Api
@@ -42,10 +49,13 @@ CHUNK: Final = 256 * 1024
 LAST_STEP_WITHIN: Final = 3600.0
 """Seconds for the server to make the stream of what it has unpacked."""
 
+CLEAN_UP_WITHIN: Final = 15.0
+"""Seconds after a failure, for the link to come back and the server to forget the attempt."""
+
 _WINDOW: Final = 8
 # A server before 2.12 that fails on more chunks than these blocks the connection for ever.
 _SMALL_WINDOW: Final = 2
-_GIVE_UP: Final = b"given up"
+_NO_ARCHIVE: Final = b"no archive"
 _DONE: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CREATE.answer)
 _DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
 
@@ -81,15 +91,18 @@ class RestoreCalls:
         answer = await patient(self._api, ANSWER_WITHIN).call(
             js_api.STREAM_RESTORE, request, stream=name
         )
-        outgoing = _Outgoing(self._api, name, answer["deliver_subject"])
+        outgoing = _Outgoing(self._api, backup, answer["deliver_subject"])
         try:
-            done = await outgoing.send(backup, progress)
+            done = await outgoing.send(progress)
+            info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
+            self._check_whole(backup, info)
+        except NameInUseError:
+            raise  # somebody else's
+        except BaseException as error:
+            await outgoing.give_up(error)
+            raise
         finally:
             outgoing.close()
-        info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
-        await self._check_whole(backup, info)
-        if progress is not None:
-            progress(BackupProgress(backup.size, backup.size, backup.size))
         return info
 
     def _config(
@@ -109,24 +122,23 @@ class RestoreCalls:
             raise UnsupportedByServerError("A backup made by 2.15", "2.15", server.version)
         return wire
 
-    async def _check_whole(self, backup: StreamBackup, info: StreamInfo) -> None:
+    def _check_whole(self, backup: StreamBackup, info: StreamInfo) -> None:
         # To an old server an archive that ends between two files is a whole one.
-        if info.state.last_seq >= backup.state.last_seq:
-            return
-        await self._api.call(js_api.STREAM_DELETE, stream=backup.stream)
-        raise BackupError(
-            f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not at "
-            f'{backup.state.last_seq}; stream "{backup.stream}" was not restored.'
-        )
+        if info.state.last_seq < backup.state.last_seq:
+            raise BackupError(
+                f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not at "
+                f'{backup.state.last_seq}; stream "{backup.stream}" was not restored.'
+            )
 
 
 class _Outgoing:
     """The archive on its way to the server."""
 
-    def __init__(self, api: Api, stream: str, subject: str) -> None:
+    def __init__(self, api: Api, backup: StreamBackup, subject: str) -> None:
         self._api = api
         self._client = api.client
-        self._stream = stream
+        self._backup = backup
+        self._stream = backup.stream
         self._subject = subject
         self._on_way = 0
         self._last = False
@@ -140,11 +152,13 @@ class _Outgoing:
             self._client.new_inbox(),
             self._on_frame,
             on_disconnect=self._on_disconnect,
+            on_reconnect=self._wake,
             on_end=self._finish,
         )
 
-    async def send(self, backup: StreamBackup, progress: ProgressCallback | None) -> bytes:
+    async def send(self, progress: ProgressCallback | None) -> bytes:
         """The whole archive; the server's last answer."""
+        backup = self._backup
         size = min(CHUNK, self._client.max_payload)
         sent = 0
         with _opened(backup.archive) as file:
@@ -165,15 +179,40 @@ class _Outgoing:
         assert self._answer is not None  # noqa: S101
         return self._answer
 
+    async def give_up(self, error: BaseException) -> None:
+        """After an error, leave no part of a stream behind."""
+        if self._last and self._answer is None:
+            return  # nobody can tell how it ended
+        try:
+            async with asyncio.timeout(CLEAN_UP_WITHIN):
+                await self._linked()
+                await self._end_badly()
+                await self._api.call(js_api.STREAM_DELETE, stream=self._stream)
+        except StreamNotFoundError:
+            pass
+        except (JetsparkError, TimeoutError):
+            error.add_note(f'A part of stream "{self._stream}" may have been restored.')
+
+    async def _end_badly(self) -> None:
+        """Bytes that are no archive, and the end; returns when the server is done with it."""
+        with contextlib.suppress(NoRespondersError):
+            if self._answer is None:
+                for piece in (_NO_ARCHIVE, b""):
+                    reply = await self._client.request(
+                        self._subject, piece, timeout=CLEAN_UP_WITHIN
+                    )
+                    if reply.data:
+                        return
+
+    async def _linked(self) -> None:
+        while not self._client.is_connected:
+            if self._client.status is ConnectionStatus.CLOSED:
+                raise ConnectionClosedError
+            self._waiter = self._client.loop.create_future()
+            await self._waiter
+
     def close(self) -> None:
-        """Without an answer: the server must not wait for more."""
         self._listener.close()
-        if self._answer is None and self._client.is_connected:
-            try:
-                # A chunk without reply subject is what makes every server give up at once.
-                self._client.publish_nowait(self._subject, _GIVE_UP)
-            except JetsparkError as error:
-                self._client.report(error)
 
     async def _publish(self, piece: bytes) -> None:
         await self._client.publish(self._subject, piece, reply=self._listener.subject)
@@ -208,8 +247,8 @@ class _Outgoing:
     def _on_disconnect(self) -> None:
         if self._last:
             self._fail(
-                f'The connection was lost while the server made stream "{self._stream}": '
-                "it may exist now, and is whole if it does."
+                f'The connection was lost while the server made stream "{self._stream}" ready: '
+                f"look whether it exists and reaches sequence {self._backup.state.last_seq}."
             )
         else:
             self._fail(f'The connection was lost during the restore of stream "{self._stream}".')
@@ -218,9 +257,8 @@ class _Outgoing:
         self._finish(BackupError(sentence))
 
     def _finish(self, error: JetsparkError | None) -> None:
-        if self._error is None:
-            self._error = error
-            self._wake()
+        self._error = self._error or error
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
