@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -17,6 +17,7 @@ from jetspark.jetstream.document import (
     config_to_wire,
     field_names,
     from_wire,
+    json_of,
     to_wire,
 )
 from jetspark.jetstream.documents import (
@@ -32,6 +33,9 @@ from jetspark.jetstream.documents import (
     exact_ns,
 )
 from jetspark.timestamps import format_isotime
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DOCUMENTS = [
     cls
@@ -189,9 +193,12 @@ def test_replace_makes_a_checked_copy() -> None:
 # -- what a caller may give --------------------------------------------------------------------
 
 
-def test_a_configuration_may_be_given_in_four_forms() -> None:
+def test_a_configuration_may_be_given_in_five_forms(tmp_path: Path) -> None:
     wanted = {"name": "S", "max_age": 5_000_000_000}
+    file = tmp_path / "stream.json"
+    file.write_text('{\n  "name": "S",\n  "max_age": 5000000000\n}\n')
     for config in (
+        file,
         StreamConfig(name="S", max_age=timedelta(seconds=5)),
         {"name": "S", "max_age": timedelta(seconds=5)},
         {"name": "S", "max_age": 5_000_000_000},
@@ -230,6 +237,25 @@ def test_a_mistake_is_found_before_anything_is_sent(
 ) -> None:
     with pytest.raises(ConfigError, match=hint):
         config_to_wire(StreamConfig, config, options)
+
+
+def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read .*no\.json: No such file"):
+        config_to_wire(StreamConfig, tmp_path / "no.json", {})
+    with pytest.raises(ConfigError, match="Cannot read"):
+        json_of(tmp_path)
+
+
+def test_a_whole_request_goes_out_as_it_is(tmp_path: Path) -> None:
+    text = '{"b": 1,  "a": [null, 1.50]}'
+    file = tmp_path / "request.json"
+    file.write_text(text)
+    for form in (text, text.encode(), file):
+        assert json_of(form) == text.encode()
+    assert json_of({"a": timedelta(seconds=1), "b": None}) == b'{"a":1000000000,"b":null}'
+    for bad in ("[1]", b"{", "1"):
+        with pytest.raises(ConfigError, match="Not a JSON object"):
+            json_of(bad)
 
 
 def test_nested_documents_are_sent() -> None:

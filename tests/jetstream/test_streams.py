@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jetspark import blocking
 from jetspark.errors import (
     APIError,
     BadNameError,
@@ -20,9 +22,11 @@ from jetspark.jetstream.documents import StreamConfig, exact_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from jetspark.face import Client
     from jetspark.jetstream import JetStream
+    from jetspark.server import NatsServer
 
 
 async def test_creating_twice_is_one_stream(js: JetStream, unique: Callable[[str], str]) -> None:
@@ -178,3 +182,84 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
     with pytest.raises(ConfigError, match="did you mean 'subjects'"):
         await js.create_stream(name="S", subject=["a"])
     assert nc.stats.out_msgs == before
+
+
+# -- straight from JSON (row J9) -----------------------------------------------------------------
+
+
+async def test_a_stream_from_a_json_file(
+    js: JetStream, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("J")
+    file = tmp_path / "stream.json"
+    config = {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "max_age": 5 * 10**9}
+    file.write_text(json.dumps(config))
+    made = await js.create_stream(file)
+    assert (made.config.subjects, made.config.max_age) == ([f"{name}.>"], timedelta(seconds=5))
+    changed = await js.update_stream(file, max_msgs=5)
+    assert changed.config.max_msgs == 5
+    consumer = tmp_path / "consumer.json"
+    consumer.write_text('{"durable_name": "d", "ack_policy": "all", "max_waiting": 9}')
+    worker = await js.create_consumer(name, consumer)
+    assert (worker.cached_info.config.ack_policy, worker.cached_info.config.max_waiting) == (
+        "all",
+        9,
+    )
+    await js.delete_stream(name)
+
+
+async def test_any_call_sends_its_document_and_gives_the_answer_as_they_are(
+    js: JetStream, nc: Client, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("J")
+    file = tmp_path / "stream.json"
+    file.write_text(f'{{"name": "{name}",\n "subjects": ["{name}"], "storage": "memory"}}')
+    sent: list[bytes] = []
+    spy = nc.subscribe(f"$JS.API.STREAM.CREATE.{name}", callback=lambda m: sent.append(m.data))
+    await nc.flush()
+    made = await js.api_request(f"STREAM.CREATE.{name}", file)
+    assert made["type"] == "io.nats.jetstream.api.v1.stream_create_response"
+    assert made["config"]["name"] == name
+    assert isinstance(made["created"], str)
+    assert sent == [file.read_bytes()]
+    spy.unsubscribe()
+    assert (await js.api_request(f"STREAM.INFO.{name}"))["state"]["messages"] == 0
+    # The legacy subject, which nothing else here uses.
+    request = {"stream_name": name, "config": {"durable_name": "d", "ack_policy": "explicit"}}
+    durable = await js.api_request(f"CONSUMER.DURABLE.CREATE.{name}.d", request)
+    assert durable["type"] == "io.nats.jetstream.api.v1.consumer_create_response"
+    assert durable["name"] == "d"
+    names = await js.api_request(f"CONSUMER.NAMES.{name}", b'{"offset": 0}')
+    assert names["consumers"] == ["d"]
+    await js.api_request(f"STREAM.DELETE.{name}")
+
+
+async def test_any_call_raises_typed_errors(js: JetStream, nc: Client) -> None:
+    with pytest.raises(StreamNotFoundError, match="stream not found"):
+        await js.api_request("STREAM.INFO.NO_SUCH")
+    with pytest.raises(APIError):
+        await js.api_request("STREAM.CREATE.A", {"name": "B"})
+    before = nc.stats.out_msgs
+    for subject in ("", "STREAM.*", "STREAM INFO"):
+        with pytest.raises(BadSubjectError):
+            await js.api_request(subject)
+    with pytest.raises(ConfigError, match="Not a JSON object"):
+        await js.api_request("STREAM.LIST", "[]")
+    assert nc.stats.out_msgs == before
+
+
+def test_any_call_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+    with blocking.connect(shared_server.url) as nc, pytest.raises(StreamNotFoundError):
+        nc.jetstream().api_request(f"STREAM.INFO.{unique('NO')}")
+
+
+async def test_a_stream_may_be_sealed(js: JetStream, stream: str) -> None:
+    await js.publish(f"{stream}.a", b"x")
+    sealed = await js.update_stream(name=stream, sealed=True)
+    assert sealed.config.sealed
+    assert sealed.config.deny_delete
+    with pytest.raises(APIError, match="sealed"):
+        await js.publish(f"{stream}.a", b"y")
+    with pytest.raises(APIError):
+        await js.purge_stream(stream)
+    assert (await js.stream_info(stream)).state.messages == 1

@@ -90,4 +90,4 @@ class TemplateCalls:
             check_name("template", name)
         server = self._api.server
         if server is not None and server.at_least(2, 14):
-            raise UnsupportedByServerError("Stream templates", "< 2.14", server.version)
+            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)
