@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.errors import NotEnabledOnStreamError, WrongLastSequenceError
+from jetspark.errors import NotEnabledOnStreamError, PublishFailedError, WrongLastSequenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,3 +49,42 @@ def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
         batch.add(f"{stream}.a")
         batch.add(f"{stream}.a")
     assert js.stream_info(stream).state.messages == 0
+
+
+def test_threads_add_to_one_fast_ingest(
+    nc: Client, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    js = nc.jetstream()
+    js.update_stream(name=stream, allow_batched=True)
+    most = 0
+
+    def add(number: int) -> int:
+        nonlocal most
+        index = ingest.add(f"{stream}.a", b"x")
+        most = max(most, ingest.pending)
+        return index
+
+    with js.fast_ingest(ack_every=10) as ingest, ThreadPoolExecutor(4) as pool:
+        indexes = list(pool.map(add, range(3000)))
+    assert sorted(indexes) == list(range(3000))
+    assert (ingest.acked, ingest.failed, most <= 20) == (3000, [], True)
+    assert js.stream_info(stream).state.messages == 3000
+
+
+def test_fast_ingest_tells_what_failed(
+    nc: Client, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    js = nc.jetstream()
+    with js.fast_ingest() as ingest:
+        ingest.add(f"{stream}.a")
+        with pytest.raises(NotEnabledOnStreamError):
+            ingest.add(f"{stream}.a")
+        assert len(ingest.failed) == 1
+    js.update_stream(name=stream, allow_batched=True)
+    with pytest.raises(PublishFailedError), js.fast_ingest(gaps="ok") as ingest:
+        for number in range(1000):
+            ingest.add(f"{stream}.a", expect_last_seq=77 if number == 500 else None)
+        ack = ingest.commit()
+    assert (ack, ingest.acked) == (ingest.ack, 999)

@@ -73,6 +73,19 @@ class PublishCalls:
             self._outbox.put(frames.hpub(subject, block, payload, reply))
         self._out_msgs += 1
 
+    def publish_replying(
+        self, subject: str, payload: bytes, reply: bytes, headers: Headers | None = None
+    ) -> None:
+        """`publish_nowait` for who makes many reply subjects: they come encoded and unchecked."""
+        if subject not in self._good_subjects:
+            self._check_subject(subject)
+        block = b"" if headers is None else self._encode(headers)
+        size = len(block) + len(payload)
+        if size > self._link.max_payload:
+            raise MaxPayloadError(size, self._link.max_payload)
+        self._outbox.put(frames.replying(subject, reply, block, payload))
+        self._out_msgs += 1
+
     def _check_subject(self, subject: str) -> None:
         check_publish_subject(subject, strict=self.options.check_subjects)
         if len(self._good_subjects) >= _SUBJECTS_REMEMBERED:

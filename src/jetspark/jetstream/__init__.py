@@ -4,6 +4,7 @@
 """
 
 from jetspark.jetstream.backup_folder import BackupProgress, StreamBackup, verify_backup
+from jetspark.jetstream.batch import AtomicBatch
 from jetspark.jetstream.consume import ConsumerMessages
 from jetspark.jetstream.consumer_handles import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
@@ -11,6 +12,7 @@ from jetspark.jetstream.direct import StoredMsgs
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import EventKind
 from jetspark.jetstream.events import Events
+from jetspark.jetstream.fast_ingest import FastIngest
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.paging import Paged
@@ -20,12 +22,14 @@ from jetspark.jetstream.pull import FetchResult
 from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInfo
 
 __all__ = [
+    "AtomicBatch",
     "BackupProgress",
     "Consumer",
     "ConsumerMessages",
     "Event",
     "EventKind",
     "Events",
+    "FastIngest",
     "FetchResult",
     "JetStream",
     "JsMsg",

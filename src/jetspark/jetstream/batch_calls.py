@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.batch import AtomicBatch
+from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy
 from jetspark.jetstream.requirements import check_feature
 
 
@@ -20,3 +21,29 @@ class BatchCalls:
         """
         check_feature("atomic_batch", (2, 12), self._api.server)
         return AtomicBatch(self._api, timeout=self._api.timeout if timeout is None else timeout)
+
+    def fast_ingest(
+        self,
+        *,
+        gaps: GapPolicy = "fail",
+        ack_every: int = 500,
+        outstanding: int = 2,
+        timeout: float | None = None,
+    ) -> FastIngest:
+        """Publish as fast as the stream takes it: `async with js.fast_ingest() as ingest`.
+
+        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
+        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
+        ack; the server says how many it lets be, up to 500 for all who do this at a time.
+        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
+        connected time without a word from the server; default: the context's. The rest is in
+        `FastIngest`.
+        """
+        check_feature("fast_ingest", (2, 14), self._api.server)
+        return FastIngest(
+            self._api,
+            gaps=gaps,
+            ack_every=ack_every,
+            outstanding=outstanding,
+            timeout=self._api.timeout if timeout is None else timeout,
+        )

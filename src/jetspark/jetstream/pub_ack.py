@@ -37,9 +37,17 @@ def ack_document(data: bytes) -> dict[str, Any]:
     except msgspec.MsgspecError:
         raise JetStreamError(f"The reply to a publish is no PubAck: {data[:80]!r}.") from None
     if error := document.get("error"):
-        raise error_of(error, {})
+        raise refusal(error)
     document.pop("type", None)
     return document
+
+
+def refusal(error: Any) -> JetStreamError:
+    """The exception for the `error` of an ack, whatever it is."""
+    try:
+        return error_of(error, {})
+    except (AttributeError, TypeError, ValueError):
+        return JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
 
 
 def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:

@@ -101,7 +101,7 @@ class Publisher:
         self._listener: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._resending: asyncio.Task[None] | None = None
-        self._inbox = ""
+        self._inbox = b""
         self._inbox_length = 0
         self._plain_ack = b"{}"
         self.acked = 0
@@ -159,15 +159,15 @@ class Publisher:
         """Take a place in the window and send; what is refused gives it back."""
         if self._listener is None:
             raise ConfigError("The publisher is not open: use it inside its async with block.")
-        # A copy: the caller may go on changing theirs.
-        kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
+        kept = None
+        if headers is not None or msg_id is not None or ttl is not None:
+            # A copy: the caller may go on changing theirs.
+            kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
         index = self._next
         # Before it is sent: the blocking client's acks may come while we are still here.
         self._pending[index] = (subject, payload, kept, self._deadline, future)
         try:
-            self._client.publish_nowait(
-                subject, payload, reply=f"{self._inbox}{index}", headers=kept
-            )
+            self._client.publish_replying(subject, payload, b"%b%d" % (self._inbox, index), kept)
         except BaseException:
             del self._pending[index]
             raise
@@ -213,10 +213,11 @@ class Publisher:
             await flusher
 
     async def __aenter__(self) -> Self:
-        self._inbox = self._client.new_inbox() + "."
-        self._inbox_length = len(self._inbox.encode())
+        inbox = self._client.new_inbox() + "."
+        self._inbox = inbox.encode()
+        self._inbox_length = len(self._inbox)
         self._listener = self._client.listen(
-            f"{self._inbox}*",
+            f"{inbox}*",
             self._on_ack,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
@@ -313,11 +314,12 @@ class Publisher:
         if entry is None or index not in self._retried:
             return
         try:
-            self._client.publish_nowait(
-                entry[0], entry[1], reply=f"{self._inbox}{index}", headers=entry[2]
-            )
+            self._send_again(index, entry)
         except JetsparkError as error:
             self._fail(index, entry, error)
+
+    def _send_again(self, index: int, entry: Unacked) -> None:
+        self._client.publish_replying(entry[0], entry[1], b"%b%d" % (self._inbox, index), entry[2])
 
     # -- ends -----------------------------------------------------------------------------------
 
@@ -384,9 +386,10 @@ class Publisher:
             self._lost.discard(index)
             if entry is None:
                 continue
-            reply = f"{self._inbox}{index}"
             try:
-                await self._client.publish(entry[0], entry[1], reply=reply, headers=entry[2])
+                if self._outbox.crowded:
+                    await self._outbox.wait()
+                self._send_again(index, entry)
             except JetsparkError as error:
                 self._fail(index, entry, error)
 

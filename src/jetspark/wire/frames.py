@@ -35,6 +35,24 @@ def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None)
         raise _no_bytes(payload) from None
 
 
+def replying(subject: str, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """PUB or, when the header block is not empty, HPUB, with an encoded reply subject."""
+    size = len(payload)
+    try:
+        if not headers:
+            return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, size, payload)
+        sizes = len(headers), len(headers) + size
+        return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
+            subject.encode(),
+            reply,
+            *sizes,
+            headers,
+            payload,
+        )
+    except TypeError:
+        raise _no_bytes(payload) from None
+
+
 def _no_bytes(payload: object) -> TypeError:
     return TypeError(f"A payload is bytes, not {type(payload).__name__}: encode it first.")
 

@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publish import caller_api
 from jetspark.jetstream.batch import AtomicBatch as AsyncAtomicBatch
 from jetspark.jetstream.batch_calls import BatchCalls as AsyncBatchCalls
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.fast_ingest import GapPolicy
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.wire.headers import HeadersLike
 
@@ -119,6 +121,28 @@ class BatchCalls:
         message and to the commit; default: the context's. The rest is in `AtomicBatch`.
         """
         return AtomicBatch(self._caller, self._calls().atomic_batch(timeout=timeout))
+
+    def fast_ingest(
+        self,
+        *,
+        gaps: GapPolicy = "fail",
+        ack_every: int = 500,
+        outstanding: int = 2,
+        timeout: float | None = None,
+    ) -> FastIngest:
+        """Publish as fast as the stream takes it: `with js.fast_ingest() as ingest`.
+
+        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
+        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
+        ack; the server says how many it lets be, up to 500 for all who do this at a time.
+        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
+        connected time without a word from the server; default: the context's. The rest is in
+        `FastIngest`.
+        """
+        inner = self._calls().fast_ingest(
+            gaps=gaps, ack_every=ack_every, outstanding=outstanding, timeout=timeout
+        )
+        return FastIngest(self._caller, inner)
 
     def _calls(self) -> AsyncBatchCalls:
         """Batches that send from the caller's thread."""

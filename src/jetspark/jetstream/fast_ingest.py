@@ -1,0 +1,370 @@
+"""Fast ingest: a batch without end, with one ack for hundreds of messages (ADR-50; row J3).
+
+Contract. `add` returns as soon as the message is on its way; while `outstanding` acks, each for as
+many messages as the server says, have not come, it waits. Every message ends in exactly one way:
+acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends the batch,
+waits for the server's last word, then raises PublishFailedError for the failures that nobody has
+looked at: reading `failed` is looking.
+
+`gaps="fail"`: the first message that is lost or refused ends the batch; what was stored is
+everything before it, in order, and all after it fails with NotStoredError. `gaps="ok"`: the batch
+goes on, and what was lost or refused is listed. Nothing is sent a second time.
+
+The server forgets a batch after 10 s without a message: a ping keeps it alive, asks for acks that
+are overdue, and after a reconnect for what was lost. A server that restarted does not know the
+batch any more: it is over, and messages without an ack may be stored or not. So it is when
+nothing is heard within `timeout` seconds of connected time.
+
+Replies come to one wildcard inbox; its handler runs in the read loop. No task, future or timer is
+made for a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+    PublishFailedError,
+)
+from jetspark.jetstream.fast_ingest_fates import MessageFates
+from jetspark.jetstream.fast_ingest_replies import (
+    APPEND,
+    END,
+    PING,
+    START,
+    Flow,
+    Gap,
+    Last,
+    Refusal,
+    ended_after,
+    forgotten,
+    is_unknown_batch,
+    no_word,
+    not_known_there,
+    parse_reply,
+    was_lost,
+)
+from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
+from jetspark.jetstream.publish_results import closed_before_ack, link_lost
+from jetspark.wire.headers import HeadersLike
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from jetspark.client.listener import Listener
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.documents import PubAck
+    from jetspark.wire.events import MessageFrame
+
+GapPolicy: TypeAlias = Literal["fail", "ok"]
+
+_PINGS: Final = 4  # how often within one timeout overdue acks are asked for
+_KEEP_ALIVE: Final = 2.5  # seconds; the server's patience is 10
+_NEVER: Final = -1  # a limit that no number of messages is below
+
+
+class FastIngest(MessageFates):
+    """See the module and `JetStream.fast_ingest`. For one event loop; any number of tasks may add.
+
+    Raises ConfigError for arguments that cannot work.
+    """
+
+    def __init__(
+        self, api: Api, *, gaps: GapPolicy, ack_every: int, outstanding: int, timeout: float
+    ) -> None:
+        if gaps not in ("fail", "ok"):
+            raise ConfigError('gaps must be "fail" or "ok".')
+        if not 1 <= ack_every <= 65535:
+            raise ConfigError("ack_every must be from 1 to 65535.")
+        if outstanding < 1:
+            raise ConfigError("outstanding must be at least 1.")
+        if not timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        super().__init__()
+        self._api = api
+        self._client = api.client
+        self._outbox = api.client._outbox
+        self._gaps = gaps
+        self._flow = ack_every  # messages for one ack, as the server said last
+        self._outstanding = outstanding
+        self._timeout = timeout
+        self._reply = b""
+        self._listener: Listener | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._limit = _NEVER  # no more are sent than so many
+        self._ending = False  # the end was sent
+        self._committed = False
+        self._over: JetsparkError | None = None
+        self._heard = 0.0
+        self._sent_before = 0
+
+    # -- sending -------------------------------------------------------------------------------
+
+    async def add(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+    ) -> int:
+        """Publish, waiting only while too many acks are outstanding; returns the message's index.
+
+        The options are those of `JetStream.publish`. Raises what `Client.publish` raises; such a
+        message was not taken and has no index. When the batch is over it raises why.
+        """
+        while self._sent >= self._limit or self._outbox.crowded:
+            await self._wait_for_space()
+        kept = None
+        if (
+            headers is not None
+            or msg_id is not None
+            or ttl is not None
+            or expect_last_seq is not None
+            or expect_last_subject_seq is not None
+            or expect_last_subject_seq_of is not None
+        ):
+            kept = publish_headers(
+                self._api.server,
+                headers,
+                msg_id=msg_id,
+                ttl=ttl,
+                expect_last_seq=expect_last_seq,
+                expect_last_subject_seq=expect_last_subject_seq,
+                expect_last_subject_seq_of=expect_last_subject_seq_of,
+            )
+        index = self._sent
+        # Before it is sent: the blocking client's acks may come while we are still here.
+        self._sent = index + 1
+        self._subjects.append(subject)
+        try:
+            self._client.publish_replying(
+                subject,
+                payload,
+                b"%b%d.%d.$FI" % (self._reply, index + 1, APPEND if index else START),
+                kept,
+            )
+        except BaseException:
+            self._sent = index
+            self._subjects.pop()
+            raise
+        self._published = index + 1
+        return index
+
+    async def _wait_for_space(self) -> None:
+        self._check_open()
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        elif self._sent >= self._limit:
+            space = self._client.loop.create_future()
+            self._waiting.append(space)
+            await space
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise self._over
+        if self._listener is None:
+            raise ConfigError("The batch is not open: use it inside its async with block.")
+        if self._committed:
+            raise ConfigError("The batch was ended already.")
+
+    async def commit(self) -> PubAck | None:
+        """End the batch and wait until the fate of every message is known.
+
+        Returns the server's last word; None when there was none, or nothing was sent. Raises
+        nothing that `failed` tells.
+        """
+        if self._over is None and not self._committed:
+            self._check_open()
+            self._committed = True
+            self._limit = _NEVER
+            self._wake()  # who waits to add is told
+            if not self._sent:
+                self._over = ConfigError("The batch was ended already.")
+            elif not self._ending:
+                self._ending = True
+                self._control(END)
+        while self._over is None:
+            ended = self._client.loop.create_future()
+            self._waiting.append(ended)
+            await ended
+        return self._ack
+
+    def _control(self, operation: int) -> None:
+        """A ping, or the end: messages that the server does not store."""
+        number = self._published + (operation == END)
+        self._client.publish_replying(
+            self._last_subject(),
+            b"",
+            b"%b%d.%d.$FI" % (self._reply, number, operation),
+        )
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        inbox = self._client.new_inbox()
+        self._reply = f"{inbox}.{self._flow}.{self._gaps}.".encode()
+        self._listener = self._client.listen(
+            f"{inbox}.>",
+            self._on_reply,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_end=lambda error: self._end(closed_before_ack(error)),
+        )
+        # One message, until the server has said how many.
+        self._limit = 1
+        self._heard = self._client.loop.time()
+        self._look_at_the_clock()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self.commit()
+        finally:
+            self._close()
+        unseen = self._failed[self._looked_at :]
+        if not unseen:
+            return
+        failure = PublishFailedError(unseen)
+        if error is None:
+            raise failure
+        # The block's own error goes on; what we know goes with it.
+        error.add_note(str(failure))
+
+    def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end(JetStreamError("The batch was left before the ack came."))
+
+    # -- replies: called in the read loop --------------------------------------------------------
+
+    def _on_reply(self, frame: MessageFrame) -> None:
+        if self._over is not None:
+            return
+        reply = parse_reply(frame, len(self._reply))
+        if isinstance(reply, Refusal) and not reply.of_message:
+            self._on_refused_question(reply.error)
+            return
+        self._heard = self._client.loop.time()
+        match reply:
+            case Flow(number, messages):
+                self._flow = messages
+                self._pass(number)
+            case Gap(first, last):
+                for number in range(first, last + 1):
+                    self._fail(number, was_lost(number))
+            case Refusal(number, error):
+                self._on_refusal(number, error, goes_on=reply.goes_on)
+            case Last(stored, ack):
+                self._on_last_word(stored, ack)
+        if self._failed and self._gaps == "fail" and not self._ending:
+            self._stop()
+        self._freed()
+
+    def _on_refused_question(self, error: JetsparkError) -> None:
+        """A ping, or the end. When nobody heard it, it is repeated in time."""
+        if not isinstance(error, NoStreamResponseError):
+            self._end(forgotten(error))
+
+    def _on_refusal(self, number: int, error: JetsparkError, *, goes_on: bool) -> None:
+        if is_unknown_batch(error):
+            for each in range(number, self._sent + 1):
+                self._fail(each, error)
+            self._end(forgotten(error))
+        else:
+            self._fail(number, error)
+            if number == 1 and not goes_on:
+                self._end(error)
+
+    def _on_last_word(self, stored: int | None, ack: PubAck) -> None:
+        if stored is None:
+            self._pass(1)
+            self._end(not_known_there(ack))
+            return
+        self._ack = ack
+        self._pass(stored)
+        self._end(ended_after(stored))
+
+    def _stop(self) -> None:
+        """The server ends the batch at what failed, once it has noticed: make sure that it does."""
+        self._ending = True
+        self._limit = _NEVER
+        if self._over is None:
+            self._ask()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _end(self, error: JetsparkError) -> None:
+        """The batch is over: what has no fate fails for this reason."""
+        if self._over is not None:
+            return
+        self._over = error
+        self._limit = _NEVER
+        for number in range(self._done + 1, self._sent + 1):
+            self._fail(number, error)
+        self._wake()
+
+    def _freed(self) -> None:
+        """More may be sent: what failed does not count as outstanding."""
+        if self._over is None and not self._ending and not self._committed:
+            self._limit = self._done + len(self._failures) + self._flow * self._outstanding
+            if self._sent < self._limit:
+                self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- time and the link -----------------------------------------------------------------------
+
+    def _look_at_the_clock(self) -> None:
+        """Ask when an answer is overdue, or when the server would forget us."""
+        loop = self._client.loop
+        pause = min(self._timeout / _PINGS, _KEEP_ALIVE)
+        self._timer = loop.call_later(pause, self._look_at_the_clock)
+        if not self._sent or self._over is not None or not self._client.is_connected:
+            self._heard = loop.time()
+            return
+        silent = loop.time() - self._heard
+        if silent > self._timeout and (self.pending or self._ending):
+            self._end(no_word(self._timeout))
+        elif silent >= pause / 2 or self._sent == self._sent_before:
+            self._ask()
+        self._sent_before = self._sent
+
+    def _ask(self) -> None:
+        try:
+            self._control(END if self._ending else PING)
+        except JetsparkError:
+            pass  # the link is going: asked again when it is back
+
+    def _on_disconnect(self) -> None:
+        # Asked about the first message, a server that has restarted would begin a new batch.
+        if self._sent == self.pending == 1:
+            self._end(link_lost(0, self._subjects[0]))
+
+    def _on_reconnect(self) -> None:
+        self._heard = self._client.loop.time()
+        if self._sent and self._over is None:
+            self._ask()

@@ -1,0 +1,79 @@
+"""What became of the messages of a `fast_ingest.FastIngest`.
+
+Contract: numbers begin at 1 as in the protocol, indexes at 0. All up to `done` have their fate;
+of those after it some may have failed already. Memory is for what is on its way, and for failures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetspark.jetstream.publish_results import PublishFailure
+
+if TYPE_CHECKING:
+    from jetspark.errors import JetsparkError
+    from jetspark.jetstream.documents import PubAck
+
+
+class MessageFates:
+    """The results of a batch, and how they come to be."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+        self._published = 0  # the last one that is certainly on its way
+        self._done = 0
+        self._subjects: list[str] = []  # of those after `done`
+        self._subject = ""  # of the one that is `done`
+        self._failures: set[int] = set()  # of those after `done`
+        self._failed: list[PublishFailure] = []
+        self._looked_at = 0
+        self._ack: PubAck | None = None
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._sent
+
+    @property
+    def pending(self) -> int:
+        """Messages of which nothing is known yet."""
+        return self._sent - self._done - len(self._failures)
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._done + len(self._failures) - len(self._failed)
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages that failed so far. Reading counts as having looked at them."""
+        self._looked_at = len(self._failed)
+        return list(self._failed)
+
+    @property
+    def ack(self) -> PubAck | None:
+        """The server's last word: `seq` of the last message stored; None before."""
+        return self._ack
+
+    def _last_subject(self) -> str:
+        return self._subjects[-1] if self._subjects else self._subject
+
+    def _fail(self, number: int, error: JetsparkError) -> None:
+        """The first reason counts."""
+        if number in self._failures or not self._done < number <= self._sent:
+            return
+        self._failures.add(number)
+        subject = self._subjects[number - self._done - 1]
+        self._failed.append(PublishFailure(number - 1, subject, error))
+
+    def _pass(self, number: int) -> None:
+        """All up to this one are stored, except what failed."""
+        number = min(number, self._sent)
+        step = number - self._done
+        if step <= 0:
+            return
+        self._subject = self._subjects[step - 1]
+        del self._subjects[:step]
+        self._done = number
+        if self._failures:
+            self._failures = {failed for failed in self._failures if failed > number}

@@ -1,0 +1,448 @@
+"""Fast ingest: few acks, and every message's fate is known (ADR-50)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    APIError,
+    BadSubjectError,
+    BatchError,
+    BrokenSocketError,
+    ConfigError,
+    JetStreamError,
+    MaxPayloadError,
+    NoStreamResponseError,
+    NotEnabledOnStreamError,
+    NotStoredError,
+    PublishFailedError,
+    RequestTimeoutError,
+    UnsupportedByServerError,
+    WrongLastSequenceError,
+)
+from jetspark.face import connect
+from jetspark.jetstream import JetStream
+from jetspark.jetstream.fast_ingest_replies import Flow, Gap, Last, Refusal, parse_reply
+from jetspark.wire.documents import ServerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.client.messages import Message
+    from jetspark.face import Client
+
+BOTH = pytest.mark.parametrize("gaps", ["fail", "ok"])
+Gaps = Literal["fail", "ok"]
+
+
+@pytest.fixture(autouse=True)
+def _batches(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.14")
+
+
+@pytest.fixture
+async def fast(js: JetStream, stream: str) -> str:
+    """A stream that takes fast-ingest batches."""
+    await js.update_stream(name=stream, allow_batched=True)
+    return stream
+
+
+async def payloads(js: JetStream, stream: str) -> list[bytes]:
+    consumer = await js.create_consumer(stream, ack_policy="none")
+    return [msg.data for msg in await consumer.fetch(20_000)]
+
+
+def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Messages with these numbers get lost on their way to the server."""
+    put = nc.publish_replying
+
+    def publish(subject: str, payload: bytes, reply: bytes, headers: Any = None) -> None:
+        if not reply.endswith(tuple(b".%d.1.$FI" % number for number in numbers)):
+            put(subject, payload, reply, headers)
+
+    monkeypatch.setattr(nc, "publish_replying", publish)
+
+
+@BOTH
+async def test_everything_is_stored_in_order(js: JetStream, fast: str, gaps: Gaps) -> None:
+    async with js.fast_ingest(gaps=gaps) as ingest:
+        for number in range(5000):
+            assert await ingest.add(f"{fast}.{number % 7}", b"%d" % number) == number
+    assert (ingest.sent, ingest.acked, ingest.pending, ingest.failed) == (5000, 5000, 0, [])
+    assert ingest.ack is not None
+    assert (ingest.ack.seq, ingest.ack.count) == (5000, 5000)
+    assert await payloads(js, fast) == [b"%d" % number for number in range(5000)]
+
+
+@pytest.mark.parametrize(("ack_every", "outstanding"), [(1, 1), (10, 1), (10, 3), (500, 2)])
+async def test_no_more_is_outstanding_than_agreed(
+    js: JetStream, fast: str, ack_every: int, outstanding: int
+) -> None:
+    most = 0
+    async with js.fast_ingest(ack_every=ack_every, outstanding=outstanding) as ingest:
+
+        async def add() -> None:
+            nonlocal most
+            for _ in range(1000):
+                await ingest.add(f"{fast}.a")
+                most = max(most, ingest.pending)
+
+        await asyncio.gather(*(add() for _ in range(3)))
+    assert ingest.acked == 3000
+    assert most <= ack_every * outstanding
+    assert most > ack_every * (outstanding - 1)
+
+
+async def test_many_publishers_slow_down_for_each_other(js: JetStream, fast: str) -> None:
+    async def ingest() -> int:
+        async with js.fast_ingest() as ingest:
+            for _ in range(500):
+                await ingest.add(f"{fast}.a")
+        return ingest.acked
+
+    assert await asyncio.gather(*(ingest() for _ in range(20))) == [500] * 20
+    assert (await js.stream_info(fast)).state.messages == 10_000
+
+
+async def test_one_message_and_none(js: JetStream, fast: str) -> None:
+    async with js.fast_ingest() as ingest:
+        await ingest.add(f"{fast}.a", headers={"K": "1"}, msg_id="m")
+    assert (ingest.acked, ingest.ack and ingest.ack.count) == (1, 1)
+    async with js.fast_ingest() as ingest:
+        assert await ingest.commit() is None
+        with pytest.raises(ConfigError, match="ended already"):
+            await ingest.add(f"{fast}.a")
+    assert (ingest.acked, ingest.ack) == (0, None)
+
+
+async def test_a_lost_message_ends_the_batch_there(
+    js: JetStream, nc: Client, fast: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(nc, monkeypatch, 13)
+    with pytest.raises(PublishFailedError) as raised:
+        async with js.fast_ingest() as ingest:
+            with pytest.raises(NotStoredError, match="ended after 12 messages"):
+                for number in range(5000):
+                    await ingest.add(f"{fast}.a", b"%d" % number)
+    failures = raised.value.failures
+    assert [failure.index for failure in failures] == list(range(12, ingest.sent))
+    assert "Message 12 of the batch did not reach" in str(failures[0].error)
+    assert all(isinstance(failure.error, NotStoredError) for failure in failures)
+    assert (ingest.acked, ingest.ack and ingest.ack.count) == (12, 12)
+    assert await payloads(js, fast) == [b"%d" % number for number in range(12)]
+
+
+async def test_lost_messages_are_listed_and_the_batch_goes_on(
+    js: JetStream, nc: Client, fast: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(nc, monkeypatch, 13, 14, 700, 3000)  # the last one, too
+    async with js.fast_ingest(gaps="ok") as ingest:
+        for number in range(3000):
+            await ingest.add(f"{fast}.a", b"%d" % number)
+        await ingest.commit()
+        failed = ingest.failed
+    assert [failure.index for failure in failed] == [12, 13, 699, 2999]
+    assert (ingest.acked, ingest.pending) == (2996, 0)
+    stored = [int(data) for data in await payloads(js, fast)]
+    assert stored == [number for number in range(3000) if number not in (12, 13, 699, 2999)]
+
+
+@BOTH
+async def test_an_expectation_that_does_not_hold(js: JetStream, fast: str, gaps: Gaps) -> None:
+    async with js.fast_ingest(gaps=gaps) as ingest:
+        for number in range(20):
+            expected = 77 if number == 11 else None
+            await ingest.add(f"{fast}.a", b"%d" % number, expect_last_seq=expected)
+        await ingest.commit()
+        failed = ingest.failed
+    assert (failed[0].index, type(failed[0].error)) == (11, WrongLastSequenceError)
+    if gaps == "ok":
+        assert (len(failed), ingest.acked) == (1, 19)
+    else:
+        assert [failure.index for failure in failed] == list(range(11, 20))
+        assert {type(failure.error) for failure in failed[1:]} == {NotStoredError}
+        assert ingest.acked == 11
+    assert len(await payloads(js, fast)) == ingest.acked
+
+
+@BOTH
+async def test_a_message_that_the_stream_refuses(js: JetStream, fast: str, gaps: Gaps) -> None:
+    await js.update_stream(name=fast, max_msg_size=100)
+    async with js.fast_ingest(gaps=gaps) as ingest:
+        for number in range(20):
+            await ingest.add(f"{fast}.{number}", b"x" * (200 if number in (5, 19) else 1))
+        await ingest.commit()
+        failed = ingest.failed
+    refused = [failure for failure in failed if isinstance(failure.error, APIError)]
+    assert [(one.index, one.subject) for one in refused][:1] == [(5, f"{fast}.5")]
+    if gaps == "ok":
+        assert [failure.index for failure in failed] == [5, 19]
+    else:
+        assert [failure.index for failure in failed] == list(range(5, 20))
+    assert len(await payloads(js, fast)) == ingest.acked == 20 - len(failed)
+
+
+async def test_a_window_of_refusals_does_not_stall(js: JetStream, fast: str) -> None:
+    await js.update_stream(name=fast, max_msg_size=100)
+    async with js.fast_ingest(gaps="ok", ack_every=10) as ingest:
+        for number in range(200):
+            expected = None if number in (0, 199) else 5000
+            await ingest.add(f"{fast}.a", expect_last_seq=expected)
+        await ingest.commit()
+        assert len(ingest.failed) == 198
+    assert ingest.acked == 2
+
+
+@BOTH
+async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps) -> None:
+    async with js.fast_ingest(gaps=gaps, ack_every=5) as ingest:
+        for number in range(100):
+            await ingest.add(f"{fast}.a", msg_id=str(number // 50))
+    assert ingest.acked == 100
+    assert (await js.stream_info(fast)).state.messages == 2
+
+
+@BOTH
+async def test_a_stream_without_batches_says_so(js: JetStream, stream: str, gaps: Gaps) -> None:
+    async with js.fast_ingest(gaps=gaps) as ingest:
+        await ingest.add(f"{stream}.a")
+        with pytest.raises(NotEnabledOnStreamError) as refused:
+            await ingest.add(f"{stream}.a")
+        assert [type(one.error) for one in ingest.failed] == [NotEnabledOnStreamError]
+    assert refused.value.option == "allow_batched"
+
+
+async def test_nobody_listening_is_told(js: JetStream) -> None:
+    with pytest.raises(PublishFailedError) as raised:
+        async with js.fast_ingest() as ingest:
+            await ingest.add("nobody.listens")
+    assert isinstance(raised.value.failures[0].error, NoStreamResponseError)
+    assert (ingest.sent, ingest.acked) == (1, 0)
+
+
+async def test_leaving_raises_what_nobody_has_looked_at(js: JetStream, fast: str) -> None:
+    with pytest.raises(KeyError) as raised:
+        async with js.fast_ingest(gaps="ok") as ingest:
+            for _ in range(3):
+                await ingest.add(f"{fast}.a", expect_last_seq=0)
+            raise KeyError("mine")
+    assert "2 messages were not acknowledged" in raised.value.__notes__[0]
+    assert ingest.acked == 1
+
+
+# -- time and the link -------------------------------------------------------------------------
+
+
+async def test_pings_keep_an_idle_batch_alive(make_server: MakeServer) -> None:
+    server = make_server('jetstream { limits { batch { timeout: "500ms" } } }')
+    async with connect(server.url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
+        async with js.fast_ingest(timeout=0.4) as ingest:
+            await ingest.add("s.a")
+            pinged = nc.stats.out_msgs + 12
+
+            async def twelve_pings() -> bool:
+                return nc.stats.out_msgs >= pinged
+
+            await eventually(twelve_pings)
+            await ingest.add("s.a")
+    assert (ingest.acked, (ingest.ack and ingest.ack.seq)) == (2, 2)
+
+
+async def test_a_batch_goes_on_after_a_reconnect(js: JetStream, nc: Client, fast: str) -> None:
+    async with js.fast_ingest(ack_every=5) as ingest:
+        for number in range(10):
+            await ingest.add(f"{fast}.a", b"%d" % number)
+
+        async def all_acked() -> bool:
+            return ingest.pending == 0
+
+        await eventually(all_acked)
+        await nc.force_reconnect()
+        for number in range(10, 30):
+            await ingest.add(f"{fast}.a", b"%d" % number)
+    assert (ingest.acked, ingest.failed) == (30, [])
+    assert await payloads(js, fast) == [b"%d" % number for number in range(30)]
+
+
+@BOTH
+async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
+    js: JetStream, nc: Client, fast: str, monkeypatch: pytest.MonkeyPatch, gaps: Gaps
+) -> None:
+    lose(nc, monkeypatch, 9, 10)
+    async with js.fast_ingest(gaps=gaps, ack_every=100) as ingest:
+        for _ in range(10):
+            await ingest.add(f"{fast}.a")
+        await nc.force_reconnect()
+
+        async def told() -> bool:
+            return [one.index for one in ingest.failed] == [8, 9]
+
+        await eventually(told)
+    assert ingest.acked == 8
+
+
+@BOTH
+async def test_after_kill_9_every_message_is_stored_or_reported(
+    make_server: MakeServer, gaps: Gaps
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
+        with pytest.raises(JetStreamError):
+            async with js.fast_ingest(gaps=gaps) as ingest:
+                for number in range(1_000_000):
+                    await ingest.add("s.a", b"%d" % number)
+                    if number == 5000:
+                        await asyncio.to_thread(server.kill)
+                        restarting = asyncio.create_task(asyncio.to_thread(server.start))
+        await restarting
+        stored = {int(data) for data in await payloads(js, "S")}
+        failed = {failure.index for failure in ingest._failed}
+        assert ingest.sent == ingest.acked + len(failed)
+        assert set(range(ingest.sent)) - failed <= stored
+        certain = {one.index for one in ingest._failed if isinstance(one.error, BatchError)}
+        assert certain
+        assert not certain & stored
+
+
+async def test_the_first_message_lost_with_the_link_is_reported(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("silent")
+    async with nc.subscribe(subject), js.fast_ingest() as ingest:
+        await ingest.add(subject)
+        await nc.force_reconnect()
+        with pytest.raises(BrokenSocketError, match="may be stored or not"):
+            await ingest.add(subject)
+        assert [one.index for one in ingest.failed] == [0]
+
+
+async def test_silence_is_a_timeout(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("silent")
+    async with nc.subscribe(subject), js.fast_ingest(timeout=0.2) as ingest:
+        await ingest.add(subject)
+        with pytest.raises(RequestTimeoutError):
+            await ingest.add(subject)
+        assert [type(one.error) for one in ingest.failed] == [RequestTimeoutError]
+
+
+async def test_a_server_that_stores_the_first_message_gets_no_more(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("ordinary")
+    taken = []
+
+    async def store(msg: Message) -> None:
+        taken.append(msg)
+        await msg.respond(b'{"stream":"S","seq":5}')
+
+    nc.subscribe(subject, callback=store)
+    async with js.fast_ingest() as ingest:
+        await ingest.add(subject)
+        with pytest.raises(JetStreamError, match="in S at sequence 5"):
+            await ingest.add(subject)
+    await nc.flush()
+    assert (len(taken), ingest.acked) == (1, 1)
+
+
+async def test_cancelling_the_block_does_not_wait(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("silent")
+    taken = nc.subscribe(subject)
+    ingest = js.fast_ingest()
+
+    async def run() -> None:
+        async with ingest:
+            await ingest.add(subject)
+            await ingest.add(subject)
+
+    async with taken:
+        running = asyncio.create_task(run())
+        await anext(taken)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert len(ingest.failed) == 1
+
+
+async def test_mistakes_are_found_before_anything_is_sent(
+    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad: Any
+    for bad in ({"gaps": "maybe"}, {"ack_every": 0}, {"outstanding": 0}, {"timeout": 0}):
+        with pytest.raises(ConfigError):
+            js.fast_ingest(**bad)
+    with pytest.raises(ConfigError, match="not open"):
+        await js.fast_ingest().add("a")
+    async with js.fast_ingest() as ingest:
+        await nc.flush()
+        before = nc.stats.out_msgs
+        for wrong in ("a.*", "a b"):
+            with pytest.raises(BadSubjectError):
+                await ingest.add(wrong)
+        with pytest.raises(MaxPayloadError):
+            await ingest.add("a", b"x" * (nc.max_payload + 1))
+        with pytest.raises(ConfigError):
+            await ingest.add("a", ttl=0.5)
+        with pytest.raises(TypeError):
+            await ingest.add("a", "text")  # type: ignore[arg-type]
+        assert (ingest.sent, ingest.pending) == (0, 0)
+    assert nc.stats.out_msgs == before
+    old = ServerInfo(server_id="x", version="2.12.8", headers=True, max_payload=1_000_000)
+    monkeypatch.setattr(nc._link, "info", old)
+    with pytest.raises(UnsupportedByServerError):
+        js.fast_ingest()
+
+
+# -- replies -----------------------------------------------------------------------------------
+
+
+def reply(payload: bytes, tail: bytes = b"7.1.$FI", headers: bytes | None = None) -> Any:
+    return parse_reply((1, b"in." + tail, None, headers, payload), 3)
+
+
+def test_replies_of_each_kind() -> None:
+    assert reply(b'{"type":"ack","seq":10,"msgs":15}') == Flow(10, 15)
+    assert reply(b'{"type":"gap","last_seq":10,"seq":15}') == Gap(10, 14)
+    error = {"code": 400, "err_code": 10071, "description": "wrong last sequence: 1"}
+    refused = reply(json.dumps({"type": "err", "seq": 4, "error": error}).encode())
+    assert (refused.number, refused.of_message, refused.goes_on) == (4, True, True)
+    assert isinstance(refused.error, WrongLastSequenceError)
+    refused = reply(json.dumps({"stream": "S", "seq": 0, "error": error}).encode(), b"9.4.$FI")
+    assert (refused.number, refused.of_message, refused.goes_on) == (9, False, False)
+    last = reply(b'{"stream":"S","seq":9,"batch":"b","count":5}')
+    assert isinstance(last, Last)
+    assert (last.stored, last.ack.seq) == (5, 9)
+    assert reply(b'{"stream":"S","seq":9}').stored is None
+    nobody = reply(b"", headers=b"NATS/1.0 503\r\n\r\n")
+    assert isinstance(nobody.error, NoStreamResponseError)
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.dictionaries(
+        st.sampled_from(["type", "seq", "msgs", "last_seq", "error", "batch", "count"]), inner
+    ),
+)
+
+
+@given(st.binary(max_size=30) | JSON.map(lambda value: json.dumps(value).encode()), st.binary())
+def test_no_reply_raises(payload: bytes, tail: bytes) -> None:
+    assert isinstance(reply(payload, tail), Flow | Gap | Last | Refusal)
+    for kind in ("ack", "gap", "err"):
+        assert isinstance(reply(b'{"type":"%b","seq":"x"}' % kind.encode()), Refusal)
