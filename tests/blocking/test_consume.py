@@ -1,0 +1,163 @@
+"""Consuming without async."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark import errors
+from jetspark.blocking import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.blocking import Client
+    from jetspark.blocking.jetstream import JsMsg, PullConsumer
+    from jetspark.server import NatsServer
+
+    Filled = Callable[[int], PullConsumer]
+
+
+@pytest.fixture
+def filled(nc: Client, unique: Callable[[str], str]) -> Filled:
+    """A consumer of a stream with so many messages."""
+
+    def make(count: int) -> PullConsumer:
+        js, name = nc.jetstream(), unique("S")
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        with js.publisher() as publisher:
+            for number in range(count):
+                publisher.send(name, b"%d" % number)
+        return js.create_consumer(name, durable_name="c")
+
+    return make
+
+
+def test_all_messages_in_order_and_acknowledged(filled: Filled) -> None:
+    consumer = filled(3000)
+    with consumer.consume(max_messages=700) as messages:
+        for number in range(3000):
+            message = next(messages)
+            assert message.data == b"%d" % number
+            message.ack()
+        with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.05 s"):
+            messages.next(0.05)
+    assert (messages.active, messages.pending_msgs, messages.error) == (False, 0, None)
+    with pytest.raises(errors.BadSubscriptionError):
+        messages.next(1)
+    assert list(messages) == []
+
+
+@pytest.mark.parametrize("options", [{"max_messages": 1}, {"max_bytes": 1000}])
+def test_small_buffers_never_stall(filled: Filled, options: dict[str, int]) -> None:
+    with filled(200).consume(**options) as messages:  # type: ignore[arg-type]
+        assert [int(messages.next(5).data) for _ in range(200)] == list(range(200))
+
+
+def test_what_is_held_is_bounded(filled: Filled) -> None:
+    consumer = filled(1000)
+    with consumer.consume(max_messages=100) as messages:
+        held = 0
+        for _ in range(500):
+            messages.next(5)
+            held = max(held, messages.pending_msgs)
+    assert 50 <= held <= 150
+
+
+def test_several_threads_share_the_messages(filled: Filled) -> None:
+    with filled(300).consume(max_messages=20) as messages, ThreadPoolExecutor(3) as pool:
+        seen = list(pool.map(lambda _: int(messages.next(5).data), range(300)))
+    assert sorted(seen) == list(range(300))
+
+
+def test_drain_gives_what_has_arrived(filled: Filled) -> None:
+    consumer = filled(100)
+    messages = consumer.consume(max_messages=50)
+    messages.next(5)
+    messages.drain(5)
+    rest = [int(message.data) for message in messages]
+    assert rest == list(range(1, 1 + len(rest)))
+    assert consumer.info().num_ack_pending == 1 + len(rest)
+
+
+def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Client) -> None:
+    seen: Queue[tuple[int, str]] = Queue()
+
+    def callback(message: JsMsg) -> None:
+        message.ack_sync(timeout=5)
+        seen.put((int(message.data), threading.current_thread().name))
+        if message.data == b"3":
+            raise ValueError("three is too many")
+        if message.data == b"19":
+            messages.drain()
+
+    consumer = filled(20)
+    messages = consumer.consume(callback=callback)
+    name = "jetspark-consume-c"
+    assert [seen.get(timeout=5) for _ in range(20)] == [(number, name) for number in range(20)]
+    assert "three is too many" in str(nc.last_error)
+    with pytest.raises(errors.ConfigError):
+        iter(messages)
+    with pytest.raises(errors.ConfigError):
+        messages.next()
+    thread = messages._taking.worker._thread
+    assert thread is not None
+    thread.join(5)
+    assert not thread.is_alive()
+    assert not messages.active
+    assert consumer.info().num_ack_pending == 0
+
+
+def test_async_callbacks_are_refused(filled: Filled) -> None:
+    async def callback(_: JsMsg) -> None:
+        pass
+
+    with pytest.raises(errors.ConfigError, match="plain functions"):
+        filled(0).consume(callback=callback)  # type: ignore[arg-type]
+
+
+def test_its_end_reaches_the_thread_that_iterates(filled: Filled) -> None:
+    consumer = filled(2)
+    with consumer.consume() as messages:
+        messages.next(5)
+        messages.next(5)
+        consumer.delete()
+        with pytest.raises(errors.ConsumerDeletedError):
+            next(messages)
+        assert isinstance(messages.error, errors.ConsumerDeletedError)
+
+
+def test_closing_the_client_ends_the_iteration(shared_server: NatsServer, filled: Filled) -> None:
+    consumer = filled(1)
+    with connect(shared_server.url) as other, ThreadPoolExecutor(1) as pool:
+        bound = other.jetstream().consumer(consumer.stream, "c")
+        messages = bound.consume()
+        assert messages.next(5).data == b"0"
+        waiting = pool.submit(list, messages)
+        other.close()
+        assert waiting.result(5) == []
+        messages.stop()
+
+
+def test_groups(
+    nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    js, name = nc.jetstream(), unique("S")
+    js.create_stream(name=name, subjects=[name], storage="memory")
+    consumer = js.create_consumer(
+        name, durable_name="c", priority_groups=["jobs"], priority_policy="pinned_client"
+    )
+    for number in range(3):
+        js.publish(name, b"%d" % number)
+    assert [message.data for message in consumer.fetch(1, group="jobs")] == [b"0"]
+    consumer.unpin("jobs")
+    assert consumer.next(5, group="jobs").data == b"1"
+    with consumer.consume(group="jobs") as messages:
+        assert messages.next(5).data == b"2"
+    with pytest.raises(errors.ConfigError, match="'jobs'"):
+        consumer.consume()
