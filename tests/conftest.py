@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tests.support.certificates import Certificates
     from tests.support.streams import Admin
 
-_SERVER_FIXTURES = {"shared_server", "make_server", "make_cluster", "nats_cluster", "hub_and_leaf"}
+_SERVER_FIXTURES = {
+    *("shared_server", "make_server", "make_cluster", "nats_cluster"),
+    *("hub_and_leaf", "examples_server"),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

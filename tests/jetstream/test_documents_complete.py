@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
-import pytest
 from scripts import fields
 from tests.jetstream.eventually import eventually
 from tests.jetstream.peer_configs import (
@@ -319,8 +318,3 @@ def test_the_walk_notices_what_is_not_known() -> None:
     walk.through(StreamInfo, {"new": 1, "config": {"name": "S", "mirror": {"name": "M", "x": 1}}})
     assert walk.unknown == {"StreamInfo.new", "Source.x"}
     assert "StreamConfig.mirror" in walk.seen
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_page_has_each_document(name: str) -> None:
-    assert f"\n## {name}\n" in fields.page()

@@ -1,0 +1,46 @@
+"""A push consumer, through a plain subscription: heartbeats and flow control told apart.
+
+$ python examples/jetstream_push.py [server]
+push.1 b'42 apples'
+the consumer is alive
+push.2 b'7 pears'
+"""
+
+import asyncio
+import sys
+from datetime import timedelta
+
+import jetspark
+
+
+async def main(server: str) -> None:
+    async with jetspark.connect(server) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="PUSHED", subjects=["push.*"], storage="memory")
+        await js.publish("push.1", b"42 apples")
+        async with nc.subscribe(nc.new_inbox()) as inbox:
+            await js.create_push_consumer(
+                "PUSHED",
+                name="pushing",
+                deliver_subject=inbox.subject,
+                flow_control=True,
+                idle_heartbeat=timedelta(milliseconds=200),
+            )
+            beats = 0
+            async for msg in inbox:
+                if msg.flow_control:
+                    await msg.respond()  # or the server stops sending
+                elif msg.idle_heartbeat:
+                    beats += 1
+                    if beats == 1:
+                        print("the consumer is alive")
+                        await js.publish("push.2", b"7 pears")
+                else:
+                    print(msg.subject, msg.data)
+                    await msg.respond(b"+ACK")
+                    if msg.seq == 2:
+                        break
+        await js.delete_stream("PUSHED")
+
+
+asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "nats://127.0.0.1:4222"))

@@ -1,0 +1,89 @@
+"""Each file of examples/ runs as a process of its own and prints what its docstring shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.raw_client import RawClient
+
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import MakeServer
+    from tests.support.certificates import Certificates
+    from tests.support.leaf import HubAndLeaf
+
+FOLDER = Path(__file__).parents[2] / "examples"
+FILES = sorted(FOLDER.glob("*.py"))
+ELSEWHERE = {"tls", "jetstream_domains"}  # they need servers of another kind
+NEEDS = {"jetstream_sources": "2.10", "jetstream_get": "2.11"}
+IN_THE_LOG = {"errors"}  # shows what goes wrong, which the log tells too
+
+_WITHIN = 30.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def examples_server() -> Iterator[NatsServer]:
+    """One server for all of them, with no streams but theirs."""
+    with NatsServer(name="examples") as server:
+        yield server
+
+
+def run(name: str, *arguments: str) -> None:
+    """Runs an example and compares what it prints with the lines below its command."""
+    file = FOLDER / f"{name}.py"
+    command = [sys.executable, "-W", "error", str(file), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr or name in IN_THE_LOG, done.stderr
+    shown, found = lines_of(file), done.stdout.splitlines()
+    assert len(found) == len(shown), done.stdout
+    for wanted, line in zip(shown, found, strict=True):
+        pattern = ".*".join(map(re.escape, wanted.split("…")))
+        assert re.fullmatch(pattern, line), f"{line!r} is not {wanted!r}"
+
+
+def lines_of(file: Path) -> list[str]:
+    """What the docstring of an example says that it prints; … stands for anything."""
+    text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    block = re.search(rf"^\$ python examples/{file.name}.*\n((?:.+\n?)+)", text, re.MULTILINE)
+    assert block, f"{file.name} does not show what it prints"
+    return block[1].splitlines()
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in ELSEWHERE])
+def test_an_example_prints_what_it_shows_and_leaves_nothing(
+    name: str, examples_server: NatsServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server(NEEDS.get(name, "2.9"))
+    run(name, examples_server.url)
+    with RawClient(examples_server.url) as raw:
+        assert not raw.api("STREAM.NAMES")["streams"]
+
+
+def test_tls(make_server: MakeServer, certificates: Certificates) -> None:
+    server = make_server(certificates.server_config())
+    run("tls", server.url, str(certificates.ca))
+    server = make_server(certificates.server_config(verify=True))
+    run(
+        "tls",
+        server.url,
+        *map(str, (certificates.ca, certificates.client_cert, certificates.client_key)),
+    )
+
+
+def test_domains(hub_and_leaf: HubAndLeaf) -> None:
+    run("jetstream_domains", hub_and_leaf.leaf.url)
+
+
+def test_every_example_is_named_in_the_readme_of_the_folder() -> None:
+    text = (FOLDER / "README.md").read_text("utf-8")
+    assert set(re.findall(r"\]\((\w+\.py)\)", text)) == {file.name for file in FILES}
