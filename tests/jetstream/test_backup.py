@@ -404,11 +404,15 @@ async def test_what_progress_raises_ends_it_and_leaves_nothing(
 
 
 async def test_a_cancelled_backup_leaves_nothing(
-    js: JetStream, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
+    name = unique("CANCEL")
+    await js.create_stream(name=name, subjects=[name])
+    for _ in range(40):
+        await js.publish(name, os.urandom(100_000))
     began = asyncio.Event()
     running = asyncio.create_task(
-        js.backup_stream(filled, tmp_path / "b", chunk_size=1024, progress=lambda _: began.set())
+        js.backup_stream(name, tmp_path / "b", chunk_size=1024, progress=lambda _: began.set())
     )
     await began.wait()
     running.cancel()

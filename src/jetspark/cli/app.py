@@ -28,6 +28,8 @@ _COMMANDS = {
     "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
     "events": ("jetspark.cli.events:events", "Show what JetStream tells of itself."),
     "request": ("jetspark.cli.request:request", "Ask and show the answer."),
+    "stream": ("jetspark.cli.stream:stream", "Look at streams, back them up and restore them."),
+    "consumer": ("jetspark.cli.consumer:consumer", "Look at a stream's consumers."),
 }
 
 

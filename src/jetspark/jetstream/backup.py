@@ -81,7 +81,7 @@ class BackupCalls:
         for size in (chunk_size, window_size):
             if size is not None and size < 1:
                 raise ConfigError("chunk_size and window_size must be at least 1 byte.")
-        writer = await asyncio.to_thread(BackupWriter, folder)
+        writer = BackupWriter(folder)  # in no thread: there is something to discard at once
         try:
             incoming = _Incoming(self._api, name)
             try:

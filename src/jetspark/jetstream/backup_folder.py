@@ -73,7 +73,7 @@ class StreamBackup:
 class BackupWriter:
     """Writes one backup. Raises ConfigError for a folder that is in use, BackupError for disks.
 
-    `write` may run in another thread than the rest.
+    `write` and `complete` may run in other threads than `discard`, which waits for them.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -100,7 +100,7 @@ class BackupWriter:
         self.scan.finish()
         ours = {"bytes": self.scan.size, "sha256": self.scan.sha256}
         text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
-        with self._disk():
+        with self._lock, self._disk():
             _sync_and_close(self._file)
             with (self._hidden / METADATA).open("xb") as file:
                 file.write(text)

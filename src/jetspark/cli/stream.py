@@ -1,0 +1,119 @@
+"""`jetspark stream`: look at streams, back them up and restore them.
+
+The `nats` tool stays the administrator's: what changes a stream is not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from jetspark.cli.stream_backup import backup, restore, verify
+from jetspark.cli.stream_session import (
+    JsonOption,
+    limit,
+    moment,
+    show_facts,
+    show_json,
+    show_table,
+    size,
+    span,
+    with_jetstream,
+)
+from jetspark.jetstream.document import to_wire
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import JetStream
+    from jetspark.jetstream.documents import StreamInfo
+
+stream = App(name="stream", help="Look at streams, back them up and restore them.")
+stream.command(backup)
+stream.command(restore)
+stream.command(verify)
+
+
+@stream.command
+def ls(*, server: str | None = None, context: str | None = None, json: JsonOption = False) -> None:
+    """List the streams.
+
+    Args:
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        json: One JSON array of what the server says of each stream.
+    """
+
+    async def ask(js: JetStream) -> list[StreamInfo]:
+        return sorted(await js.streams().all(), key=lambda info: info.name)
+
+    infos = with_jetstream(server, context, ask)
+    if json:
+        show_json([to_wire(info) for info in infos])
+        return
+    headings = ("stream", "messages", "size", "first", "last", "consumers", "last message")
+    show_table(*headings, rows=map(_row, infos))
+
+
+def _row(info: StreamInfo) -> tuple[object, ...]:
+    state = info.state
+    return (
+        info.name,
+        f"{state.messages:,}",
+        size(state.bytes),
+        f"{state.first_seq:,}",
+        f"{state.last_seq:,}",
+        state.consumer_count,
+        moment(state.last_ts),
+    )
+
+
+@stream.command
+def info(
+    name: str,
+    /,
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a stream's configuration and what it holds.
+
+    Args:
+        name: Name of the stream.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        json: What the server says, as one JSON document.
+    """
+    found = with_jetstream(server, context, lambda js: js.stream_info(name), stream=name)
+    if json:
+        show_json(to_wire(found))
+    else:
+        show_facts(_facts(found))
+
+
+def _facts(found: StreamInfo) -> dict[str, object]:
+    config, state, cluster = found.config, found.state, found.cluster
+    return {
+        "stream": found.name,
+        "description": config.description,
+        "subjects": ", ".join(config.subjects or ()),
+        "mirror of": config.mirror and config.mirror.name,
+        "sources": ", ".join(source.name for source in config.sources or ()),
+        "created": moment(found.created),
+        "storage": config.storage,
+        "replicas": config.num_replicas,
+        "retention": config.retention,
+        "leader": cluster and cluster.leader,
+        "messages": f"{state.messages:,} ({size(state.bytes)})",
+        "sequences": f"{state.first_seq:,} to {state.last_seq:,}, {state.num_deleted:,} deleted",
+        "times": f"{moment(state.first_ts)} to {moment(state.last_ts)}",
+        "of subjects": f"{state.num_subjects:,}",
+        "consumers": state.consumer_count,
+        "max messages": limit(config.max_msgs),
+        "max size": limit(config.max_bytes, size),
+        "max age": span(config.max_age),
+        "max per subject": limit(config.max_msgs_per_subject),
+        "max message": limit(config.max_msg_size, size),
+    }

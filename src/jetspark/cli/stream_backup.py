@@ -1,0 +1,146 @@
+"""`jetspark stream backup`, `restore` and `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path  # at run time: cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jetspark.cli import console
+from jetspark.cli.stream_session import JsonOption, show_json, size, with_jetstream
+from jetspark.jetstream import verify_backup
+from jetspark.jetstream.document import to_wire
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import BackupProgress, JetStream, StreamBackup
+    from jetspark.jetstream.backup import ProgressCallback
+    from jetspark.jetstream.documents import StreamInfo
+
+_Flag = Parameter(negative=())
+
+
+def backup(
+    name: str,
+    folder: Path,
+    /,
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    consumers: bool = True,
+    check: Annotated[bool, _Flag] = False,
+    json: JsonOption = False,
+) -> None:
+    """Save a stream in a folder, with its messages, configuration and consumers.
+
+    The folder is as `nats stream backup` makes it, and appears only when it is complete.
+
+    Args:
+        name: Name of the stream.
+        folder: Where to; must not exist yet.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        consumers: Save the consumers too, with their positions.
+        check: Let the server verify all messages first (servers of 2.15 and newer always do).
+        json: What was saved, as one JSON document.
+    """
+
+    async def save(js: JetStream) -> StreamBackup:
+        with _bar(f"saving {name}") as progress:
+            return await js.backup_stream(
+                name, folder, consumers=consumers, check=check, progress=progress
+            )
+
+    _tell(with_jetstream(server, context, save, stream=name), "Saved", json)
+
+
+def restore(
+    folder: Path,
+    /,
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    config: Path | None = None,
+    replicas: int | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a stream again from a backup.
+
+    Messages keep their sequences and times, consumers their positions. The stream must not exist.
+
+    Args:
+        folder: A backup of this command or of `nats stream backup`.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        config: JSON file with options of the stream that shall be other than in the backup.
+        replicas: So many replicas instead of those in the backup.
+        json: What the server says of the stream, as one JSON document.
+    """
+    options = {} if replicas is None else {"num_replicas": replicas}
+
+    async def bring_back(js: JetStream) -> StreamInfo:
+        with _bar(f"restoring {folder}") as progress:
+            return await js.restore_stream(folder, config, progress=progress, **options)
+
+    made = with_jetstream(server, context, bring_back)
+    if json:
+        show_json(to_wire(made))
+        return
+    console.say(
+        f"Restored stream {made.name}: {made.state.messages:,} messages "
+        f"({size(made.state.bytes)}), sequences {made.state.first_seq:,} to "
+        f"{made.state.last_seq:,}."
+    )
+
+
+def verify(folder: Path, /, *, json: JsonOption = False) -> None:
+    """Look whether a backup is complete and unchanged; asks no server.
+
+    Args:
+        folder: A backup of this command or of `nats stream backup`.
+        json: What is in it, as one JSON document.
+    """
+    _tell(verify_backup(folder), "Complete", json)
+
+
+def _tell(made: StreamBackup, what: str, as_json: bool) -> None:
+    state = made.state
+    if as_json:
+        document = {
+            "stream": made.stream,
+            "folder": str(made.folder),
+            "archive_bytes": made.size,
+            "config": made.document["config"],
+            "state": made.document["state"],
+        }
+        show_json(document)
+        return
+    console.say(
+        f"{what}: stream {made.stream}, {state.messages:,} messages ({size(state.bytes)}), "
+        f"sequences {state.first_seq:,} to {state.last_seq:,}; "
+        f"{size(made.size)} in {made.folder}."
+    )
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[ProgressCallback]:
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+        console=console.err,
+        transient=True,
+        disable=not console.err.is_terminal,
+    ) as display:
+        task = display.add_task(what, total=None)
+
+        def show(step: BackupProgress) -> None:
+            display.update(task, completed=step.done, total=step.total)
+
+        yield show

@@ -1,0 +1,126 @@
+"""What `stream` and `consumer` share: one connection, names that are nearly right, ways to show."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+from cyclopts import Parameter
+from rich.cells import cell_len
+from rich.text import Text
+
+import jetspark
+from jetspark.cli import console
+from jetspark.cli.where import where
+from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
+from jetspark.subjects import nearest_name
+
+if TYPE_CHECKING:
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+
+T = TypeVar("T")
+
+JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def with_jetstream(
+    server: str | None,
+    context: str | None,
+    work: Callable[[JetStream], Awaitable[T]],
+    *,
+    stream: str = "",
+    consumer: str = "",
+) -> T:
+    """Connect, do the work, close. `stream` and `consumer`: the names that a person typed.
+
+    Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt.
+    """
+    options = where(server, context)
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        if task is not None and sys.platform != "win32":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with jetspark.connect(**options) as nc:
+            js = nc.jetstream()
+            try:
+                return await work(js)
+            except StreamNotFoundError as error:
+                known = await js.stream_names().all()
+                raise _not_found(error, f'Stream "{stream}"', nc, stream, known) from None
+            except ConsumerNotFoundError as error:
+                what = f'Consumer "{consumer}" of stream "{stream}"'
+                known = await js.consumer_names(stream).all()
+                raise _not_found(error, what, nc, consumer, known) from None
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:
+    near = nearest_name(name, known)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    sentence = f"{what} not found on {nc.current_server}{hint}."
+    return type(error)(error.code, error.err_code, error.description, sentence)
+
+
+def show_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    console.out.file.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+
+
+def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
+    """Columns as wide as their longest cell, right-justified but for the first."""
+    cells = [headings, *(tuple(map(str, row)) for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(_padded(row, widths)) for row in cells]
+    console.say(Text(lines[0], style="bold"), *lines[1:])
+
+
+def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - cell_len(cell))
+        yield space + cell if index else cell + space
+
+
+def show_facts(facts: dict[str, object]) -> None:
+    """Names and values below each other, those that say nothing left out."""
+    said = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    width = max(map(len, said))
+    lines = (Text.assemble((f"{name:<{width}}  ", "dim"), value) for name, value in said.items())
+    console.say(*lines)
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < 1024 or unit == _UNITS[-1]:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
+    """A limit of which -1, 0 and None mean that there is none."""
+    return "unlimited" if value is None or value <= 0 else show(value)
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "never" if time is None else f"{time:%Y-%m-%d %H:%M:%S}Z"
+
+
+def span(duration: timedelta | None) -> str:
+    """A duration; none is "unlimited"."""
+    return str(duration) if duration else "unlimited"

@@ -1,0 +1,80 @@
+"""`jetspark consumer`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark import blocking
+from jetspark.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def stream(shared_server: NatsServer, unique: Callable[[str], str]) -> str:
+    """Five messages; a pull consumer got two of them and a push consumer delivers to nobody."""
+    name = unique("S")
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        for _ in range(5):
+            js.publish(name, b"x")
+        worker = js.create_consumer(name, durable_name="worker", description="works")
+        first, _ = worker.fetch(2)
+        first.ack_sync()
+        js.create_push_consumer(name, durable_name="pushed", deliver_subject=f"{name}-to")
+    return name
+
+
+def test_ls_is_a_table_and_with_json_an_array(
+    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["consumer", "ls", stream, "--server", shared_server.url]
+    assert app.run(arguments) == app.DONE
+    head, pushed, worker = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["consumer", "kind", "delivered"]
+    assert pushed.split()[:2] == ["pushed", "push"]
+    assert worker.split() == ["worker", "pull", "2", "1", "1", "3", "0"]
+    assert app.run([*arguments, "--json"]) == app.DONE
+    documents = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in documents] == ["pushed", "worker"]
+
+
+def test_info_is_for_people_and_with_json_for_programs(
+    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["consumer", "info", stream, "worker", "--server", shared_server.url]
+    assert app.run(arguments) == app.DONE
+    shown = capsys.readouterr().out
+    assert "description      works\n" in shown
+    assert "to be delivered  3\n" in shown
+    assert "acknowledged     up to sequence 1\n" in shown
+    assert app.run([*arguments, "--json"]) == app.DONE
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stream_name"], document["num_pending"]) == (stream, 3)
+
+
+def test_mistakes_are_one_sentence(
+    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = shared_server.url
+    for arguments, sentence in {
+        ("info", stream, "wroker"): (
+            f'Consumer "wroker" of stream "{stream}" not found on {url} (did you mean "worker"?).'
+        ),
+        ("info", stream, "x"): f'Consumer "x" of stream "{stream}" not found on {url}.',
+        ("ls", stream + "0"): (
+            f'Stream "{stream}0" not found on {url} (did you mean "{stream}"?).'
+        ),
+        ("info", stream, "a b"): "Bad consumer name 'a b': white space and the characters "
+        ". * > / \\ are not allowed.",
+    }.items():
+        assert app.run(["consumer", *arguments, "--server", url]) == app.FAILED
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", sentence + "\n")

@@ -1,0 +1,170 @@
+"""`jetspark stream`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import finish, jetspark
+
+from jetspark import blocking
+from jetspark.cli import app
+from jetspark.cli.stream_session import limit, size, span
+from jetspark.server import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import MakeServer
+
+    from jetspark.blocking.jetstream import JetStream
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def js(shared_server: NatsServer) -> Iterator[JetStream]:
+    with blocking.connect(shared_server.url) as nc:
+        yield nc.jetstream()
+
+
+@pytest.fixture
+def orders(js: JetStream, unique: Callable[[str], str]) -> str:
+    """A stream of 3 messages."""
+    name = unique("ORDERS")
+    js.create_stream(name=name, subjects=[f"{name}.>"], max_bytes=1 << 20, description="old")
+    for number in range(3):
+        js.publish(f"{name}.{number}", b"x" * 100)
+    return name
+
+
+def test_ls_is_a_table_and_with_json_an_array(
+    shared_server: NatsServer, js: JetStream, orders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ["--server", shared_server.url]
+    assert app.run(["stream", "ls", *server]) == app.DONE
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["stream", "messages", "size", "first"]
+    (row,) = [row.split() for row in rows if row.startswith(orders)]
+    assert row[1] == "3"
+    assert row[4:7] == ["1", "3", "0"]
+    assert app.run(["stream", "ls", "--json", *server]) == app.DONE
+    documents = json.loads(capsys.readouterr().out)
+    (document,) = [one for one in documents if one["config"]["name"] == orders]
+    assert document["state"]["messages"] == 3
+
+
+def test_info_is_for_people_and_with_json_for_programs(
+    shared_server: NatsServer, orders: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ["--server", shared_server.url]
+    assert app.run(["stream", "info", orders, *server]) == app.DONE
+    shown = capsys.readouterr().out
+    assert f"subjects         {orders}.>\n" in shown
+    assert "sequences        1 to 3, 0 deleted\n" in shown
+    assert "max size         1.0 MiB\n" in shown
+    assert "max age          unlimited\n" in shown
+    assert app.run(["stream", "info", orders, "--json", *server]) == app.DONE
+    document = json.loads(capsys.readouterr().out)
+    assert document["config"]["subjects"] == [f"{orders}.>"]
+    assert document["state"]["last_seq"] == 3
+
+
+def test_a_stream_is_backed_up_and_restored(
+    shared_server: NatsServer,
+    make_server: MakeServer,
+    orders: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there, folder = make_server().url, tmp_path / "b"
+    assert app.run(["stream", "backup", orders, str(folder), "--server", shared_server.url]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Saved: stream {orders}, 3 messages (")
+    assert said.out.endswith(f" in {folder}.\n")
+    assert said.err == ""
+    assert app.run(["stream", "verify", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stream"], document["state"]["messages"]) == (orders, 3)
+    config = tmp_path / "config.json"
+    config.write_text('{"description": "new"}')
+    restore = ["stream", "restore", str(folder), "--server", there]
+    assert app.run([*restore, "--config", str(config), "--replicas", "1"]) == 0
+    assert capsys.readouterr().out.startswith(f"Restored stream {orders}: 3 messages (")
+    with blocking.connect(there) as nc:
+        info = nc.jetstream().stream_info(orders)
+        assert (info.config.description, info.state.last_seq) == ("new", 3)
+        nc.jetstream().delete_stream(orders)
+    assert app.run([*restore, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["description"] == "old"
+
+
+def test_mistakes_are_one_sentence(
+    shared_server: NatsServer, orders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, folder = shared_server.url, str(tmp_path / "b")
+    typo = orders[:-1]
+    meant = f'Stream "{typo}" not found on {url} (did you mean "{orders}"?).'
+    assert app.run(["stream", "backup", orders, folder, "--server", url]) == 0
+    capsys.readouterr()
+    gone = f"nats://127.0.0.1:{free_port()}"
+    for arguments, sentence in {
+        ("info", typo, "--server", url): meant,
+        ("backup", typo, str(tmp_path / "c"), "--server", url): meant,
+        ("info", "a.b", "--server", url): "Bad stream name 'a.b': white space and the characters "
+        ". * > / \\ are not allowed.",
+        ("backup", orders, folder, "--server", url): (
+            f"{folder} exists already: name a new folder for the backup."
+        ),
+        ("restore", folder, "--server", url): (
+            f'Stream "{orders}" exists already: delete it before it is restored.'
+        ),
+        ("restore", str(tmp_path), "--server", url): (
+            f"{tmp_path} is no backup of a stream: cannot read backup.json in it "
+            "(No such file or directory)."
+        ),
+        ("verify", str(tmp_path)): (
+            f"{tmp_path} is no backup of a stream: cannot read backup.json in it "
+            "(No such file or directory)."
+        ),
+        ("ls", "--server", gone): f"No server at {gone}: Connection refused.",
+        ("ls", "--server", url, "--context", "x"): "Give either --server or --context.",
+    }.items():
+        assert app.run(["stream", *arguments]) == app.FAILED
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", sentence + "\n")
+    assert app.run(["stream", "bogus"]) == app.WRONG_USAGE
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_backup_that_is_interrupted_leaves_nothing(
+    number: int, shared_server: NatsServer, js: JetStream, unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    name = unique("LARGE")
+    js.create_stream(name=name, subjects=[name])
+    for _ in range(300):
+        js.publish(name, os.urandom(200_000))
+    arguments = ["stream", "backup", name, str(tmp_path / "b"), "--server", shared_server.url]
+    with jetspark(*arguments) as command:
+        while not any(tmp_path.iterdir()):
+            assert command.poll() is None
+        command.send_signal(number)
+        code, out, err = finish(command)
+    if code == 0:  # it was quicker
+        assert [one.name for one in tmp_path.iterdir()] == ["b"]
+        return
+    assert (code, out, err) == (app.INTERRUPTED, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_and_limits_are_written_for_people() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 5 << 30, 1 << 60)] == [
+        "0 B", "1023 B", "1.0 KiB", "5.0 GiB", "1048576.0 TiB",
+    ]  # fmt: skip
+    assert [limit(n) for n in (-1, 0, None, 1000)] == ["unlimited"] * 3 + ["1,000"]
+    assert span(None) == "unlimited"
