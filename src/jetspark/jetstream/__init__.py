@@ -8,6 +8,7 @@ from jetspark.jetstream.batch import AtomicBatch
 from jetspark.jetstream.consume import ConsumerMessages
 from jetspark.jetstream.consumer_handles import Consumer, PullConsumer, PushConsumer
 from jetspark.jetstream.context import JetStream
+from jetspark.jetstream.counters import Counter
 from jetspark.jetstream.direct import StoredMsgs
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import EventKind
@@ -26,6 +27,7 @@ __all__ = [
     "BackupProgress",
     "Consumer",
     "ConsumerMessages",
+    "Counter",
     "Event",
     "EventKind",
     "Events",

@@ -13,13 +13,14 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.batch_calls import BatchCalls
 from jetspark.jetstream.consumer_control import ConsumerControlCalls
+from jetspark.jetstream.counters import CounterCalls
 from jetspark.jetstream.document import Configuration, from_wire, json_of
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.ordered_calls import OrderedCalls
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.restore import RestoreCalls
-from jetspark.jetstream.stored import StoredCalls
+from jetspark.jetstream.schedules import ScheduleCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.jetstream.templates import TemplateCalls
 from jetspark.subjects import check_publish_subject
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 class JetStream(
     StreamCalls,
-    StoredCalls,
+    CounterCalls,
+    ScheduleCalls,
     OrderedCalls,
     ConsumerControlCalls,
     PublishCalls,

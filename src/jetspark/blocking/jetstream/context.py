@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from jetspark.blocking.jetstream.backup import BackupCalls
 from jetspark.blocking.jetstream.batch import BatchCalls
 from jetspark.blocking.jetstream.consumer_control import ConsumerControlCalls
+from jetspark.blocking.jetstream.counters import CounterCalls
 from jetspark.blocking.jetstream.events import EventCalls
 from jetspark.blocking.jetstream.ordered import OrderedCalls
 from jetspark.blocking.jetstream.publish import PublishCalls
+from jetspark.blocking.jetstream.schedules import ScheduleCalls
 from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
 from jetspark.blocking.jetstream.templates import TemplateCalls
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 class JetStream(
     StreamCalls,
     StoredCalls,
+    CounterCalls,
+    ScheduleCalls,
     OrderedCalls,
     ConsumerControlCalls,
     PublishCalls,
