@@ -107,6 +107,8 @@ def _config(
     filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
     for subject in filters:
         check_subscribe_subject(subject)
+    if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:
+        filters = [">"]  # this policy wants one
     if len(filters) == 1:
         options["filter_subject"] = filters[0]
     elif filters:

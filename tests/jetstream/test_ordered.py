@@ -1,0 +1,461 @@
+"""Ordered consumers: everything once, in order, whatever happens to the consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    APIError,
+    BadSubjectError,
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    MissedHeartbeatError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+    StreamNotFoundError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream, JsMsg, OrderedMessages
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+    errors: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", errors.append)
+    return errors
+
+
+async def fill(js: JetStream, stream: str, count: int) -> None:
+    """Subjects end in the sequence modulo 3."""
+    async with js.publisher() as publisher:
+        for seq in range(1, count + 1):
+            await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq)
+
+
+async def read(messages: OrderedMessages, count: int, within: float = 15) -> list[int]:
+    """The sequences of the next messages."""
+    async with asyncio.timeout(within):
+        return [(await messages.next()).seq for _ in range(count)]
+
+
+# -- what is read ----------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_read_from_beginning_to_end(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 5000)
+    expected = 1
+    async for msg in js.ordered(stream):
+        assert (msg.seq, msg.data) == (expected, b"%d" % expected)
+        expected += 1
+        if msg.metadata.pending == 0:
+            break
+    assert expected == 5001
+
+
+async def test_what_is_published_later_comes_too(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 3)
+    async with js.ordered(stream) as messages:
+        assert await read(messages, 3) == [1, 2, 3]
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0.01)
+        await js.publish(f"{stream}.a")
+        assert await read(messages, 1) == [4]
+        await js.publish(f"{stream}.a")
+        async for msg in messages:
+            assert msg.seq == 5
+            break
+        await js.publish(f"{stream}.a")  # leaving the loop has not ended it
+        assert await read(messages, 1) == [6]
+        assert messages.active
+    assert not messages.active
+    with pytest.raises(BadSubscriptionError):
+        await messages.next()
+    assert [msg async for msg in messages] == []
+
+
+async def test_parts_of_a_stream(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    await fill(js, stream, 30)
+
+    async def first(count: int, **options: Any) -> list[int]:
+        async with js.ordered(stream, **options) as messages:
+            return await read(messages, count)
+
+    assert await first(3, subjects=f"{stream}.1") == [1, 4, 7]
+    assert await first(3, subjects=[f"{stream}.*"], start_seq=20) == [20, 21, 22]
+    tenth = await js.get_msg(stream, 10)
+    assert await first(2, start_time=tenth.time) == [10, 11]
+    assert await first(1, deliver_policy="last") == [30]
+    assert await first(3, deliver_policy="last_per_subject") == [28, 29, 30]
+    assert await first(1, deliver_policy="last_per_subject", subjects=f"{stream}.1") == [28]
+    for limits in ({"max_messages": 1}, {"max_messages": 3}, {"max_bytes": 500}):
+        assert await first(30, **limits) == list(range(1, 31))
+    async with js.ordered(stream, headers_only=True) as messages:
+        msg = await messages.next(5)
+        assert msg.headers is not None
+        assert (msg.data, msg.headers["Nats-Msg-Size"]) == (b"", "1")
+    needs_server("2.10")
+    assert await first(4, subjects=[f"{stream}.0", f"{stream}.1"]) == [1, 3, 4, 6]
+
+
+async def test_new_messages_only(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 3)
+    async with js.ordered(stream, deliver_policy="new") as messages:
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0.05)
+        await js.publish(f"{stream}.a")
+        assert await read(messages, 1) == [4]
+
+
+async def test_a_callback_gets_them_one_after_the_other(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 100)
+    got: list[int] = []
+    done = asyncio.Event()
+
+    async def take(msg: JsMsg) -> None:
+        got.append(msg.seq)
+        if msg.seq == 50:
+            raise ValueError("no fifty")
+        if msg.seq == 100:
+            done.set()
+
+    messages = js.ordered(stream, callback=take)
+    await asyncio.wait_for(done.wait(), 5)
+    assert got == list(range(1, 101))
+    assert [str(error.__cause__) for error in reported] == ["no fifty"]
+    for misuse in (messages.next(), anext(aiter(messages))):
+        with pytest.raises(ConfigError, match="callback"):
+            await misuse
+    messages.stop()
+
+
+async def test_what_it_is(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 2)
+    messages = js.ordered(stream, subjects=f"{stream}.>")
+    assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
+    with pytest.raises(ConsumerNotFoundError, match="no consumer yet"):
+        await messages.info()
+    await read(messages, 1)
+    info = await messages.info()
+    assert info.name == messages.name != ""
+    config = info.config
+    assert (config.ack_policy, config.mem_storage, config.num_replicas) == ("none", True, 1)
+    assert (config.durable_name, config.max_deliver) == (None, 1)
+    assert config.filter_subject == f"{stream}.>"
+    assert config.inactive_threshold == timedelta(minutes=5)
+    assert messages.pending_msgs == 1
+    assert stream in repr(messages)
+    messages.stop()
+
+
+@pytest.mark.parametrize("leave", ["break", "block", "stop", "drain", "exception"])
+async def test_every_end_leaves_nothing_behind(
+    js: JetStream, nc: Client, stream: str, leave: str
+) -> None:
+    await fill(js, stream, 5000)
+    routes, tasks = len(nc._link.routes), asyncio.all_tasks()
+    messages = js.ordered(stream, max_messages=100)
+    if leave == "break":
+        async for _ in messages:
+            break
+    elif leave == "exception":
+        with pytest.raises(ValueError, match="mine"):
+            async for _ in messages:
+                raise ValueError("mine")
+    elif leave == "block":
+        async with messages:
+            await messages.next(5)
+    else:
+        await messages.next(5)
+        await messages.drain() if leave == "drain" else messages.stop()
+
+    async def gone() -> bool:
+        return not messages.active and not await js.consumer_names(stream).all()
+
+    await eventually(gone)
+    assert len(nc._link.routes) == routes
+    assert asyncio.all_tasks() == tasks
+    assert messages.error is None
+
+
+async def test_draining_gives_out_what_is_here(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 1000)
+    messages = js.ordered(stream, max_messages=100)
+    await messages.next(5)
+    await messages.drain()
+    rest = [msg.seq async for msg in messages]
+    assert rest == list(range(2, len(rest) + 2))
+    assert 50 <= len(rest) <= 200
+
+
+# -- what happens to the consumer ------------------------------------------------------------------
+
+
+async def test_a_deleted_consumer_is_made_again(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 1000)
+    # A pull in the moment of the deletion is swallowed: then the missing heartbeats tell.
+    async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+        got = await read(messages, 400)
+        first = messages.name
+        await js.delete_consumer(stream, first)
+        got += await read(messages, 600)
+        assert got == list(range(1, 1001))
+        assert messages.name not in ("", first)
+        assert isinstance(messages.last_error, JetsparkError)
+        assert reported == [messages.last_error]
+
+        async def a_pull_waits() -> bool:
+            return (await messages.info()).num_waiting > 0
+
+        await eventually(a_pull_waits)
+        await js.delete_consumer(stream, messages.name)
+        await js.publish(f"{stream}.a")
+        assert await read(messages, 1) == [1001]
+        assert isinstance(messages.last_error, ConsumerDeletedError)
+
+
+async def test_missing_deliveries_are_read_again(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 1000)
+    async with js.ordered(stream, max_messages=100, subjects=f"{stream}.1") as messages:
+        got = await read(messages, 10)
+
+        async def some_are_here() -> bool:
+            return messages.pending_msgs > 20
+
+        await eventually(some_are_here)
+        del messages._frames[5]
+        del messages._frames[7]
+        got += await read(messages, 324)
+        assert got == list(range(1, 1001, 3))
+        assert [type(error) for error in reported] == [SequenceMismatchError]
+        assert "behind sequence 43" in str(messages.last_error)
+
+        async def the_old_one_is_deleted() -> bool:
+            return await js.consumer_names(stream).all() == [messages.name]
+
+        await eventually(the_old_one_is_deleted)
+
+
+async def test_the_first_delivery_may_be_missing_too(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 20)
+    async with js.ordered(stream, start_seq=5) as messages:
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0)
+
+        async def some_are_here() -> bool:
+            return messages.pending_msgs == 16
+
+        await eventually(some_are_here)
+        messages._frames.popleft()
+        assert await read(messages, 16) == list(range(5, 21))
+
+
+async def test_missed_heartbeats_make_it_again(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url) as nc:
+        js = nc.jetstream(timeout=1)
+        await js.create_stream(name="S", subjects=["S.>"])
+        await fill(js, "S", 3)
+        async with js.ordered("S", heartbeat=0.5) as messages:
+            assert await read(messages, 3) == [1, 2, 3]
+            server.pause()
+
+            async def missed() -> bool:
+                return isinstance(messages.last_error, MissedHeartbeatError)
+
+            try:
+                await eventually(missed)
+            finally:
+                server.resume()
+            await js.publish("S.a")
+            assert await read(messages, 1) == [4]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_it_goes_on_after_a_lost_link(make_server: MakeServer, restart: bool) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["S.>"])
+        await fill(js, "S", 2000)
+        async with js.ordered("S", max_messages=100) as messages:
+            got = await read(messages, 500)
+            if restart:
+                server.kill()
+                server.start()
+            else:
+                await nc.force_reconnect()
+            got += await read(messages, 1500)
+            assert got == list(range(1, 2001))
+            await js.publish("S.a")
+            assert await read(messages, 1) == [2001]
+
+
+async def test_new_messages_are_not_missed_while_it_is_made_again(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    await fill(js, stream, 3)
+    async with js.ordered(stream, deliver_policy="new") as messages:
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0.05)
+        messages._pull.stop()  # as if nobody were listening
+        await js.publish(f"{stream}.a")
+        await nc.force_reconnect()
+        await js.delete_consumer(stream, messages.name)
+        messages._make_again()
+        assert await read(messages, 1) == [4]
+
+
+async def test_making_it_again_is_tried_until_it_works(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 10)
+    async with js.ordered(stream) as messages:
+        got = await read(messages, 5)
+        create, calls = messages._create, 0
+
+        async def fail_twice(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls <= 2:
+                raise RequestTimeoutError(f"failure {calls}")
+            return await create(*arguments)
+
+        messages._create = fail_twice
+        await js.delete_consumer(stream, messages.name)
+        await js.publish(f"{stream}.a")
+        got += await read(messages, 6)
+        assert got == list(range(1, 12))
+        assert str(messages.last_error) == "failure 2"
+        assert len(reported) == 3
+
+
+async def test_leaders_may_change(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
+    stream = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name=stream, subjects=[f"{stream}.>"], num_replicas=3)
+        await fill(js, stream, 1000)
+        async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+            got = await read(messages, 300)
+            await js.stream_leader_stepdown(stream)
+            got += await read(messages, 700)
+        # The stream stays: for seconds after the change nobody answers its deletion.
+        assert got == list(range(1, 1001))
+
+
+# -- how it ends -----------------------------------------------------------------------------------
+
+
+async def test_a_deleted_stream_ends_it(
+    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
+) -> None:
+    stream = unique("S")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
+    await fill(js, stream, 10)
+    got: list[int] = []
+    messages = js.ordered(stream)
+    with pytest.raises(StreamNotFoundError, match=stream):
+        async for msg in messages:
+            got.append(msg.seq)
+            if msg.seq == 5:
+                await js.delete_stream(stream)
+    assert got == list(range(1, 11))  # what was here is given out first
+    assert isinstance(messages.error, StreamNotFoundError)
+    assert not messages.active
+
+
+async def test_a_callback_s_end_is_reported(
+    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
+) -> None:
+    messages = js.ordered(unique("S"), callback=lambda msg: None)
+
+    async def ended() -> bool:
+        return any(isinstance(error, StreamNotFoundError) for error in reported)
+
+    await eventually(ended)
+    assert isinstance(messages.error, StreamNotFoundError)
+
+
+async def test_the_first_attempt_raises_what_it_meets(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    with pytest.raises(StreamNotFoundError):
+        await js.ordered(unique("S")).next()
+    stream = unique("W")
+    await js.create_stream(name=stream, subjects=[stream], retention="workqueue")
+    with pytest.raises(APIError, match="(?i)ack|work"):
+        async for _ in js.ordered(stream):
+            pass
+    await js.delete_stream(stream)
+
+
+async def test_the_connection_s_end_ends_it(make_server: MakeServer) -> None:
+    server = make_server()
+    for lost in (False, True):
+        async with connect(server.url, reconnect=not lost) as nc:
+            js = nc.jetstream()
+            await js.create_or_update_stream(name="S", subjects=["S.>"])
+            await js.publish("S.a")
+            messages = js.ordered("S", start_seq=1)
+            await messages.next(5)
+            if lost:
+                server.kill()
+                with pytest.raises(ConnectionClosedError):
+                    async for _ in messages:
+                        pass
+            else:
+                await nc.close()
+                assert [msg.seq async for msg in messages] == []
+
+
+async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+    before = nc.stats.out_msgs
+    now = datetime.now(UTC)
+    wrong: list[dict[str, Any]] = [
+        {"start_seq": 0},
+        {"start_seq": 1, "start_time": now},
+        {"start_seq": 1, "deliver_policy": "all"},
+        {"deliver_policy": "by_start_sequence"},
+        {"start_time": now.replace(tzinfo=None)},
+        {"max_messages": 0},
+        {"max_messages": 1, "max_bytes": 1},
+        {"heartbeat": 0.1},
+        {"expires": 0.5},
+        {"inactive_threshold": 5},
+    ]
+    for options in wrong:
+        with pytest.raises(ConfigError):
+            js.ordered("S", **options)
+    with pytest.raises(ConfigError):
+        js.ordered("a.b")
+    with pytest.raises(BadSubjectError):
+        js.ordered("S", subjects=["a", "b..c"])
+    js.ordered("S")
+    assert nc.stats.out_msgs == before
