@@ -275,6 +275,8 @@ async def test_every_end_leaves_nothing_behind(
     called = consumer.consume(callback=lambda _: None)
     await called.drain()
     deleted = consumer.consume()
+    await fill(js, stream, 1)
+    await holds(lambda: deleted.pending_msgs == 1)
     await consumer.delete()
     await holds(lambda: not deleted.active)
     assert (len(nc._link.routes), len(asyncio.all_tasks())) == (routes, tasks)

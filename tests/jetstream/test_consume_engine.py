@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspark.jetstream.consume_engine import RETRY_WAIT, ContinuousPull, Trouble
+from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
 from jetspark.jetstream.consume_limits import make_limits
 from jetspark.jetstream.documents import ConsumerConfig
+from jetspark.jetstream.pull_retry import RETRY_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

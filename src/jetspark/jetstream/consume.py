@@ -30,21 +30,19 @@ from jetspark.errors import (
     ConnectionClosedError,
     ConsumerNotFoundError,
     JetsparkError,
+    PullError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.jetstream.consume_engine import RETRY_WAIT, ContinuousPull, Trouble
+from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
 from jetspark.jetstream.message import JsMsg
-from jetspark.wire import js_api
+from jetspark.jetstream.pull_retry import wait_for_leader
 
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.consume_limits import PullLimits
     from jetspark.jetstream.pull_priority import Priority
     from jetspark.wire.events import MessageFrame
-
-_API_WAIT = 1.0
-"""Seconds for the API to say whether the consumer exists, before the consumer is asked again."""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
@@ -69,6 +67,7 @@ class ConsumerMessages:
         self._ended = False
         self._draining = False
         self._error: JetsparkError | None = None
+        self._told = ""
         self._retry: asyncio.Task[None] | None = None
         self._callback = callback
         self._begin()
@@ -107,7 +106,8 @@ class ConsumerMessages:
         if trouble is Trouble.USELESS or trouble is Trouble.ENDED:
             self._end(error)
         elif trouble is Trouble.NO_LEADER:
-            self._retry = self._client.loop.create_task(self._start_when_led())
+            status = error.status if isinstance(error, PullError) else None
+            self._retry = self._client.loop.create_task(self._start_when_led(status))
         else:
             if error is not None:
                 self._client.report(error)
@@ -119,18 +119,15 @@ class ConsumerMessages:
         except ConnectionClosedError as error:
             self._end(error)
 
-    async def _start_when_led(self) -> None:
+    async def _start_when_led(self, status: int | None) -> None:
         """Between two attempts; ends it when there is no such consumer any more."""
-        again_at = self._client.loop.time() + RETRY_WAIT
-        try:
-            async with asyncio.timeout(_API_WAIT):
-                await self._api.call(js_api.CONSUMER_INFO, **self._names)
-        except (ConsumerNotFoundError, StreamNotFoundError, ConnectionClosedError) as error:
+        error = await wait_for_leader(self._api, self._names, status)
+        if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
             self._end(error)
             return
-        except (JetsparkError, TimeoutError):
-            pass  # the API has no leader either
-        await asyncio.sleep(max(again_at - self._client.loop.time(), 0))
+        if error is not None and str(error) != self._told:
+            self._told = str(error)
+            self._client.report(error)
         self._start()
 
     def _end(self, error: JetsparkError | None) -> None:

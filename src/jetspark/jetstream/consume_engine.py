@@ -28,6 +28,7 @@ import msgspec
 
 from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
 from jetspark.jetstream.pull_ends import End, end_of, error_of, not_delivered
+from jetspark.jetstream.pull_retry import RETRY_WAIT as RETRY_WAIT
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire.status import CONTROL, status_of
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from jetspark.jetstream.pull_priority import Priority
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.status import Status
-
-RETRY_WAIT = 0.25
-"""Seconds before asking again after a refusal or without a leader."""
 
 _LOOKS = 4
 """How often within one heartbeat interval the clock is looked at."""

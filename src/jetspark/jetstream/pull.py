@@ -36,6 +36,7 @@ from jetspark.errors import (
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_ends import End, end_of, error_of
+from jetspark.jetstream.pull_retry import wait_for_leader
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 EXPIRES_EARLIER = 0.010
 """Seconds by which the server's timer is shorter than ours (row J4)."""
-
-RETRY_WAIT = 0.25
-"""Seconds between two requests while a consumer has no leader."""
 
 SILENCE = 0.25
 """Seconds without an answer after which a fetch of what is pending looks at the consumer."""
@@ -125,7 +123,7 @@ class Pull:
         self._priority = priority
         self._frames: list[MessageFrame] = []
         self._error: JetsparkError | None = None
-        self._again = False
+        self._again: int | None = None
         self._heard = 0.0
         self._deadline = 0.0
         self._listener: Listener | None = None
@@ -140,16 +138,16 @@ class Pull:
         self._set_timer("deadline", self._deadline, self._on_deadline)
         try:
             while True:
-                self._again = False
+                self._again = None
                 self._waiter = loop.create_future()
                 self._listen()
                 if self._client.is_connected:
                     self._ask()
                 await self._waiter
-                if not self._again:
+                if self._again is None:
                     break
                 self._stop_listening()
-                await self._wait_for_leader()
+                await self._wait_for_leader(self._again)
                 if self._error is not None:
                     break
         finally:
@@ -215,21 +213,12 @@ class Pull:
         except JetsparkError as error:
             self._finish(error)
 
-    async def _wait_for_leader(self) -> None:
+    async def _wait_for_leader(self, status: int) -> None:
         """Between two requests. Sets `_error` when asking again is pointless."""
-        loop = self._client.loop
-        pause_until = min(self._deadline, loop.time() + RETRY_WAIT)
         try:
             async with asyncio.timeout_at(self._deadline):
-                await self._api.call(js_api.CONSUMER_INFO, **self._names)
-                await asyncio.sleep(pause_until - loop.time())
-        except RequestTimeoutError:
-            pass  # no leader to answer either
+                self._error = await wait_for_leader(self._api, self._names, status)
         except TimeoutError:
-            self._error = self._timed_out()
-        except JetsparkError as error:
-            self._error = error
-        if self._error is None and loop.time() >= self._deadline:
             self._error = self._timed_out()
 
     def _stop_listening(self) -> None:
@@ -271,7 +260,7 @@ class Pull:
             else:
                 self._ask()
         elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._frames):
-            self._ask_again()
+            self._ask_again(status.code)
         else:
             self._finish(error_of(status))
 
@@ -282,12 +271,12 @@ class Pull:
             # Now, not when the caller runs: messages after the last one wanted are not ours.
             self._stop_listening()
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, status: int) -> None:
         if self._frames:
             # A later fetch asks; these messages should not wait for a new leader.
             self._finish(None)
             return
-        self._again = True
+        self._again = status
         self._finish(None)
 
     # -- time and the link -----------------------------------------------------------------------

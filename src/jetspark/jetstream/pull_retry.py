@@ -1,0 +1,48 @@
+"""Between two pulls while nobody serves the consumer: how long to wait, and when it is no use.
+
+503 is what a consumer without a leader gives, and one that does not exist; the API knows which it
+is. It is asked only then, and not for long: a server that is about to end may have swallowed the
+question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from jetspark.errors import ConnectionClosedError, JetsparkError
+from jetspark.wire import js_api
+from jetspark.wire.status import NO_RESPONDERS
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.api import Api
+
+RETRY_WAIT = 0.25
+"""Seconds between two requests while a consumer has no leader, or after a refusal."""
+
+_API_WAIT = 1.0
+"""Seconds for the API to answer before the consumer itself is asked again."""
+
+
+async def wait_for_leader(
+    api: Api, names: Mapping[str, str], status: int | None
+) -> JetsparkError | None:
+    """Return after RETRY_WAIT, or later, or at once with what the API has against the consumer.
+
+    `status`: the code with which the pull ended. `names`: stream and consumer.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + RETRY_WAIT
+    if status == NO_RESPONDERS:
+        try:
+            async with asyncio.timeout(_API_WAIT):
+                await api.call(js_api.CONSUMER_INFO, **names)
+        except ConnectionClosedError as error:
+            return error  # a lost connection is a TimeoutError, too
+        except TimeoutError:
+            pass  # no leader to answer either
+        except JetsparkError as error:
+            return error
+    await asyncio.sleep(max(until - loop.time(), 0))
+    return None
