@@ -410,7 +410,7 @@ async def test_the_first_attempt_raises_what_it_meets(
         await js.ordered(unique("S")).next()
     stream = unique("W")
     await js.create_stream(name=stream, subjects=[stream], retention="workqueue")
-    with pytest.raises(APIError, match="(?i)ack|work"):
+    with pytest.raises(APIError, match=r"(?i)ack|work"):
         async for _ in js.ordered(stream):
             pass
     await js.delete_stream(stream)
