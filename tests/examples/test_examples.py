@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "examples"
 FILES = sorted(FOLDER.glob("*.py"))
 ELSEWHERE = {"tls", "jetstream_domains"}  # they need servers of another kind
-NEEDS = {"jetstream_sources": "2.10", "jetstream_get": "2.11"}
+NEEDS = {
+    "jetstream_sources": "2.10",
+    "jetstream_get": "2.11",
+    "jetstream_batch": "2.12",
+    "jetstream_counter": "2.12",
+    "jetstream_schedule": "2.12",
+}
 IN_THE_LOG = {"errors"}  # shows what goes wrong, which the log tells too
 
 _WITHIN = 30.0  # seconds
