@@ -1,0 +1,167 @@
+"""A large stream backed up and restored: `python -m tests.soak.backup --gigabytes 2`.
+
+One server has the stream, another gets it. A process of its own makes the backup, one the restore,
+and each tells its peak memory, which has to stay below `PEAK_MEGABYTES`. Then both streams are
+read whole and every message compared: sequence, time, subject, headers and payload. Some messages
+are deleted before, so that there are gaps, and a consumer has acknowledged some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetspark import blocking
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.connection.options import make_options
+from jetspark.server import NatsServer
+
+PEAK_MEGABYTES = 200
+STREAM = "LARGE"
+
+_CHILD = """
+import json, resource, sys, time
+from jetspark import blocking
+what, url, folder, seconds = *sys.argv[1:], time.perf_counter()
+steps = 0
+def count(step):
+    global steps
+    steps += 1
+with blocking.connect(url) as nc:
+    js = nc.jetstream()
+    if what == "backup":
+        js.backup_stream("LARGE", folder, progress=count)
+    else:
+        js.restore_stream(folder, progress=count)
+print(json.dumps({
+    "seconds": time.perf_counter() - seconds,
+    "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    "steps": steps,
+}))
+"""
+
+
+@dataclass
+class Transfer:
+    """One of the two, as its process tells it."""
+
+    seconds: float
+    peak_megabytes: float
+    steps: int
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    messages: int
+    gigabytes: float
+    backup: Transfer
+    restore: Transfer
+    archive_gigabytes: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.messages:,} messages, {self.gigabytes:.2f} GB; archive "
+            f"{self.archive_gigabytes:.2f} GB; backup {self.backup.seconds:.1f} s, peak "
+            f"{self.backup.peak_megabytes:.0f} MB; restore {self.restore.seconds:.1f} s, peak "
+            f"{self.restore.peak_megabytes:.0f} MB; all messages equal"
+        )
+
+
+def fill(url: str, size: int, seed: int) -> None:
+    """Messages of 0 to 16 KB, half of them as good as random, until there are so many bytes."""
+    rng = random.Random(seed)
+    noise = rng.randbytes(1 << 20)
+    with blocking.connect(url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name=STREAM, subjects=[f"{STREAM}.>"])
+        done = 0
+        with js.publisher(window=500) as publisher:
+            while done < size:
+                at, length = rng.randrange(1 << 19), rng.randrange(16_000)
+                payload = noise[at : at + length] if at & 1 else b"%d " % at * (length // 7)
+                headers = {"N": str(at)} if at % 5 == 0 else None
+                publisher.send(f"{STREAM}.{at % 50}", payload, headers=headers)
+                done += len(payload) + 1
+        for seq in range(3, 300, 7):
+            js.delete_msg(STREAM, seq)
+        worker = js.create_consumer(STREAM, durable_name="worker")
+        for message in worker.fetch(100):
+            message.ack_sync()
+
+
+def transfer(what: str, url: str, folder: Path) -> Transfer:
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, what, url, str(folder)],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return Transfer(**json.loads(done.stdout))
+
+
+def digest(url: str) -> tuple[int, str]:
+    """The number of messages, and a hash of all that they say."""
+    with blocking.connect(url) as nc:
+        info = nc.jetstream().api_request(f"STREAM.INFO.{STREAM}")
+    wanted = SequenceRange(
+        STREAM, info["state"]["first_seq"], info["state"]["last_seq"] + 1, info["created"]
+    )
+    count, hashed = 0, hashlib.sha256()
+    for batch in read_range(make_options(url), wanted):
+        columns = (
+            batch[name].to_pylist() for name in ("seq", "timestamp", "subject", "headers", "data")
+        )
+        for *facts, data in zip(*columns, strict=True):
+            hashed.update(repr(facts).encode())
+            hashed.update(data)
+        count += len(batch)
+    return count, hashed.hexdigest()
+
+
+def backup_and_restore(size: int, seed: int = 0) -> Figures:
+    """There and back with so many bytes. Raises AssertionError."""
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-backup-") as temporary,
+        NatsServer() as one,
+        NatsServer() as other,
+    ):
+        folder = Path(temporary, "backup")
+        began = time.perf_counter()
+        fill(one.url, size, seed)
+        print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        there = transfer("backup", one.url, folder)
+        back = transfer("restore", other.url, folder)
+        expected, found = digest(one.url), digest(other.url)
+        assert found == expected
+        for transferred in (there, back):
+            assert transferred.peak_megabytes < PEAK_MEGABYTES, transferred
+            assert transferred.steps > 1
+        with blocking.connect(one.url) as first, blocking.connect(other.url) as second:
+            workers = [nc.jetstream().consumer_info(STREAM, "worker") for nc in (first, second)]
+            size = first.jetstream().stream_info(STREAM).state.bytes
+        assert workers[0].ack_floor.stream_seq == workers[1].ack_floor.stream_seq >= 100
+        archive = os.path.getsize(folder / "stream.tar.s2")
+        return Figures(expected[0], size / 1e9, there, back, archive / 1e9)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(backup_and_restore(int(options.gigabytes * 1e9), options.seed))
+
+
+if __name__ == "__main__":
+    main()
