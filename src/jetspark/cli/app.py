@@ -24,6 +24,8 @@ _COMMANDS = {
     "server": ("jetspark.cli.server:server", "Run a nats-server with JetStream on this machine."),
     "demo": ("jetspark.cli.demo:demo", "See it all work, on real data and a server of its own."),
     "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
+    "replay": ("jetspark.cli.replay:replay", "Turn a table into messages of a stream."),
+    "run": ("jetspark.cli.run:run", "Run a pipeline that a file describes."),
     "pub": ("jetspark.cli.pub:pub", "Publish a message."),
     "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
     "events": ("jetspark.cli.events:events", "Show what JetStream tells of itself."),

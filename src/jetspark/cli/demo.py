@@ -21,7 +21,7 @@ from rich.table import Table
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, run_ingest
+from jetspark.cli.spark_runs import quiet_spark, run_queries
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
@@ -110,7 +110,7 @@ def _run(source: Path, folder: Path, table: Path, master: str) -> int:
             partition_by=["origin"],
         )
         with quiet_spark("jetspark demo", master) as spark:
-            run_ingest(spark, job)
+            run_queries({STREAM: job.start(spark)})
             console.say("4. Spark reads the table, pandas the package", "")
             right = _compare(spark, table, flights)
             count = _count(spark, table, len(flights), in_stream)
@@ -223,7 +223,7 @@ def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
 
 
 def _count(spark: SparkSession, table: Path, published: int, in_stream: int) -> Count:
-    from jetspark.spark.ingest import CORRUPT
+    from jetspark.spark.json_payloads import CORRUPT
 
     rows = spark.read.parquet(str(table))
     # A row whose payload did not parse would be kept, and is no flight.

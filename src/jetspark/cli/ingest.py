@@ -9,9 +9,8 @@ from cyclopts import Parameter
 
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, run_ingest
-from jetspark.cli.where import where
-from jetspark.errors import ConfigError
+from jetspark.cli.spark_runs import quiet_spark, run_queries
+from jetspark.cli.where import pairs, where
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
@@ -68,8 +67,8 @@ def ingest(
     }
     if subjects is not None:
         source["subjects"] = subjects
-    source |= _pairs("--option", option)
-    settings = _pairs("--conf", conf)
+    source |= pairs("--option", option)
+    settings = pairs("--conf", conf)
 
     from jetspark.spark.ingest import Ingest
 
@@ -85,7 +84,7 @@ def ingest(
     check_source(source)
     try:
         with stop_on_signals(), quiet_spark(f"jetspark ingest {to}", master, settings) as spark:
-            rows = run_ingest(spark, job)
+            rows = run_queries({to: job.start(spark)})[to]
     except StopRequested:
         console.say("Stopped; the same command goes on from here.")
     else:
@@ -98,13 +97,3 @@ def check_source(source: dict[str, str]) -> None:
     from jetspark.spark.reading import streams_facts
 
     streams_facts(parse_options(source).for_streaming())
-
-
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"{option} {text!r}: write name=value.")
-        pairs[name.strip()] = value
-    return pairs

@@ -17,8 +17,9 @@ from jetspark.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-    from jetspark.spark.ingest import Ingest
+    from jetspark.spark.ingest import Progress as QueryProgress
 
 _LOOK_SECONDS = 0.2
 
@@ -61,35 +62,43 @@ def _temporary(folder: Path) -> dict[str, str]:
     }
 
 
-def run_ingest(spark: SparkSession, job: Ingest) -> int:
-    """Run to the end with live figures; rows written. Raises PipelineError when the query fails.
+def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
+    """Watch queries to their ends with live figures; the rows that each has written.
 
-    Leaving early (a signal) stops the query; what it had not finished it does next time.
+    When one fails, or on leaving early (a signal), all are stopped; what they had not finished
+    they do next time. Raises PipelineError with the reason.
     """
     from jetspark.spark.failures import explain
-    from jetspark.spark.ingest import Progress as IngestProgress
+    from jetspark.spark.ingest import Progress as QueryProgress
 
-    done = IngestProgress()
-    query = job.start(spark)
+    done = {name: QueryProgress() for name in queries}
+    failure = None
     try:
         with _display() as display:
-            task = display.add_task("reading", total=None)
+            lines = {name: display.add_task("reading", total=None) for name in queries}
             began = time.monotonic()
-            while query.isActive:
-                done.update(query)
-                rate = done.rows / max(time.monotonic() - began, 0.001)
-                lag = "?" if done.lag is None else f"{done.lag:,}"
-                display.update(
-                    task,
-                    description=f"{done.rows:,} rows written · {rate:,.0f} messages/s · lag {lag}",
-                )
+            while failure is None and any(query.isActive for query in queries.values()):
+                for name, query in queries.items():
+                    done[name].update(query)
+                    label = f"{name}: " if len(queries) > 1 else ""
+                    display.update(lines[name], description=label + _figures(done[name], began))
+                    failure = failure or query.exception()
                 time.sleep(_LOOK_SECONDS)
     finally:
-        query.stop()
-    if (failure := query.exception()) is not None:
+        for query in queries.values():
+            query.stop()
+    for name, query in queries.items():
+        failure = failure or query.exception()
+        done[name].update(query)
+    if failure is not None:
         raise explain(failure)
-    done.update(query)
-    return done.rows
+    return {name: progress.rows for name, progress in done.items()}
+
+
+def _figures(done: QueryProgress, began: float) -> str:
+    rate = done.rows / max(time.monotonic() - began, 0.001)
+    lag = "?" if done.lag is None else f"{done.lag:,}"
+    return f"{done.rows:,} rows written · {rate:,.0f} messages/s · lag {lag}"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which server a command talks to."""
+"""Which server a command talks to, and other options that commands share."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ def where(server: str | None, context: str | None) -> dict[str, Any]:
     if context is not None:
         return {"context": context}
     return {} if server is None else {"servers": server}
+
+
+def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Of texts name=value. Raises ConfigError."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{option} {text!r}: write name=value.")
+        found[name.strip()] = value
+    return found

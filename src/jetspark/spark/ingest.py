@@ -15,15 +15,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
+from jetspark.spark.json_payloads import with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.source import JetStreamDataSource
-
-CORRUPT = "_corrupt_record"
-_KEPT = ("stream", "subject", "seq", "timestamp", "headers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +73,11 @@ class Ingest:
 
     def rows(self, source: DataFrame) -> DataFrame:
         """The table's rows out of the source's."""
-        rows = source if self.json_schema is None else _parsed(source, self.json_schema)
+        rows = (
+            source
+            if self.json_schema is None
+            else with_json_fields(source, self.json_schema, "--json")
+        )
         for name, expression in self._partitions():
             if expression is not None:
                 rows = rows.withColumn(name, F.expr(expression))
@@ -97,25 +98,6 @@ class Ingest:
                 )
             pairs.append((name, expression if equals else None))
         return pairs
-
-
-def _parsed(source: DataFrame, ddl: str) -> DataFrame:
-    advice = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
-    try:
-        schema = StructType.fromDDL(ddl)
-    except PySparkException as error:
-        raise ConfigError(f"--json {ddl!r} is no schema; {advice}") from error
-    if not isinstance(schema, StructType):
-        raise ConfigError(f"--json {ddl!r} has no named fields; {advice}")
-    taken = sorted({*_KEPT, CORRUPT} & set(schema.fieldNames()))
-    if taken:
-        raise ConfigError(f"--json: the names {', '.join(taken)} are taken by the message itself.")
-    parsed = F.from_json(
-        F.col("data").cast("string"),
-        schema.add(CORRUPT, "string"),
-        {"columnNameOfCorruptRecord": CORRUPT},
-    )
-    return source.withColumn("_parsed", parsed).select(*_KEPT, "_parsed.*")
 
 
 @dataclass(slots=True)

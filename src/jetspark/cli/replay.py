@@ -1,0 +1,99 @@
+"""`jetspark replay`: a table becomes messages of a stream."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from jetspark.cli import console
+from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.spark_runs import quiet_spark, spinner
+from jetspark.cli.where import pairs, where
+
+_REPEATED = Parameter(negative="")
+
+
+def replay(
+    table: str,
+    /,
+    *,
+    to: str,
+    server: str | None = None,
+    context: str | None = None,
+    format: str = "parquet",
+    subject: str | None = None,
+    data: str | None = None,
+    msg_id: str | None = None,
+    rows: str | None = None,
+    order_by: str | None = None,
+    guarantee: str = "at-least-once",
+    transaction_id: str | None = None,
+    prepare_stream: Annotated[bool, Parameter(negative=())] = False,
+    option: Annotated[list[str] | None, _REPEATED] = None,
+    master: str = "local[*]",
+    conf: Annotated[list[str] | None, _REPEATED] = None,
+) -> None:
+    """Turn a table into messages of a stream.
+
+    A table of `jetspark ingest` becomes the messages that it was made of. With --guarantee
+    exactly-once and a --transaction-id the same command may be run again after a failure.
+
+    Args:
+        table: Folder or URI of the table.
+        to: Name of the stream.
+        server: URL of the server, several with commas. Without it and --context: what the NATS_…
+            variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        format: Format of the table: parquet, json, csv, or another that Spark knows.
+        subject: Spark SQL for the subject, such as "concat('orders.', region)"; the column
+            subject by default.
+        data: Spark SQL for the payload; by default the column data, or else JSON of the columns.
+        msg_id: Spark SQL for the message id, for --guarantee effectively-once.
+        rows: Spark SQL: only these rows, such as "day >= '2026-01-01'".
+        order_by: Column in whose order to publish, such as seq; one message after the other.
+        guarantee: at-least-once, effectively-once or exactly-once.
+        transaction_id: Name of this replay, for exactly-once: under one name it is written once.
+        prepare_stream: Change the stream's configuration where exactly-once needs it.
+        option: Further option of the sink, as name=value (user=…, publishTimeout=…).
+        master: Spark's master.
+        conf: Setting of Spark, as name=value; may be given again.
+    """
+    sink = where(server, context) | {"stream": to, "guarantee": guarantee}
+    if transaction_id is not None:
+        sink["transactionId"] = transaction_id
+    if prepare_stream:
+        sink["prepareStream"] = "true"
+    sink |= pairs("--option", option)
+    settings = pairs("--conf", conf)
+
+    from jetspark.spark.replay import Replay
+    from jetspark.spark.sink_options import parse_sink_options
+    from jetspark.spark.sink_target import look_at
+
+    # What is wrong with the options or the stream is said before Spark is started.
+    look_at(parse_sink_options(sink).for_batch())
+    job = Replay(
+        table=table,
+        options=sink,
+        format=format,
+        subject=subject,
+        data=data,
+        msg_id=msg_id,
+        where=rows,
+        order_by=order_by,
+    )
+    try:
+        with (
+            stop_on_signals(),
+            quiet_spark(f"jetspark replay {to}", master, settings) as spark,
+            spinner(f"publishing to {to} …"),
+        ):
+            count = job.run(spark)
+    except StopRequested:
+        console.say(
+            "Stopped. Part of the rows may be in the stream"
+            + ("; the same command completes them." if transaction_id else " already.")
+        )
+    else:
+        console.say(f"{count:,} rows of {table} published to {to}.")

@@ -1,0 +1,289 @@
+"""A pipeline file: TOML that names sources, views and sinks. Reading and checking; no Spark here.
+
+Every mistake is told with the file's name and the line. `${NAME}` in a text is the environment's
+variable NAME, so that no secret has to stand in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jetspark.errors import ConfigError, JetsparkError
+from jetspark.spark import option_values
+from jetspark.spark.options import parse_options
+from jetspark.spark.sink_options import parse_sink_options
+from jetspark.subjects import nearest_name
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[\w.-]+)\s*=""")
+_SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
+_MODES = ("append", "update", "complete")
+_TOP = {"name": str, "checkpoint": str, "trigger": dict, "spark": dict, "sources": dict}
+_TOP |= {"views": dict, "sinks": dict}
+_JETSTREAM = "jetstream"
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """Something to read, under the name that SQL calls it."""
+
+    format: str
+    options: Mapping[str, str] = field(repr=False)
+    json: str | None = None
+    watermark: tuple[str, str] | None = None
+    static: bool = False
+    """Read once, for joins, instead of followed."""
+
+
+@dataclass(frozen=True)
+class SinkTable:
+    """Something to write, each with a query and a checkpoint of its own."""
+
+    rows: str
+    """The source or view that it writes."""
+    format: str
+    options: Mapping[str, str] = field(repr=False)
+    mode: str = "append"
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PipelineFile:
+    """What a pipeline file says."""
+
+    name: str
+    checkpoint: str
+    sources: Mapping[str, SourceTable]
+    views: Mapping[str, str]
+    sinks: Mapping[str, SinkTable]
+    follow: bool = False
+    interval: float = 5.0
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
+    """Raises ConfigError that names the file and the line."""
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text.") from None
+    return _Reader(path, text, environment).read()
+
+
+class _Reader:
+    def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
+        self._path = path
+        self._environment = environment
+        self._lines = _line_numbers(text)
+        try:
+            self._document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            match = _SYNTAX.match(str(error))
+            at, what = (f":{match[2]}", match[1]) if match else ("", str(error))
+            raise ConfigError(f"{path}{at}: this is not TOML: {what}.") from None
+
+    def read(self) -> PipelineFile:
+        document = self._document
+        self._check_keys((), document, _TOP)
+        for key in ("checkpoint", "sources", "sinks"):
+            if not document.get(key):
+                self._fail((key,), f"{key} is missing: {_WHAT[key]}.")
+        sources = {name: self._source(name) for name in self._names("sources")}
+        views = {name: self._view(name, sources) for name in self._names("views")}
+        tables = [*sources, *views]
+        sinks = {name: self._sink(name, tables) for name in self._names("sinks")}
+        follow, interval = self._trigger()
+        settings = self._texts(("spark",), document.get("spark", {}))
+        return PipelineFile(
+            name=self._text(("name",), document.get("name", self._path.stem)),
+            checkpoint=self._text(("checkpoint",), document["checkpoint"]),
+            sources=sources,
+            views=views,
+            sinks=sinks,
+            follow=follow,
+            interval=interval,
+            spark=settings,
+        )
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _names(self, part: str) -> list[str]:
+        tables = self._document.get(part, {})
+        for name, table in tables.items():
+            if not _NAME.fullmatch(name):
+                self._fail((part, name), f"{name!r} cannot be a name in SQL.")
+            if not isinstance(table, dict):
+                self._fail((part, name), f"write [{part}.{name}] and its keys below.")
+        return list(tables)
+
+    def _source(self, name: str) -> SourceTable:
+        where = ("sources", name)
+        table = dict(self._document["sources"][name])
+        kind = self._text((*where, "format"), table.pop("format", _JETSTREAM))
+        json = table.pop("json", None)
+        watermark = table.pop("watermark", None)
+        static = table.pop("static", False)
+        if not isinstance(static, bool):
+            self._fail((*where, "static"), "static is true or false.")
+        if json is not None and kind != _JETSTREAM:
+            self._fail((*where, "json"), f"json is for the format jetstream, not for {kind}.")
+        if watermark is not None and not (
+            isinstance(watermark, list)
+            and len(watermark) == 2
+            and all(isinstance(one, str) for one in watermark)
+        ):
+            self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
+        options = self._texts(where, table)
+        if kind == _JETSTREAM:
+            self._check_options(where, options, lambda: _check_reading(options, static=static))
+        return SourceTable(
+            kind,
+            options,
+            None if json is None else self._text((*where, "json"), json),
+            None if watermark is None else (watermark[0], watermark[1]),
+            static,
+        )
+
+    def _view(self, name: str, sources: Mapping[str, SourceTable]) -> str:
+        where = ("views", name)
+        table = self._document["views"][name]
+        self._check_keys(where, table, {"sql": str})
+        if "sql" not in table:
+            self._fail(where, "sql is missing: the SELECT that makes the view.")
+        if name in sources:
+            self._fail(where, f"there is a source {name!r} already.")
+        return self._text((*where, "sql"), table["sql"])
+
+    def _sink(self, name: str, tables: list[str]) -> SinkTable:
+        where = ("sinks", name)
+        table = dict(self._document["sinks"][name])
+        rows = self._text((*where, "from"), table.pop("from", tables[-1]))
+        if rows not in tables:
+            near = nearest_name(rows, tables)
+            hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(tables)}."
+            self._fail((*where, "from"), f"there is no source or view {rows!r}{hint}")
+        if "format" not in table:
+            self._fail(where, 'format is missing: "parquet", "jetstream", or another of Spark\'s.')
+        kind = self._text((*where, "format"), table.pop("format"))
+        mode = self._text((*where, "mode"), table.pop("mode", "append"))
+        if mode not in _MODES:
+            self._fail((*where, "mode"), f"mode is {', '.join(_MODES)}, not {mode!r}.")
+        columns = table.pop("partition_by", [])
+        if not isinstance(columns, list) or not all(isinstance(one, str) for one in columns):
+            self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
+        options = self._texts(where, table)
+        if kind == _JETSTREAM:
+            self._check_options(where, options, lambda: parse_sink_options(options).for_streaming())
+        return SinkTable(rows, kind, options, mode, tuple(columns))
+
+    def _trigger(self) -> tuple[bool, float]:
+        trigger = self._document.get("trigger", {})
+        self._check_keys(("trigger",), trigger, {"follow": bool, "interval": object})
+        interval = str(trigger.get("interval", "5s"))
+        try:
+            seconds = option_values.duration("interval", interval)
+        except ConfigError as error:
+            self._fail(("trigger", "interval"), str(error))
+        return bool(trigger.get("follow", False)), seconds
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _text(self, where: tuple[str, ...], value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not isinstance(value, str | int | float):
+            self._fail(where, f"{where[-1]} is a text or a number.")
+
+        def variable(match: re.Match[str]) -> str:
+            found = self._environment.get(match[1])
+            if found is None:
+                self._fail(where, f"the environment has no variable {match[1]}.")
+            return found
+
+        return _VARIABLE.sub(variable, str(value))
+
+    def _texts(self, where: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, str]:
+        return {key: self._text((*where, key), value) for key, value in table.items()}
+
+    def _check_keys(
+        self, where: tuple[str, ...], table: Mapping[str, Any], known: Mapping[str, type]
+    ) -> None:
+        for key, value in table.items():
+            if key not in known:
+                near = nearest_name(key, known)
+                hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}."
+                self._fail((*where, key), f"unknown key {key!r}{hint}")
+            if not isinstance(value, known[key]):
+                word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
+                self._fail((*where, key), f"{key} is {word}.")
+
+    def _check_options(
+        self, where: tuple[str, ...], options: Mapping[str, str], check: Any
+    ) -> None:
+        try:
+            check()
+        except JetsparkError as error:
+            key = _meant_by(str(error), options)
+            self._fail(where if key is None else (*where, key), str(error))
+
+    def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
+        for length in range(len(where), 0, -1):
+            line = self._lines.get(where[:length])
+            if line is not None:
+                raise ConfigError(f"{self._path}:{line}: {sentence}")
+        raise ConfigError(f"{self._path}: {sentence}")
+
+
+def _meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
+    """The option that an error is about: the one that it names, or whose value it quotes."""
+    named = re.search(r"option '([^']+)'", sentence, re.IGNORECASE)
+    folded = named[1].casefold() if named else ""
+    for name, value in options.items():
+        if name.casefold() == folded or (not folded and value and repr(value) in sentence):
+            return name
+    return None
+
+
+_WHAT = {
+    "checkpoint": "the folder that keeps the progress",
+    "sources": "what to read, as [sources.<name>]",
+    "sinks": "what to write, as [sinks.<name>]",
+}
+
+
+def _check_reading(options: Mapping[str, str], *, static: bool) -> None:
+    parsed = parse_options(options)
+    if static:
+        parsed.for_batch()
+    else:
+        parsed.for_streaming()
+
+
+def _line_numbers(text: str) -> dict[tuple[str, ...], int]:
+    """Where tables and keys begin. A line inside a long text may be taken for a key: harmless."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = _path(header[1])
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            found.setdefault((*table, *_path(key[1])), number)
+    return found
+
+
+def _path(dotted: str) -> tuple[str, ...]:
+    if dotted[:1] in "\"'":
+        return (dotted[1:-1],)
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))

@@ -1,0 +1,88 @@
+"""A table becomes messages: the batch write behind `jetspark replay`, usable from Python too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from jetspark.errors import ConfigError
+from jetspark.spark.failures import explain
+from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.source import JetStreamDataSource
+from jetspark.subjects import nearest_name
+
+_MSG_ID = "msg_id"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """What to bring where."""
+
+    table: str
+    """Folder or URI of the table."""
+    options: Mapping[str, str] = field(repr=False)
+    """Options of the sink: stream, servers, guarantee, … (docs/guide-spark-writing.md)."""
+    format: str = "parquet"
+    subject: str | None = None
+    """Spark SQL for each row's subject; None: the column `subject`."""
+    data: str | None = None
+    """Spark SQL for the payload; None: the column `data`, or JSON of the row's own columns."""
+    msg_id: str | None = None
+    """Spark SQL for the message id, for guarantee effectively-once."""
+    where: str | None = None
+    """Spark SQL: only these rows."""
+    order_by: str | None = None
+    """Column in whose order the messages are published, one after the other."""
+
+    def run(self, spark: SparkSession) -> int:
+        """Publish everything; the number of rows. Raises ConfigError, PipelineError."""
+        spark.dataSource.register(JetStreamDataSource)
+        seen = Observation()
+        try:
+            table = spark.read.format(self.format).load(self.table)
+            rows = self.messages(table).observe(seen, F.count(F.lit(1)).alias("rows"))
+            rows.write.format("jetstream").options(**dict(self.options)).mode("append").save()
+            return int(seen.get["rows"])
+        except (PySparkException, Py4JError) as error:
+            raise explain(error) from error
+
+    def messages(self, table: DataFrame) -> DataFrame:
+        """The sink's rows out of the table's."""
+        if self.where is not None:
+            table = table.where(self.where)
+        if self.order_by is not None:
+            if self.order_by not in table.columns:
+                near = nearest_name(self.order_by, table.columns)
+                hint = f"; did you mean {near!r}?" if near else "."
+                raise ConfigError(f"The table has no column {self.order_by!r} to order by{hint}")
+            # One partition: an order over several would be nobody's.
+            table = table.repartition(1).sortWithinPartitions(self.order_by)
+        columns = [self._payload(table).alias("data")]
+        if self.subject is not None:
+            columns.append(F.expr(self.subject).cast("string").alias("subject"))
+        elif "subject" in table.columns and "subject" not in self.options:
+            columns.append(F.col("subject"))
+        if "headers" in table.columns:
+            columns.append(F.col("headers"))
+        if self.msg_id is not None:
+            columns.append(F.expr(self.msg_id).cast("string").alias(_MSG_ID))
+        return table.select(*columns)
+
+    def _payload(self, table: DataFrame) -> Column:
+        if self.data is not None:
+            return F.expr(self.data)
+        if "data" in table.columns:
+            return F.col("data")
+        own = [name for name in table.columns if name not in KEPT and name != CORRUPT]
+        if not own:
+            raise ConfigError("The table has no column that could be a payload; say it with data.")
+        json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)))
+        if CORRUPT not in table.columns:
+            return json
+        # What was no JSON comes out as it was.
+        return F.coalesce(F.col(CORRUPT), json)

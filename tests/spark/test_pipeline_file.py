@@ -1,0 +1,149 @@
+"""Pipeline files: what they may say, and each mistake at its line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import ConfigError
+from jetspark.spark.pipeline_file import read_pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = """\
+name = "orders"
+checkpoint = "chk"
+
+[trigger]
+follow = true
+interval = "10s"
+
+[spark]
+"spark.sql.shuffle.partitions" = 4
+
+[sources.orders]
+stream = "ORDERS"
+servers = "nats://${HOST}:4222"
+maxOffsetsPerTrigger = 5000
+json = "region STRING, amount DOUBLE"
+watermark = ["timestamp", "10 minutes"]
+
+[sources.regions]
+format = "parquet"
+path = "lake/regions"
+static = true
+
+[views.totals]
+sql = '''
+SELECT region, sum(amount) AS total
+FROM orders GROUP BY region
+'''
+
+[sinks.lake]
+from = "orders"
+format = "parquet"
+path = "lake/orders"
+partition_by = ["region"]
+
+[sinks.out]
+format = "jetstream"
+stream = "TOTALS"
+subject = "totals"
+mode = "update"
+"""
+
+
+def read(folder: Path, text: str, **environment: str):  # type: ignore[no-untyped-def]
+    file = folder / "p.toml"
+    file.write_text(text, "utf-8")
+    return read_pipeline(file, {"HOST": "h", **environment})
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    pipeline = read(tmp_path, GOOD)
+    assert (pipeline.name, pipeline.checkpoint) == ("orders", "chk")
+    assert (pipeline.follow, pipeline.interval) == (True, 10.0)
+    assert pipeline.spark == {"spark.sql.shuffle.partitions": "4"}
+    orders, regions = pipeline.sources["orders"], pipeline.sources["regions"]
+    assert orders.options == {
+        "stream": "ORDERS",
+        "servers": "nats://h:4222",
+        "maxOffsetsPerTrigger": "5000",
+    }
+    assert orders.json == "region STRING, amount DOUBLE"
+    assert orders.watermark == ("timestamp", "10 minutes")
+    assert (regions.format, regions.static) == ("parquet", True)
+    assert "GROUP BY region" in pipeline.views["totals"]
+    lake, out = pipeline.sinks["lake"], pipeline.sinks["out"]
+    assert (lake.rows, lake.format, lake.partition_by) == ("orders", "parquet", ("region",))
+    assert lake.options == {"path": "lake/orders"}
+    # Without from: the view that was made last.
+    assert (out.rows, out.mode) == ("totals", "update")
+
+
+def test_the_least_that_must_be_said(tmp_path: Path) -> None:
+    pipeline = read(
+        tmp_path,
+        'checkpoint = "c"\n[sources.s]\nstream = "S"\n[sinks.t]\nformat = "noop"\n',
+    )
+    assert (pipeline.name, pipeline.follow, pipeline.sinks["t"].rows) == ("p", False, "s")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('checkpoint = "chk"', 'checkpoint = "chk', 2, "not TOML"),
+        ('checkpoint = "chk"', 'chekpoint = "chk"', 2, "did you mean 'checkpoint'"),
+        ("follow = true", "folow = true", 5, "did you mean 'follow'"),
+        ("follow = true", 'follow = "yes"', 5, "true or false"),
+        ('interval = "10s"', 'interval = "soon"', 6, "must be a time"),
+        ('stream = "ORDERS"', 'stream = "A B"', 12, "Bad stream name"),
+        ('stream = "ORDERS"', 'straem = "ORDERS"', 12, "did you mean 'stream'"),
+        ("${HOST}", "${NOBODY}", 13, "no variable NOBODY"),
+        ("maxOffsetsPerTrigger = 5000", "maxOffsetsPerTrigger = 0", 14, "at least 1"),
+        ('watermark = ["timestamp", "10 minutes"]', 'watermark = "x"', 16, "watermark is"),
+        ("static = true", "static = 1", 21, "true or false"),
+        ("[views.totals]", "[views.orders]", 23, "a source 'orders' already"),
+        ("[views.totals]", '[views."a b"]', 23, "cannot be a name"),
+        ("sql = '''", "sqll = '''", 24, "did you mean 'sql'"),
+        ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
+        ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
+        ('subject = "totals"', 'subject = "a b"', 38, "white space"),
+        ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),
+        ('mode = "update"', 'mode = "upsert"', 39, "mode is append, update, complete"),
+    ],
+)
+def test_a_mistake_is_told_at_its_line(
+    tmp_path: Path, old: str, new: str, line: int, says: str
+) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "checkpoint is missing"),
+        ('checkpoint = "c"\n[sinks.a]\nformat = "noop"', "sources is missing"),
+        ('checkpoint = "c"\n[sources.a]\nstream = "S"', "sinks is missing"),
+    ],
+)
+def test_what_is_missing_is_told(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read(tmp_path, text)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_pipeline(tmp_path / "nope.toml")
+
+
+def test_a_password_of_the_environment_is_in_no_repr(tmp_path: Path) -> None:
+    text = GOOD.replace('servers = "nats', 'user = "u"\npassword = "${PW}"\nservers = "nats', 1)
+    pipeline = read(tmp_path, text, PW="hidden-word")
+    assert pipeline.sources["orders"].options["password"] == "hidden-word"
+    assert "hidden-word" not in repr(pipeline)
