@@ -1,0 +1,252 @@
+"""Publishing into a stream in files over one connection, every message acknowledged.
+
+First many without waiting for each ack, as each client does it best, against a raw socket that
+sends ahead of its acks; then one at a time, each ack awaited. The same payloads, random and never
+the same twice in a thousand, go to the same hundred subjects. Every contestant has a new stream,
+and the count of messages in it is compared at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish
+from benchmarks.report import Section
+from benchmarks.turns import Contestant, take_turns
+
+WINDOW = 4000
+"""Most messages without an ack, where a client lets one say it."""
+
+_LABELS = {
+    "raw_pipelined": "raw pipelined",
+    "jetspark_window": f"jetspark publisher({WINDOW})",
+    "jetspark_ingest": "jetspark fast ingest",
+    "jetspark_atomic": "jetspark atomic batches(1000)",
+    "natsrpy_window": f"natsrpy publish(wait), {WINDOW} at a time",
+    "nats_py_window": f"nats-py publish_async({WINDOW})",
+}
+_SINGLE = {"jetspark_single": "jetspark", "natsrpy_single": "natsrpy", "nats_py_single": "nats-py"}
+
+Publish = Callable[[str, int], Awaitable[None]]
+"""Stores so many messages: (stream, messages)."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [function.replace("_", "-") for function in (*_LABELS, *_SINGLE)]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.add_argument("--single", type=int, default=20_000, metavar="N")
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    from jetspark.server import NatsServer
+
+    with NatsServer(name="benchmarks") as server:
+
+        def section(title: str, labels: dict[str, str], messages: int, base: str) -> Section:
+            job = Job(
+                url=server.url,
+                messages=messages,
+                size=options.size,
+                warm_messages=min(options.warm_up, messages),
+            )
+            contestants = [
+                Contestant(label=label, suite=__name__, function=function, job=job)
+                for function, label in labels.items()
+                if function.replace("_", "-") in options.only
+            ]
+            full = f"{title}, {messages:,} messages of {options.size:,} bytes, "
+            full += f"medians of {options.rounds} rounds"
+            bases = (labels[base], labels.get("raw_pipelined", ""))
+            return Section(full, take_turns(contestants, options.rounds, options.timeout), bases)
+
+        yield section("Publish, acks later", _LABELS, options.messages, "nats_py_window")
+        yield section("Publish, one at a time", _SINGLE, options.single, "nats_py_single")
+
+
+# -- what the contestants have in common ---------------------------------------------------------
+
+
+def _new_stream(link: RawLink, job: Job) -> None:
+    make_stream(link, job.stream)
+    config = link.api(f"STREAM.INFO.{job.stream}")["config"]
+    # A server that does not know them ignores them; the contestants who need them say so.
+    link.api(f"STREAM.UPDATE.{job.stream}", config | {"allow_batched": True, "allow_atomic": True})
+
+
+def _measured(job: Job, store: Callable[[int], None]) -> Measure:
+    """`store` publishes so many messages; it is called twice, to warm up and for good."""
+    with RawLink(job.url) as link:
+        _new_stream(link, job)
+        try:
+            store(job.warm_messages)
+            with Stopwatch() as watch:
+                store(job.messages)
+            held = link.api(f"STREAM.INFO.{job.stream}")["state"]["messages"]
+            if held != job.warm_messages + job.messages:
+                raise AssertionError(f"the stream holds {held} messages")
+        finally:
+            link.api(f"STREAM.DELETE.{job.stream}")
+        return watch.measure(job.messages)
+
+
+def _subjects_and_payloads(job: Job) -> tuple[list[str], list[bytes]]:
+    dice = random.Random(job.size)
+    subjects = [f"{job.stream}.{number:02}" for number in range(SUBJECTS)]
+    return subjects, [dice.randbytes(job.size) for _ in range(1000)]
+
+
+def raw_pipelined(job: Job) -> Measure:
+    with RawLink(job.url) as link:
+        return _measured(job, lambda count: publish(link, job.stream, count, job.size))
+
+
+def _in_one_loop(job: Job, publisher: Callable[[Job], Any]) -> Measure:
+    """`async with publisher(job) as store`, and `await store(count)` publishes and awaits acks."""
+    with asyncio.Runner() as runner:
+        context = publisher(job)
+        store = runner.run(context.__aenter__())
+        try:
+            return _measured(job, lambda count: runner.run(store(count)))
+        finally:
+            runner.run(context.__aexit__(None, None, None))
+
+
+# -- jetspark ----------------------------------------------------------------------------------
+
+
+def _jetspark(how: str) -> Callable[[Job], Any]:
+    @asynccontextmanager
+    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+        import jetspark
+
+        subjects, payloads = _subjects_and_payloads(job)
+        async with jetspark.connect(job.url) as nc:
+            js = nc.jetstream()
+
+            async def window(count: int) -> None:
+                async with js.publisher(WINDOW) as publisher:
+                    for n in range(count):
+                        await publisher.send(subjects[n % SUBJECTS], payloads[n % 1000])
+
+            async def ingest(count: int) -> None:
+                async with js.fast_ingest() as batch:
+                    for n in range(count):
+                        await batch.add(subjects[n % SUBJECTS], payloads[n % 1000])
+
+            async def atomic(count: int) -> None:
+                for first in range(0, count, 1000):
+                    async with js.atomic_batch() as batch:
+                        for n in range(first, min(first + 1000, count)):
+                            await batch.add(subjects[n % SUBJECTS], payloads[n % 1000])
+
+            async def single(count: int) -> None:
+                for n in range(count):
+                    await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
+
+            yield {"window": window, "ingest": ingest, "atomic": atomic, "single": single}[how]
+
+    return opened
+
+
+def jetspark_window(job: Job) -> Measure:
+    return _in_one_loop(job, _jetspark("window"))
+
+
+def jetspark_ingest(job: Job) -> Measure:
+    return _in_one_loop(job, _jetspark("ingest"))
+
+
+def jetspark_atomic(job: Job) -> Measure:
+    return _in_one_loop(job, _jetspark("atomic"))
+
+
+def jetspark_single(job: Job) -> Measure:
+    return _in_one_loop(job, _jetspark("single"))
+
+
+# -- nats-py -----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _nats_py_window(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    import nats
+
+    subjects, payloads = _subjects_and_payloads(job)
+    nc = await nats.connect(job.url)
+    js = nc.jetstream(publish_async_max_pending=WINDOW)
+
+    async def store(count: int) -> None:
+        for n in range(count):
+            await js.publish_async(subjects[n % SUBJECTS], payloads[n % 1000])
+        await js.publish_async_completed()
+
+    yield store
+    await nc.close()
+
+
+@asynccontextmanager
+async def _nats_py_single(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    import nats
+
+    subjects, payloads = _subjects_and_payloads(job)
+    nc = await nats.connect(job.url)
+    js = nc.jetstream()
+
+    async def store(count: int) -> None:
+        for n in range(count):
+            await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
+
+    yield store
+    await nc.close()
+
+
+def nats_py_window(job: Job) -> Measure:
+    return _in_one_loop(job, _nats_py_window)
+
+
+def nats_py_single(job: Job) -> Measure:
+    return _in_one_loop(job, _nats_py_single)
+
+
+# -- natsrpy -----------------------------------------------------------------------------------
+
+
+def _natsrpy(window: int) -> Callable[[Job], Any]:
+    @asynccontextmanager
+    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+        import natsrpy
+
+        subjects, payloads = _subjects_and_payloads(job)
+        nc = natsrpy.Nats(addrs=[job.url])
+        await nc.startup()
+        js = await nc.jetstream()
+
+        async def store(count: int) -> None:
+            waiting: deque[Any] = deque()
+            for n in range(count):
+                sent = js.publish(subjects[n % SUBJECTS], payloads[n % 1000], wait=True)
+                waiting.append(sent)
+                if len(waiting) >= window:
+                    await waiting.popleft()
+            while waiting:
+                await waiting.popleft()
+
+        yield store
+        await nc.shutdown()
+
+    return opened
+
+
+def natsrpy_window(job: Job) -> Measure:
+    return _in_one_loop(job, _natsrpy(WINDOW))
+
+
+def natsrpy_single(job: Job) -> Measure:
+    return _in_one_loop(job, _natsrpy(1))
