@@ -1,0 +1,98 @@
+"""What a user may publish and subscribe to, as a nats-server configuration says it (row W5).
+
+Contract: pure. Only what is listed is allowed. Joined with `|`, two sets allow what either does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self
+
+from jetspark.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Leave to answer what was received, in place of subjects for acknowledgements.
+
+    `max`: answers to one message; each in_progress counts. `expires`: how long after its delivery:
+    not less than the consumer's ack_wait.
+    """
+
+    max: int = 10
+    expires: timedelta = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        if self.max < 1 or self.expires < timedelta(seconds=1):
+            raise ConfigError("Responses need max of at least 1 and expires of at least 1 second.")
+
+    def __or__(self, other: Self) -> Responses:
+        return Responses(max(self.max, other.max), max(self.expires, other.expires))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the configuration has it."""
+        return {"max": self.max, "expires": f"{round(self.expires.total_seconds())}s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Subjects that may be published to and subscribed to; nothing else may.
+
+    A subscription of a queue group only is written "subject group".
+    """
+
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    responses: Responses | None = None
+
+    def __or__(self, other: Permissions) -> Permissions:
+        responses = self.responses or other.responses
+        if self.responses is not None and other.responses is not None:
+            responses = self.responses | other.responses
+        return Permissions(
+            _joined(self.publish, other.publish),
+            _joined(self.subscribe, other.subscribe),
+            responses,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value of `permissions` in a server's configuration."""
+        document: dict[str, Any] = {
+            "publish": _side(self.publish),
+            "subscribe": _side(self.subscribe),
+        }
+        if self.responses is not None:
+            # Beside "deny everything" the server would let no response through.
+            if not self.publish:
+                document["publish"] = {"allow": []}
+            document["allow_responses"] = self.responses.to_dict()
+        return document
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON, which a server's configuration may hold as well."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def to_config(self) -> str:
+        """The block `permissions: { … }` for a user in a nats-server configuration."""
+        lines = ["permissions: {"]
+        for name, side in self.to_dict().items():
+            if name == "allow_responses":
+                lines.append(f'  {name}: {{ max: {side["max"]}, expires: "{side["expires"]}" }}')
+                continue
+            for word, subjects in side.items():
+                lines.append(f"  {name}: {{ {word}: [")
+                lines += [f"    {json.dumps(subject, ensure_ascii=False)}" for subject in subjects]
+                lines.append("  ] }")
+        return "\n".join([*lines, "}"])
+
+
+def _joined(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*one, *other]))
+
+
+def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
+    # To a server an empty list of what is allowed may mean: everything.
+    return {"allow": list(subjects)} if subjects else {"deny": [">"]}
