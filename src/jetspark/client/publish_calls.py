@@ -74,12 +74,18 @@ class PublishCalls:
         self._out_msgs += 1
 
     def publish_replying(
-        self, subject: str, payload: bytes, reply: bytes, headers: Headers | None = None
+        self, subject: str, payload: bytes, reply: bytes, headers: Headers | bytes | None = None
     ) -> None:
-        """`publish_nowait` for who makes many reply subjects: they come encoded and unchecked."""
+        """`publish_nowait` for who makes many reply subjects: they come encoded and unchecked.
+
+        `headers` may be encoded, too.
+        """
         if subject not in self._good_subjects:
             self._check_subject(subject)
-        block = b"" if headers is None else self._encode(headers)
+        if headers is None:
+            block = b""
+        else:
+            block = headers if isinstance(headers, bytes) else self._encode(headers)
         size = len(block) + len(payload)
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)

@@ -20,7 +20,7 @@ add, one after the other.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from jetspark.errors import (
     BrokenSocketError,
@@ -35,8 +35,7 @@ from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import closed_before_ack
 from jetspark.jetstream.requirements import check_feature
-from jetspark.subjects import check_publish_subject
-from jetspark.wire.headers import Headers, HeadersLike, encode_headers
+from jetspark.wire.headers import VERSION, Headers, HeadersLike, encode_headers
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
@@ -47,12 +46,14 @@ if TYPE_CHECKING:
     from jetspark.jetstream.documents import PubAck
     from jetspark.wire.events import MessageFrame
 
-BATCH_ID = "Nats-Batch-Id"
-BATCH_SEQUENCE = "Nats-Batch-Sequence"
-BATCH_COMMIT = "Nats-Batch-Commit"
+_STAGED: Final = b""
+_LAST_MESSAGE: Final = b"Nats-Batch-Commit: 1\r\n"
+_END_OF_BATCH: Final = b"Nats-Batch-Commit: eob\r\n"
+_NO_HEADERS: Final = VERSION + b"\r\n"
+_MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more
 
-_LAST_MESSAGE, _END_OF_BATCH = "1", "eob"
-_MARKS_SIZE = 128  # bytes; of the three headers above, and some more
+_Held: TypeAlias = "tuple[str, bytes, bytes]"
+"""Subject, payload, and the header block without its end."""
 
 
 class AtomicBatch:
@@ -63,11 +64,13 @@ class AtomicBatch:
             raise ConfigError("timeout must be more than 0 seconds.")
         self._api = api
         self._client = api.client
+        self._outbox = api.client._outbox
         self._timeout = timeout
         self._listener: Listener | None = None
-        self._inbox = ""
+        self._inbox = b""
+        self._id = b""
         self._turn = asyncio.Lock()
-        self._held: tuple[str, bytes, Headers] | None = None
+        self._held: _Held | None = None
         self._subject = ""  # of the last message that was sent
         self._size = 0
         self._staged = False  # the server has the first message
@@ -112,33 +115,46 @@ class AtomicBatch:
             self._check_open()
             if expect_last_seq is not None and self._size:
                 raise ConfigError("expect_last_seq belongs to the first message of a batch.")
-            kept = publish_headers(
-                self._api.server,
-                headers,
-                msg_id=msg_id,
-                ttl=ttl,
-                expect_last_seq=expect_last_seq,
-                expect_last_subject_seq=expect_last_subject_seq,
-                expect_last_subject_seq_of=expect_last_subject_seq_of,
-            )
-            kept = kept or Headers()
-            payload = self._checked(subject, payload, kept)
+            kept = None
+            if (
+                headers is not None
+                or msg_id is not None
+                or ttl is not None
+                or expect_last_seq is not None
+                or expect_last_subject_seq is not None
+                or expect_last_subject_seq_of is not None
+            ):
+                kept = publish_headers(
+                    self._api.server,
+                    headers,
+                    msg_id=msg_id,
+                    ttl=ttl,
+                    expect_last_seq=expect_last_seq,
+                    expect_last_subject_seq=expect_last_subject_seq,
+                    expect_last_subject_seq_of=expect_last_subject_seq_of,
+                )
+            message = self._checked(subject, payload, kept)
             if self._held is not None:
                 await self._stage(self._held)
-            self._held = (subject, payload, kept)
+            self._held = message
             self._size += 1
             return self._size
 
-    def _checked(self, subject: str, payload: bytes, headers: Headers) -> bytes:
-        """A copy of the payload: it is sent later, and what cannot be sent is refused now."""
-        check_publish_subject(subject, strict=self._client.options.check_subjects)
-        copy = bytes(memoryview(payload))
-        for name in [name for name in headers if name.startswith("Nats-Batch-")]:
-            headers.delete(name)  # of a message that came out of another batch
-        size = len(encode_headers(headers)) + _MARKS_SIZE + len(copy)
-        if size > self._client.max_payload:
-            raise MaxPayloadError(size, self._client.max_payload)
-        return copy
+    def _checked(self, subject: str, payload: bytes, headers: Headers | None) -> _Held:
+        """It is sent later: what cannot be sent is refused now."""
+        client = self._client
+        if subject not in client._good_subjects:
+            client._check_subject(subject)
+        copy = payload if type(payload) is bytes else bytes(memoryview(payload))
+        head = _NO_HEADERS
+        if headers is not None:
+            for name in [name for name in headers if name.startswith("Nats-Batch-")]:
+                headers.delete(name)  # of a message that came out of another batch
+            head = encode_headers(headers)[:-2]
+        size = len(head) + _MARKS_SIZE + len(copy)
+        if size > client.max_payload:
+            raise MaxPayloadError(size, client.max_payload)
+        return subject, copy, head
 
     async def flush(self) -> None:
         """Wait until the server has every message, so that all but the commit can have failed.
@@ -150,7 +166,7 @@ class AtomicBatch:
             check_feature("flush of an atomic batch", (2, 14), self._api.server)
             if self._held is not None:
                 held, self._held = self._held, None
-                await self._ask(self._size, held, None)
+                await self._ask(self._size, held, _STAGED)
                 self._staged = True
 
     async def commit(self) -> PubAck:
@@ -167,7 +183,7 @@ class AtomicBatch:
             if self._held is not None:
                 number, last, how = self._size, self._held, _LAST_MESSAGE
             else:
-                number, last, how = self._size + 1, (self._subject, b"", Headers()), _END_OF_BATCH
+                number, last, how = self._size + 1, (self._subject, b"", _NO_HEADERS), _END_OF_BATCH
             self._committing = True
             frame = await self._ask(number, last, how)
             self._ack = parse_pub_ack(frame[4])
@@ -176,9 +192,11 @@ class AtomicBatch:
     # -- life ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._inbox = self._client.new_inbox() + "."
+        inbox = self._client.new_inbox()
+        self._inbox = f"{inbox}.".encode()
+        self._id = inbox.rpartition(".")[2].encode()
         self._listener = self._client.listen(
-            f"{self._inbox}*",
+            f"{inbox}.*",
             self._on_answer,
             on_disconnect=self._on_disconnect,
             on_end=lambda error: self._fail(closed_before_ack(error)),
@@ -207,7 +225,10 @@ class AtomicBatch:
     def _give_up(self) -> None:
         """Make the server forget the batch now, not in 10 s: a gap in the numbers does it."""
         try:
-            self._client.publish_nowait(self._subject, headers=self._marks(self._size + 2, None))
+            marks = self._marks(self._size + 2, _STAGED)
+            self._client.publish_replying(
+                self._subject, b"", self._inbox + b"0", _NO_HEADERS + marks
+            )
         except JetsparkError:
             pass  # it will forget by itself
 
@@ -221,19 +242,23 @@ class AtomicBatch:
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _marks(self, number: int, commit: str | None) -> list[tuple[str, str]]:
-        marks = [(BATCH_ID, self._inbox.split(".")[-2]), (BATCH_SEQUENCE, str(number))]
-        return marks if commit is None else [*marks, (BATCH_COMMIT, commit)]
+    def _marks(self, number: int, commit: bytes) -> bytes:
+        """The end of a header block. `commit`: the line that commits, or nothing."""
+        return b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (
+            self._id,
+            number,
+            commit,
+        )
 
-    async def _stage(self, message: tuple[str, bytes, Headers]) -> None:
+    async def _stage(self, message: _Held) -> None:
         """Send a message that is not the last one; the first one is waited for.
 
         A server that does not know batches would store each as an ordinary message.
         """
         if self._staged:
-            await self._send(self._size, message, None)
+            await self._send(self._size, message, _STAGED)
             return
-        frame = await self._ask(1, message, None)
+        frame = await self._ask(1, message, _STAGED)
         if frame[4]:
             ack = parse_pub_ack(frame[4])
             self._error = JetStreamError(
@@ -243,23 +268,23 @@ class AtomicBatch:
             raise self._error
         self._staged = True
 
-    async def _send(
-        self, number: int, message: tuple[str, bytes, Headers], commit: str | None
-    ) -> None:
-        subject, payload, headers = message
+    async def _send(self, number: int, message: _Held, commit: bytes) -> None:
+        subject, payload, head = message
         self._subject = subject
-        headers.update(self._marks(number, commit))
         try:
-            await self._client.publish(
-                subject, payload, reply=f"{self._inbox}{number}", headers=headers
+            if self._outbox.crowded:
+                await self._outbox.wait()
+            self._client.publish_replying(
+                subject,
+                payload,
+                b"%b%d" % (self._inbox, number),
+                head + self._marks(number, commit),
             )
         except BaseException as error:  # a message is missing now
             self._fail(error if isinstance(error, JetsparkError) else _interrupted(number))
             raise
 
-    async def _ask(
-        self, number: int, message: tuple[str, bytes, Headers], commit: str | None
-    ) -> MessageFrame:
+    async def _ask(self, number: int, message: _Held, commit: bytes) -> MessageFrame:
         """Send and await the answer; while nobody listens, again as in ADR-22."""
         loop = self._client.loop
         deadline = loop.time() + self._timeout
@@ -301,6 +326,8 @@ class AtomicBatch:
     # -- answers: called in the read loop --------------------------------------------------------
 
     def _on_answer(self, frame: MessageFrame) -> None:
+        if not frame[4] and frame[3] is None and self._answer is None:
+            return  # one of many that are kept aside
         try:
             number = int(frame[1][len(self._inbox) :])
         except ValueError:
