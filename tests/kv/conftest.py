@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from jetspark.face import Client, JetStream
-    from jetspark.kv import Bucket
+    from jetspark.kv import Bucket, Entry, Watcher
     from jetspark.server import NatsServer
 
 
@@ -37,3 +38,9 @@ async def bucket(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[B
         await js.delete_bucket(name)
     except BucketNotFoundError:
         pass
+
+
+async def take(changes: Watcher, count: int) -> list[Entry | None]:
+    """So many entries, within 10 s."""
+    async with asyncio.timeout(10):
+        return [await anext(changes) for _ in range(count)]

@@ -163,7 +163,7 @@ async def test_aggregates_that_cannot_be(js: JetStream) -> None:
         ({"deliver": "x"}, "needs"),
     ):
         with pytest.raises(ConfigError, match=sentence):
-            Origin("b", **options)  # type: ignore[arg-type]
+            Origin("b", **options)
 
 
 def test_a_filter_becomes_a_transform_that_keeps_every_token() -> None:

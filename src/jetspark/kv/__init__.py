@@ -19,7 +19,9 @@ from jetspark.kv.codecs import (
 from jetspark.kv.config import BucketConfig, Origin
 from jetspark.kv.entries import Entry, Operation
 from jetspark.kv.listing import Listing
+from jetspark.kv.live import LiveBucket
 from jetspark.kv.status import BucketStatus
+from jetspark.kv.watch import Watcher
 
 __all__ = [
     "Base64Codec",
@@ -32,11 +34,13 @@ __all__ = [
     "KeyChain",
     "KeyCodec",
     "Listing",
+    "LiveBucket",
     "NoCodec",
     "Operation",
     "Origin",
     "PathCodec",
     "ValueChain",
     "ValueCodec",
+    "Watcher",
     "ZlibCodec",
 ]

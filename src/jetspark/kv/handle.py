@@ -22,12 +22,13 @@ _DEFAULT_API: Final = "$JS.API"
 class Handle:
     """What the calls of one bucket share."""
 
-    __slots__ = ("_at", "_writes", "direct", "keys", "name", "stream", "values")
+    __slots__ = ("_at", "_writes", "direct", "history", "keys", "name", "stream", "values")
 
     def __init__(self, config: StreamConfig, api_prefix: str) -> None:
         self.stream = config.name or ""
         self.name = self.stream.removeprefix(STREAM_PREFIX)
         self.direct = bool(config.allow_direct or (config.mirror and config.mirror_direct))
+        self.history = config.max_msgs_per_subject or 1
         self.keys: KeyCodec | None = None
         self.values: ValueCodec | None = None
         mirror, bucket, before = config.mirror, self.name, ""
@@ -44,7 +45,7 @@ class Handle:
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> Handle:
         """The same bucket through these codecs."""
         other = object.__new__(Handle)
-        for name in ("_at", "_writes", "direct", "name", "stream"):
+        for name in ("_at", "_writes", "direct", "history", "name", "stream"):
             setattr(other, name, getattr(self, name))
         other.keys, other.values = keys, values
         return other

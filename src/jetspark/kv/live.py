@@ -1,0 +1,195 @@
+"""A bucket as a mapping in this process that always mirrors it (row K4).
+
+Contract
+- Entering it returns when all that the bucket held is here; from then on one task follows every
+  change. Reading waits for nothing and asks nobody; it may be done from any thread. While the link
+  is down the mapping stands still, and afterwards it catches up.
+- What is removed without a trace (a bucket that was emptied, values past the bucket's ttl) is
+  noticed within RESYNC seconds, and told to `on_change` as a PURGE of that revision.
+- When it cannot follow any more (the bucket was deleted, the connection is closed for good) it
+  does not pretend: reading raises that error. After the block it stays as it was at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, ValuesView
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import msgspec
+
+from jetspark.errors import ConfigError, JetsparkError
+from jetspark.kv.entries import Entry, Operation
+from jetspark.kv.watch import Wanted, Watcher, user_error
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import JetStream
+    from jetspark.kv.handle import Handle
+
+RESYNC = 5.0
+"""Seconds between two looks at what the bucket has removed."""
+
+ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
+
+
+class LiveBucket(Mapping[str, bytes]):
+    """What `Bucket.live` returns: enter it, then read it as a dict of keys and values."""
+
+    def __init__(
+        self,
+        js: JetStream,
+        handle: Handle,
+        wanted: Wanted,
+        on_change: ChangeCallback | None,
+        resync: float,
+    ) -> None:
+        self._js = js
+        self._handle = handle
+        self._wanted = wanted
+        self._on_change = on_change
+        self._resync = resync
+        # By revision, oldest first. Single operations of a dict are safe between threads.
+        self._entries: dict[str, Entry] = {}
+        self._error: JetsparkError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first_seq = 0
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """Why it cannot follow any more; None while it does."""
+        return self._error
+
+    # -- reading: from any thread --------------------------------------------------------------
+
+    def _current(self) -> dict[str, Entry]:
+        if self._error is not None:
+            raise self._error
+        return self._entries
+
+    def __getitem__(self, key: str) -> bytes:
+        return self._current()[key].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._current()))
+
+    def __len__(self) -> int:
+        return len(self._current())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._current()
+
+    def entry(self, key: str) -> Entry:
+        """The whole entry of a key. Raises KeyError."""
+        return self._current()[key]
+
+    def entries(self) -> dict[str, Entry]:
+        """All entries as of this moment."""
+        return self._current().copy()
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All values as of this moment."""
+        return {key: entry.value for key, entry in self.entries().items()}
+
+    def items(self) -> ItemsView[str, bytes]:
+        """Those of a snapshot: nothing changes while they are iterated."""
+        return self.snapshot().items()
+
+    def values(self) -> ValuesView[bytes]:
+        """Those of a snapshot."""
+        return self.snapshot().values()
+
+    # -- following -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._tasks:
+            raise ConfigError("A live bucket is entered once.")
+        loop = self._js.client.loop
+        watcher = Watcher(self._js, self._handle, self._wanted)
+        started: asyncio.Future[None] = loop.create_future()
+        name = f"jetspark-live-{self._handle.name}"
+        self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
+        try:
+            await started
+        except BaseException:
+            await self._end()
+            raise
+        self._tasks.append(loop.create_task(self._look(), name=f"{name}-resync"))
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def _follow(self, watcher: Watcher, started: asyncio.Future[None]) -> None:
+        try:
+            async with watcher:
+                async for entry in watcher:
+                    if entry is None:
+                        started.set_result(None)
+                        continue
+                    self._set(entry)
+                    if self._on_change is not None:
+                        await self._tell(entry)
+        except JetsparkError as error:
+            self._error = error
+            if started.done():
+                self._js.client.report(error)
+            else:
+                started.set_exception(error)
+
+    def _set(self, entry: Entry) -> None:
+        # Put last, so that the entries stay in the order of their revisions.
+        self._entries.pop(entry.key, None)
+        if entry.operation is Operation.PUT:
+            self._entries[entry.key] = entry
+
+    async def _tell(self, entry: Entry) -> None:
+        assert self._on_change is not None  # noqa: S101
+        try:
+            result = self._on_change(entry)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            self._js.client.report(user_error("a live mapping", self._handle.name, error))
+
+    async def _look(self) -> None:
+        """Removal by limits and by emptying begins at a stream's head."""
+        while True:
+            await asyncio.sleep(self._resync)
+            try:
+                info = await self._js.stream_info(self._handle.stream)
+            except JetsparkError:
+                continue  # no leader, no link; or no bucket, which `_follow` hears of
+            await self._forget_before(info.state.first_seq)
+
+    async def _forget_before(self, first_seq: int) -> None:
+        if first_seq <= self._first_seq:
+            return
+        self._first_seq = first_seq
+        gone = []
+        for entry in self._entries.values():
+            if entry.revision >= first_seq:
+                break
+            gone.append(entry)
+        for entry in gone:
+            if self._entries.get(entry.key) is not entry:
+                continue  # written meanwhile
+            del self._entries[entry.key]
+            if self._on_change is not None:
+                purged = msgspec.structs.replace(entry, value=b"", operation=Operation.PURGE)
+                await self._tell(purged)
+
+    def __repr__(self) -> str:
+        state = "" if self._error is None else ", ended"
+        return f"LiveBucket({self._handle.name!r}, {len(self._entries)} keys{state})"

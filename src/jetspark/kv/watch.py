@@ -1,0 +1,343 @@
+"""Watching a bucket: its entries now, and every change from then on (ADR-8; row K4).
+
+Contract
+- Built on an ordered consumer, which goes on over reconnects, restarts and leader changes: nothing
+  is missed that the bucket still has, and nothing comes twice. It needs no task of its own; with a
+  callback there is one, which calls it entry by entry; what it raises is reported and the next
+  entry comes. It begins when it is first asked for an entry; with a callback at once.
+- The end of the initial data is marked once, by None. The bucket's leader says beforehand which is
+  its last entry, and the mark stands behind that one. Should it have been removed before it came,
+  the leader is asked again: silence is never taken for an end.
+- Without `include_history` the initial data is the last entry of each key. When the consumer is
+  lost in the middle of it, it is begun anew, and what was given out is left out.
+- What a codec cannot read is reported (log, last_error, error callback) and left out.
+- It ends with an error when the bucket is deleted or the connection is closed for good; what is
+  here is given out first. With a callback the error is reported. It stays in `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+from jetspark.errors import (
+    BucketNotFoundError,
+    CodecError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    MessageNotFoundError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.message import JsMsg
+from jetspark.kv.entries import Entry, Operation, operation_of_message
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import JetStream
+    from jetspark.jetstream.ordered import OrderedMessages
+    from jetspark.kv.handle import Handle
+
+LOOK_AFTER = 0.25
+"""Seconds without an entry, before the end of the initial data, until the leader is asked again."""
+
+PULL_AHEAD = 5000
+"""Entries that are here or on their way."""
+
+LOT = 500
+"""Entries made at once."""
+
+EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
+
+_LAST_OF_EACH = "last_per_subject"
+
+
+class Wanted(NamedTuple):
+    """What a watch is to give out; see `Bucket.watch`."""
+
+    subjects: list[str]
+    include_history: bool = False
+    meta_only: bool = False
+    ignore_deletes: bool = False
+    updates_only: bool = False
+    resume_from: int | None = None
+
+
+class Watcher:
+    """What `Bucket.watch` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self, js: JetStream, handle: Handle, wanted: Wanted, callback: EntryCallback | None = None
+    ) -> None:
+        self._js = js
+        self._handle = handle
+        self._wanted = wanted
+        self._messages: OrderedMessages | None = None
+        self._ready: deque[Entry | None] = deque()
+        self._complete = False
+        self._entered = False
+        self._stopped = False
+        self._error: JetsparkError | None = None
+        self._last = 0
+        """Revision of the last entry seen."""
+        self._until = 0
+        """Revision of the last entry of the initial data."""
+        self._snapshot = False
+        """Whether the initial data is a choice that only one consumer has made: this one."""
+        self._consumer: str | None = None
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        if callback is not None:
+            self._task = js.client.loop.create_task(
+                self._call_back(callback), name=f"jetspark-watch-{handle.name}"
+            )
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more entries may come."""
+        return not self._stopped and self._error is None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the initial data has arrived."""
+        return self._complete
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What has ended it; None while it goes on, and after an end that was asked for."""
+        return self._error
+
+    # -- the consumer --------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Raises StreamNotFoundError, and what else the API answers."""
+        wanted = self._wanted
+        state = (await self._js.stream_info(self._handle.stream)).state
+        if not wanted.updates_only:
+            self._until = await self._last_entry()
+        if wanted.resume_from is not None:
+            self._last = wanted.resume_from - 1
+            self._follow(start_seq=wanted.resume_from)
+        elif not self._until:
+            # From here on, whatever happens to the consumer before the first entry comes.
+            self._follow(start_seq=state.last_seq + 1)
+        elif wanted.include_history:
+            self._follow(start_seq=1)
+        else:
+            self._snapshot = self._handle.history != 1
+            self._follow(deliver_policy=_LAST_OF_EACH)
+        if self._until <= self._last:
+            self._end_of_initial_data()
+
+    def _follow(self, **start: Any) -> None:
+        if self._messages is not None:
+            self._messages.stop()
+        self._messages = self._js.ordered(
+            self._handle.stream,
+            subjects=self._wanted.subjects,
+            headers_only=self._wanted.meta_only,
+            max_messages=PULL_AHEAD,
+            **start,
+        )
+
+    async def _last_entry(self) -> int:
+        """The revision of the last entry that is wanted, by the leader's word; 0: there is none."""
+        return max(await asyncio.gather(*map(self._last_of, self._wanted.subjects)))
+
+    async def _last_of(self, subject: str) -> int:
+        try:
+            stored = await self._js.get_msg(
+                self._handle.stream, last_by_subject=subject, direct=False
+            )
+        except MessageNotFoundError:
+            return 0
+        return stored.seq
+
+    def _end_of_initial_data(self) -> None:
+        self._complete = True
+        self._ready.append(None)
+
+    # -- entries -------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[Entry | None]:
+        if self._callback is not None:
+            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        ready = self._ready
+        try:
+            while True:
+                while ready:
+                    yield ready.popleft()
+                try:
+                    await self._fill()
+                except StopAsyncIteration:
+                    return
+        finally:
+            if not self._entered:
+                self.stop()
+
+    async def __anext__(self) -> Entry | None:
+        while not self._ready:
+            await self._fill()
+        return self._ready.popleft()
+
+    def take_ready(self, limit: int) -> list[Entry | None]:
+        """Up to `limit` entries that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        ready = self._ready
+        return [ready.popleft() for _ in range(min(limit, len(ready)))]
+
+    async def _fill(self) -> None:
+        """Get on a little. StopAsyncIteration or the error when no more will come."""
+        if self._stopped:
+            raise StopAsyncIteration
+        if self._error is not None:
+            raise self._error
+        try:
+            if self._messages is None:
+                await self._open()
+            elif self._complete:
+                self._take(await anext(self._messages), self._add)
+            else:
+                await self._fill_initially()
+        except StopAsyncIteration:
+            self._stopped = True
+            raise
+        except StreamNotFoundError:
+            self._error = BucketNotFoundError(self._handle.name)
+            raise self._error from None
+        except JetsparkError as error:
+            self._error = error
+            raise
+
+    async def _fill_initially(self) -> None:
+        assert self._messages is not None  # noqa: S101
+        try:
+            async with asyncio.timeout(LOOK_AFTER):
+                message = await anext(self._messages)
+        except TimeoutError:
+            await self._look_again()
+            return
+        if self._snapshot and self._consumer is None:
+            self._consumer = message.metadata.consumer
+        self._take(message, self._add_initially)
+        if self._snapshot and self._consumer is None:
+            self._follow(deliver_policy=_LAST_OF_EACH)
+
+    async def _look_again(self) -> None:
+        """What was to come last may have been removed, or overwritten, before it could be sent."""
+        try:
+            self._until = await self._last_entry()
+        except (StreamNotFoundError, ConnectionClosedError):
+            raise
+        except JetsparkError:
+            return  # no leader, no link: asked again soon
+        if self._until <= self._last:
+            self._end_of_initial_data()
+
+    def _take(self, message: JsMsg, add: Callable[[JsMsg], None]) -> None:
+        assert self._messages is not None  # noqa: S101
+        add(message)
+        client = self._js.client
+        for frame in self._messages.take_queued(LOT):
+            add(JsMsg(client, frame))
+
+    def _add_initially(self, message: JsMsg) -> None:
+        if self._complete:
+            self._add(message)
+            return
+        metadata = message.metadata
+        if self._snapshot and metadata.consumer != self._consumer:
+            # Made in place of the one that has chosen the entries, it goes on with every entry.
+            self._consumer = None
+            return
+        if metadata.stream_seq <= self._last:
+            return  # given out before it was begun anew
+        if metadata.stream_seq > self._until:
+            self._end_of_initial_data()
+        self._add(message)
+        if not self._complete and self._last == self._until:
+            self._end_of_initial_data()
+
+    def _add(self, message: JsMsg) -> None:
+        metadata, handle, wanted = message.metadata, self._handle, self._wanted
+        self._last = metadata.stream_seq
+        operation = operation_of_message(message)
+        put = operation is Operation.PUT
+        if not put and wanted.ignore_deletes:
+            return
+        try:
+            key = handle.key_of(message.subject)
+            value = handle.value_of(message.data) if put and not wanted.meta_only else b""
+        except CodecError as error:
+            self._js.client.report(error)
+            return
+        self._ready.append(
+            Entry(
+                handle.name,
+                key,
+                value,
+                metadata.stream_seq,
+                metadata.timestamp_ns,
+                metadata.pending,
+                operation,
+            )
+        )
+
+    async def _call_back(self, callback: EntryCallback) -> None:
+        while True:
+            try:
+                entry = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except JetsparkError as error:
+                if not isinstance(error, ConnectionClosedError):
+                    self._js.client.report(error)
+                return
+            try:
+                result = callback(entry)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                self._js.client.report(user_error("a watch", self._handle.name, error))
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times.
+
+        A callback that runs is left to finish.
+        """
+        self._stopped = True
+        self._ready.clear()
+        if self._messages is not None:
+            self._messages.stop()
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"Watcher({self._handle.name!r}, {state}, {len(self._ready)} here)"
+
+
+def user_error(what: str, bucket: str, error: Exception) -> JetsparkError:
+    """The report of what a callback raised."""
+    reported = JetsparkError(f"The callback of {what} on bucket {bucket!r} raised {error!r}.")
+    reported.__cause__ = error
+    return reported

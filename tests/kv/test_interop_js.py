@@ -1,0 +1,157 @@
+"""With the official JavaScript client as the other side, for every operation.
+
+Needs node and npm, and the network the first time.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.kv.conftest import take
+from tests.support.js_peer import JsPeer, install
+
+from jetspark.errors import KeyNotFoundError
+from jetspark.kv import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from jetspark.face import JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+    Theirs = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    found = install()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture
+async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
+    async with JsPeer(folder, shared_server.url) as peer:
+        yield peer
+
+
+@pytest.fixture
+def theirs(peer: JsPeer, bucket: Bucket) -> Theirs:
+    """A method of their object for our bucket: `await theirs("put", "k", "v")`."""
+
+    async def call(name: str, *args: object) -> Any:
+        return (await peer.run("kv", bucket=bucket.name, call=name, args=list(args))).get("result")
+
+    return call
+
+
+async def test_they_read_what_we_write(bucket: Bucket, theirs: Theirs) -> None:
+    revision = await bucket.put("a.b", b"1")
+    found = await theirs("get", "a.b")
+    assert (found["key"], found["value"], found["revision"]) == ("a.b", "1", revision)
+    assert found["operation"] == "PUT"
+    created = (await bucket.get("a.b")).created
+    assert found["created"] == created.strftime("%Y-%m-%dT%H:%M:%S.") + f"{created:%f}"[:3] + "Z"
+    revision = await bucket.update("a.b", b"2", revision)
+    assert (await theirs("get", "a.b"))["value"] == "2"
+    assert (await theirs("get", "a.b", {"revision": 1}))["value"] == "1"
+    await bucket.delete("a.b", revision)
+    assert (await theirs("get", "a.b"))["operation"] == "DEL"
+    await bucket.create("a.b", b"3")
+    await bucket.create("c", b"4")
+    assert [one["operation"] for one in await theirs("history", {"key": "a.b"})] == [
+        *("PUT", "PUT", "DEL", "PUT")
+    ]
+    assert await theirs("keys") == ["a.b", "c"]
+    await bucket.purge("a.b")
+    assert [one["operation"] for one in await theirs("history", {"key": "a.b"})] == ["PURGE"]
+    await bucket.revert("c", 5)
+    assert (await theirs("get", "c"))["revision"] == 7
+
+
+async def test_we_read_what_they_write(bucket: Bucket, theirs: Theirs) -> None:
+    assert await theirs("put", "a.b", "1") == 1
+    assert await bucket.get_value("a.b") == b"1"
+    assert await theirs("update", "a.b", "2", 1) == 2
+    assert await theirs("create", "c", "3") == 3
+    await theirs("delete", "a.b")
+    with pytest.raises(KeyNotFoundError) as caught:
+        await bucket.get("a.b")
+    assert caught.value.operation == "DEL"
+    assert await bucket.get_value("a.b", 1) == b"1"
+    history = await bucket.history("a.b").all()
+    assert [(one.operation, one.value) for one in history] == [
+        (Operation.PUT, b"1"),
+        (Operation.PUT, b"2"),
+        (Operation.DEL, b""),
+    ]
+    assert await bucket.keys().all() == ["c"]
+    assert await theirs("create", "a.b", "4") == 5
+    await theirs("purge", "a.b")
+    assert [one.operation for one in await bucket.history("a.b").all()] == [Operation.PURGE]
+    assert await bucket.create("a.b", b"5") == 7
+
+
+async def test_each_sees_the_others_changes(bucket: Bucket, peer: JsPeer, theirs: Theirs) -> None:
+    await theirs("put", "before", "1")
+    async with bucket.watch() as changes:
+        first, end = await take(changes, 2)
+        assert first is not None
+        assert (first.key, first.value) == ("before", b"1")
+        assert end is None
+        for call, operation in (("put", "PUT"), ("delete", "DEL"), ("purge", "PURGE")):
+            await theirs(call, "k", *(["2"] if call == "put" else []))
+            [entry] = await take(changes, 1)
+            assert entry is not None
+            assert (entry.key, entry.operation) == ("k", operation)
+    await peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
+    await bucket.put("k", b"3")
+    assert (await peer.hear())["operation"] == "PUT"
+    await bucket.delete("k")
+    assert (await peer.hear())["operation"] == "DEL"
+    await bucket.purge("k")
+    assert (await peer.hear())["operation"] == "PURGE"
+
+
+async def test_buckets_of_theirs_and_of_ours(
+    js: JetStream,
+    peer: JsPeer,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.11")
+    options = {
+        "history": 3,
+        "ttl": 60_000,
+        "markerTTL": 2000,
+        "description": "a bucket",
+        "compression": True,
+        "maxValueSize": 100,
+    }
+    name = unique("THEIRS")
+    await peer.run("kv_create", bucket=name, options=options)
+    config = (await (await js.bucket(name)).status()).config
+    assert (config.history, config.ttl) == (3, timedelta(minutes=1))
+    assert (config.description, config.compression) == ("a bucket", True)
+    assert (config.limit_marker_ttl, config.max_value_size) == (timedelta(seconds=2), 100)
+    # Equal to one that we would make: creating it again only binds.
+    ours = await js.create_bucket(
+        unique("OURS"),
+        history=3,
+        ttl=timedelta(minutes=1),
+        limit_marker_ttl=timedelta(seconds=2),
+        description="a bucket",
+        compression=True,
+        max_value_size=100,
+    )
+    status = (await peer.run("kv", bucket=ours.name, call="status"))["result"]
+    assert status["bucket"] == ours.name
+    assert (status["history"], status["ttl"], status["markerTTL"]) == (3, 60_000, 2000)
+    assert (status["description"], status["compression"]) == ("a bucket", True)
+    for made in (name, ours.name):
+        await js.delete_bucket(made)

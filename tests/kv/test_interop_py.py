@@ -1,0 +1,112 @@
+"""With nats-py as the other side, for every operation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+from nats.js.errors import KeyNotFoundError as TheirKeyNotFound
+from tests.kv.conftest import take
+
+from jetspark.errors import KeyExistsError, KeyNotFoundError
+from jetspark.kv import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.face import JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+async def their_js(shared_server: NatsServer) -> AsyncIterator[Any]:
+    nc = await nats.connect(shared_server.url)
+    yield nc.jetstream()
+    await nc.close()
+
+
+@pytest.fixture
+async def theirs(their_js: Any, bucket: Bucket) -> Any:
+    """Their object for our bucket."""
+    return await their_js.key_value(bucket.name)
+
+
+async def test_they_read_what_we_write(bucket: Bucket, theirs: Any) -> None:
+    revision = await bucket.put("a.b", b"1")
+    found = await theirs.get("a.b")
+    assert (found.key, found.value, found.revision) == ("a.b", b"1", revision)
+    revision = await bucket.update("a.b", b"2", revision)
+    assert (await theirs.get("a.b", revision=1)).value == b"1"
+    await bucket.delete("a.b", revision)
+    with pytest.raises(TheirKeyNotFound, match="not found"):
+        await theirs.get("a.b")
+    await bucket.create("a.b", b"3")
+    assert [one.operation for one in await theirs.history("a.b")] == [None, None, "DEL", None]
+    assert await theirs.keys() == ["a.b"]
+    await bucket.purge("a.b")
+    assert [one.operation for one in await theirs.history("a.b")] == ["PURGE"]
+    with pytest.raises(TheirKeyNotFound):
+        await theirs.get("nobody")
+    await bucket.create("c", b"4")
+    await bucket.revert("c", 6)
+    assert (await theirs.get("c")).revision == 7
+
+
+async def test_we_read_what_they_write(bucket: Bucket, theirs: Any) -> None:
+    assert await theirs.put("a.b", b"1") == 1
+    assert (await bucket.get("a.b")).value == b"1"
+    assert await theirs.update("a.b", b"2", last=1) == 2
+    assert await theirs.create("c", b"3") == 3
+    with pytest.raises(KeyExistsError):
+        await bucket.create("c", b"")
+    await theirs.delete("a.b")
+    with pytest.raises(KeyNotFoundError) as caught:
+        await bucket.get("a.b")
+    assert caught.value.operation == "DEL"
+    assert [(one.operation, one.value) for one in await bucket.history("a.b").all()] == [
+        (Operation.PUT, b"1"),
+        (Operation.PUT, b"2"),
+        (Operation.DEL, b""),
+    ]
+    assert await bucket.keys().all() == ["c"]
+    await theirs.purge("a.b")
+    assert [one.operation for one in await bucket.history("a.b").all()] == [Operation.PURGE]
+
+
+async def test_each_sees_the_others_changes(bucket: Bucket, theirs: Any) -> None:
+    their_changes = await theirs.watchall()
+    assert await their_changes.updates(timeout=5) is None
+    # One after the other: a purge removes what a watcher has not yet got.
+    async with bucket.watch() as changes:
+        assert await take(changes, 1) == [None]
+        for write, expected in (
+            (theirs.put("k", b"1"), ("k", b"1", 1, "PUT")),
+            (bucket.put("k", b"2"), ("k", b"2", 2, "PUT")),
+            (theirs.delete("k"), ("k", b"", 3, "DEL")),
+            (bucket.purge("k"), ("k", b"", 4, "PURGE")),
+        ):
+            await write
+            [entry] = await take(changes, 1)
+            assert entry is not None
+            assert (entry.key, entry.value, entry.revision, entry.operation) == expected
+            seen = await their_changes.updates(timeout=5)
+            assert (seen.key, seen.value or b"", seen.revision) == expected[:3]
+            assert (seen.operation or "PUT") == expected[3]
+    await their_changes.stop()
+
+
+async def test_buckets_of_theirs_and_of_ours(
+    js: JetStream, their_js: Any, unique: Callable[[str], str]
+) -> None:
+    name = unique("THEIRS")
+    await their_js.create_key_value(bucket=name, history=4, ttl=30, description="theirs")
+    config = (await (await js.bucket(name)).status()).config
+    assert (config.history, config.ttl, config.description) == (4, timedelta(seconds=30), "theirs")
+    ours = await js.create_bucket(unique("OURS"), history=4, ttl=timedelta(seconds=30))
+    status = await (await their_js.key_value(ours.name)).status()
+    assert (status.bucket, status.history, status.ttl) == (ours.name, 4, 30)
+    for made in (name, ours.name):
+        await js.delete_bucket(made)
