@@ -112,6 +112,26 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
     assert consumer.info().num_ack_pending == 0
 
 
+def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Filled) -> None:
+    consumer = filled(20)
+    seen: Queue[int] = Queue()
+    with connect(shared_server.url) as other:
+
+        def callback(message: JsMsg) -> None:
+            message.ack()
+            if message.data == b"4":
+                other.drain()
+            seen.put(int(message.data))
+
+        bound = other.jetstream().consumer(consumer.stream, "c")
+        messages = bound.consume(callback=callback)
+        assert [seen.get(timeout=5) for _ in range(20)] == list(range(20))
+        thread = messages._taking.worker._thread
+        assert thread is not None
+        thread.join(5)
+        assert not thread.is_alive()
+
+
 def test_async_callbacks_are_refused(filled: Filled) -> None:
     async def callback(_: JsMsg) -> None:
         pass

@@ -62,20 +62,21 @@ TWINS: dict[type, type] = {
 
 # Public in the asyncio class, absent in the blocking one.
 WITHOUT_TWIN: dict[tuple[type, str], str] = {
+    (face.Client, "adopt"): "for what is made by the client",
     (face.Client, "loop"): "the loop is nobody's business",
     (face.Client, "listen"): "its handler runs inside the read loop",
     (face.Client, "publish_replying"): "the replies come to listen",
     (subscription.Subscription, "take_queued"): "made for the blocking client",
     (consume.ConsumerMessages, "take_queued"): "made for the blocking client",
+    (consume.ConsumerMessages, "abandon"): "of the client's close",
     (ordered.OrderedMessages, "take_queued"): "made for the blocking client",
+    (ordered.OrderedMessages, "abandon"): "of the client's close",
     (subscription.Subscription, "abandon"): "of the client's close",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",
 }
 # Public in the blocking class only.
-EXTRA: dict[tuple[type, str], str] = {
-    (blocking.Subscription, "in_callback"): "asked by the client's drain",
-}
+EXTRA: dict[tuple[type, str], str] = {}
 # Classes that a user makes: their constructors are compared too.
 MADE_BY_USERS = {face.Client, JetStream, pull.FetchResult}
 # The first line of the docstring says something that is different.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.face import Client
     from jetspark.server import NatsServer
@@ -375,6 +376,26 @@ async def _waits(consumer: PullConsumer) -> bool:
     return (await consumer.info()).num_waiting == 1
 
 
+async def test_draining_the_client_finishes_what_has_arrived(
+    js: JetStream, stream: str, consumer: PullConsumer, nc: Client, reported: list[JetsparkError]
+) -> None:
+    await fill(js, stream, 40)
+    seen = []
+
+    async def answer(msg: JsMsg) -> None:
+        await asyncio.sleep(0)
+        await msg.ack()
+        seen.append(msg)
+
+    called = consumer.consume(callback=answer, max_messages=10)
+    async with consumer.consume(max_messages=10) as iterated:
+        await holds(lambda: iterated.pending_msgs == 10)
+        await nc.drain()
+        rest = [msg async for msg in iterated]
+    assert sorted(numbers(rest + seen)) == list(range(len(rest) + len(seen)))
+    assert (called.pending_msgs, called.active, reported) == (0, False, [])
+
+
 async def test_closing_the_client_cancels_a_callback(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
@@ -416,6 +437,30 @@ async def test_it_lives_through_a_restart_of_the_server(make_server: MakeServer,
             while (await messages.next(20)).data != b"1":
                 pass  # a killed server may not have written down what it delivered
     assert not any(isinstance(error, MissedHeartbeatError) for error in errors)
+
+
+async def test_it_lives_through_changes_of_the_leader(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = JetStream(nc, timeout=20)
+        await js.create_stream(name=name, subjects=[name], num_replicas=3, storage="memory")
+        consumer = await js.create_consumer(
+            name, durable_name="c", ack_wait=timedelta(seconds=1), max_deliver=-1
+        )
+        seen: set[int] = set()
+        async with consumer.consume(max_messages=20, expires=1, heartbeat=0.5) as messages:
+            for turn in range(3):
+                for number in range(turn * 30, turn * 30 + 30):
+                    await js.publish(name, b"%d" % number)
+                while len(seen) < turn * 30 + 30:
+                    message = await messages.next(20)
+                    seen.add(int(message.data))
+                    await message.ack()
+                await js.consumer_leader_stepdown(name, "c")
+        assert messages.error is None
+        await js.delete_stream(name)
 
 
 async def test_begun_during_an_outage_it_asks_afterwards(make_server: MakeServer) -> None:

@@ -171,6 +171,17 @@ async def test_too_large_for_the_rest_waits_until_something_is_taken(
     assert reported == []
 
 
+async def test_too_large_for_the_rest_is_no_error_when_all_was_taken(
+    scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
+) -> None:
+    async with scripted([1]) as peer, peer.consumer.consume(max_bytes=1000) as messages:
+        await take(messages, 1)
+        peer.say(peer.inboxes[0], ended("409 Message Size Exceeds MaxBytes", 999_999, 950))
+        await asked(peer, 2)
+        assert peer.requests[1]["max_bytes"] > 900
+    assert reported == []
+
+
 @pytest.mark.parametrize("status", ["404 No Messages", "423 Nats-Pin-Id mismatch"])
 async def test_without_a_number_all_of_the_request_is_missing(
     scripted: Callable[..., ScriptedConsumer], status: str

@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
-from weakref import WeakSet
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.events import EventStream
@@ -72,7 +71,6 @@ class Client(MessagingCalls):
         self._notices = Worker("jetspark-notices")
         self._event_callback = event_callback
         self._error_callback = error_callback
-        self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._thread.call(self._make, dial)
 
     def _make(self, dial: Dial) -> None:
@@ -198,10 +196,10 @@ class Client(MessagingCalls):
         seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
         ConnectionClosedError when there is no link. The client is closed in any case.
 
-        Called in the callback of a subscription, which it would have to wait for, it returns at
+        Called in a callback that gets messages, which it would have to wait for, it returns at
         once and goes on by itself; its errors are reported.
         """
-        if any(sub.in_callback for sub in self._subscriptions):
+        if any(worker.is_current for worker in self._caller.callbacks):
             self._thread.spawn(lambda: self._drain_alone(timeout))
         else:
             self._thread.run(self._drain, timeout)
@@ -271,7 +269,7 @@ class Client(MessagingCalls):
         pending limit new messages are dropped, and SlowConsumerError tells. Raises
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
-        sub = Subscription(
+        return Subscription(
             self._caller,
             subject,
             queue=queue,
@@ -280,8 +278,6 @@ class Client(MessagingCalls):
             pending_msgs_limit=pending_msgs_limit,
             pending_bytes_limit=pending_bytes_limit,
         )
-        self._subscriptions.add(sub)
-        return sub
 
     # -- JetStream -----------------------------------------------------------------------------
 

@@ -71,11 +71,6 @@ class Subscription:
 
         self._thread.call(subscribe)
 
-    @property
-    def in_callback(self) -> bool:
-        """Whether the caller is this subscription's callback."""
-        return self._taking.worker.is_current
-
     # -- what it is ----------------------------------------------------------------------------
 
     @property
@@ -123,7 +118,8 @@ class Subscription:
         try:
             return Message(self._client, self._taken.popleft())
         except IndexError:
-            return self._taking.__next__()
+            pass  # not from here, or an interrupt would come with a second traceback
+        return self._taking.__next__()
 
     def next(self, timeout: float | None = None) -> Message:
         """The next message; waits `timeout` seconds, or for ever.
@@ -154,7 +150,7 @@ class Subscription:
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
         subscription has ended in any case.
         """
-        if self.in_callback:
+        if self._taking.worker.is_current:
             # It ends when this callback has: waiting for it here would never end.
             self._thread.spawn(lambda: self._drain_alone(timeout))
         else:

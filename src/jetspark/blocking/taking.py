@@ -60,6 +60,7 @@ class Taking(Generic[MessageT]):
         self._callback = callback
         self._turn = threading.Lock()
         self.worker = Worker(name)
+        client.callbacks.add(self.worker)
         self.frames: deque[MessageFrame] = deque()
         """Taken from the event loop and not given out yet."""
 

@@ -15,8 +15,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
@@ -55,6 +56,16 @@ class Statistics:
     reconnects: int
 
 
+class Reading(Protocol):
+    """Something that gives out messages, and ends with the client."""
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Let the server send no more, and take all that is on its way."""
+
+    async def abandon(self) -> None:
+        """The connection is closed: a callback gets no more, and one that runs is cancelled."""
+
+
 class Client(RequestCalls):
     """One connection to a NATS deployment. Made inside a running event loop, then connected."""
 
@@ -74,7 +85,7 @@ class Client(RequestCalls):
         )
         self._outbox = self._link.outbox
         self._requests = RequestMux(self.loop, self._link, self.options.inbox_prefix)
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[Reading] = set()
         self._good_subjects: set[str] = set()
         self._out_msgs = 0
 
@@ -254,7 +265,6 @@ class Client(RequestCalls):
         return Subscription(
             self,
             self._link,
-            self._subscriptions,
             subject,
             queue=queue,
             callback=callback,
@@ -293,6 +303,11 @@ class Client(RequestCalls):
             on_end=on_end,
         )
         return Listener(self._link, route)
+
+    def adopt(self, reading: Reading) -> Callable[[], None]:
+        """Drain it in `drain`, abandon it in `close`, until what is returned is called."""
+        self._subscriptions.add(reading)
+        return partial(self._subscriptions.discard, reading)
 
     def _check_subscribe(self, subject: str, queue: str | None, max_msgs: int) -> None:
         check_subscribe_subject(subject, strict=self.options.check_subjects)

@@ -46,7 +46,6 @@ class Subscription:
         self,
         client: Client,
         link: Supervisor,
-        registry: set[Subscription],
         subject: str,
         *,
         queue: str | None,
@@ -75,14 +74,12 @@ class Subscription:
             subject, self._on_frame, queue=queue, max_msgs=max_msgs, on_end=self._on_end
         )
         link.add_route(self._route)
-        # The client drains and ends what is in here.
-        self._registry = registry
-        registry.add(self)
+        self._release = client.adopt(self)
         if callback is not None:
             self._task = client.loop.create_task(
                 self._call_back(callback), name=f"jetspark-sub-{subject}"
             )
-            self._task.add_done_callback(lambda _: registry.discard(self))
+            self._task.add_done_callback(lambda _: self._release())
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -143,7 +140,7 @@ class Subscription:
         self._ended = True
         self._error = error
         if self._task is None:
-            self._registry.discard(self)
+            self._release()
         self._wake()
 
     def _wake(self) -> None:

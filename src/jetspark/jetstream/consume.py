@@ -36,7 +36,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pull_retry import wait_for_leader
+from jetspark.jetstream.pull_retry import RETRY_WAIT, wait_for_leader
 
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
@@ -71,11 +71,13 @@ class ConsumerMessages:
         self._retry: asyncio.Task[None] | None = None
         self._callback = callback
         self._begin()
+        self._release = self._client.adopt(self)
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = self._client.loop.create_task(
                 self._call_back(callback), name=f"jetspark-consume-{consumer}"
             )
+            self._task.add_done_callback(lambda _: self._release())
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -125,9 +127,11 @@ class ConsumerMessages:
         if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
             self._end(error)
             return
-        if error is not None and str(error) != self._told:
-            self._told = str(error)
-            self._client.report(error)
+        if error is not None:
+            if str(error) != self._told:
+                self._told = str(error)
+                self._client.report(error)
+            await asyncio.sleep(RETRY_WAIT)
         self._start()
 
     def _end(self, error: JetsparkError | None) -> None:
@@ -139,11 +143,8 @@ class ConsumerMessages:
             self._retry.cancel()
         if not _closed_on_purpose(error):
             self._error = error
-        if self._task is not None and isinstance(error, ConnectionClosedError):
-            # Answers could not be sent any more.
-            self._frames.clear()
-            if self._task is not asyncio.current_task():
-                self._task.cancel()
+        if self._task is None:
+            self._release()
         self._pull.wake()
 
     # -- taking messages -----------------------------------------------------------------------
@@ -244,6 +245,15 @@ class ConsumerMessages:
                 f"{len(self._frames)} messages of {self._names['consumer']!r} "
                 "were not taken in time."
             )
+
+    async def abandon(self) -> None:
+        """At the connection's end: a callback gets no more, and one that runs is cancelled."""
+        if self._task is None:
+            return
+        self._frames.clear()
+        if self._task is not asyncio.current_task() and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
     async def __aenter__(self) -> Self:
         return self

@@ -296,11 +296,14 @@ class ContinuousPull:
             self._stop_for(Trouble.NO_LEADER, error_of(status))
             return
         asked = int(frame[1].rpartition(b".")[2])
-        unit = "Nats-Pending-Bytes" if self._limits.in_bytes else "Nats-Pending-Messages"
+        limits = self._limits
+        unit = "Nats-Pending-Bytes" if limits.in_bytes else "Nats-Pending-Messages"
         left = not_delivered(frame[3], unit)
         # All that is here counts, whatever the server says is not coming.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
-        if end is End.REFUSED or (end is End.TOO_LARGE and self._will_never_fit(asked)):
+        # Nothing at all fitted into the largest pull that there is.
+        never_fits = end is End.TOO_LARGE and asked == limits.most and left in (None, asked)
+        if end is End.REFUSED or never_fits:
             self._refused(error_of(status))
             return
         if end is End.PIN_LOST and self._priority is not None:
@@ -310,9 +313,6 @@ class ContinuousPull:
         if end is not End.TOO_LARGE or not self.frames:
             # What is too large for the rest of the buffer has to wait until something is taken.
             self._ask_if_low()
-
-    def _will_never_fit(self, asked: int) -> bool:
-        return asked >= self._limits.most and not self.frames
 
     def _stop_for(self, trouble: Trouble, error: JetsparkError | None) -> None:
         self.stop()

@@ -84,7 +84,8 @@ class ConsumerMessages:
         try:
             return JsMsg(self._client, self._taken.popleft())
         except IndexError:
-            return self._taking.__next__()
+            pass  # not from here, or an interrupt would come with a second traceback
+        return self._taking.__next__()
 
     def next(self, timeout: float | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
