@@ -28,6 +28,7 @@ _COMMANDS = {
     "run": ("jetspark.cli.run:run", "Run a pipeline that a file describes."),
     "pub": ("jetspark.cli.pub:pub", "Publish a message."),
     "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
+    "acl": ("jetspark.cli.acl:acl", "Print the permissions that a role needs."),
     "events": ("jetspark.cli.events:events", "Show what JetStream tells of itself."),
     "request": ("jetspark.cli.request:request", "Ask and show the answer."),
     "stream": ("jetspark.cli.stream:stream", "Look at streams, back them up and restore them."),

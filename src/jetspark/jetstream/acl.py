@@ -75,7 +75,7 @@ class Roles:
     # -- writing and reading ---------------------------------------------------------------------
 
     def publisher(self, subjects: Iterable[str]) -> Permissions:
-        """Publish to a stream: what its `subjects` take in, or some of it."""
+        """Publish to a stream. `subjects`: those that the stream takes in, or some of them."""
         return self._asking(_subjects(subjects))
 
     def pull_reader(
@@ -86,7 +86,11 @@ class Roles:
         may_create: bool = False,
         responses: Responses | None = None,
     ) -> Permissions:
-        """Bind to a pull consumer, fetch and acknowledge. `may_create`: make and change it, too."""
+        """Bind to a pull consumer, fetch and acknowledge.
+
+        `may_create`: make and change the consumer, too. `responses`: acknowledge by leave to
+        answer, in place of subjects.
+        """
         return self._reader(stream, consumer, (js_api.MSG_NEXT,), may_create, responses)
 
     def push_reader(
@@ -101,7 +105,7 @@ class Roles:
     ) -> Permissions:
         """Receive from a push consumer, acknowledge, and answer its flow control.
 
-        `deliver_group`: subscribe as a member of this queue group only.
+        `deliver_group`: subscribe as a member of this queue group only. The rest as pull_reader.
         """
         check_subscribe_subject(deliver_subject)
         listens = deliver_subject
@@ -154,9 +158,10 @@ class Roles:
     def spark_sink(
         self, stream: str, subjects: Iterable[str], *, exactly_once: bool = False
     ) -> Permissions:
-        """Write to a stream with Spark. `exactly_once`: with the ledger beside it.
+        """Write to a stream with Spark.
 
-        The option prepareStream changes the stream, and needs `administrator` once.
+        `exactly_once`: with that guarantee, which keeps a ledger in a stream beside it. The option
+        prepareStream changes the stream, and needs `administrator` once.
         """
         found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
@@ -181,7 +186,7 @@ class Roles:
     def kv_writer(
         self, bucket: str, keys: Iterable[str] = (">",), *, origin: str | None = None
     ) -> Permissions:
-        """`kv_reader`, and put, create, update, delete and purge keys.
+        """Put, create, update, delete and purge keys, and what a reader may.
 
         `keys`: only those under one of these filters. `origin`: the bucket that a mirror's writes
         go to, for a mirror in the same domain and account.
@@ -232,9 +237,10 @@ class Roles:
         *,
         prefix: str = DEFAULT_EVENT_PREFIX,
     ) -> Permissions:
-        """Watch events, those of `JetStream.events` with the same arguments. Publishes nothing.
+        """Watch events, and publish nothing.
 
-        Audits of API calls cannot be told apart by stream: who may hear them hears all.
+        The arguments are those of `JetStream.events`. Audits of API calls cannot be told apart by
+        stream: who may hear them hears all.
         """
         return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
 

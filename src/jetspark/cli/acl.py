@@ -1,0 +1,154 @@
+"""`jetspark acl`: the permissions that a role needs, for a nats-server's configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from jetspark.cli import console
+from jetspark.cli.messages import JsonOption
+from jetspark.errors import ConfigError
+from jetspark.jetstream.acl import Roles
+from jetspark.jetstream.acl_permissions import Permissions, Responses
+from jetspark.subjects import nearest_name
+
+_ROLES = {
+    name.replace("_", "-"): name
+    for name, function in vars(Roles).items()
+    if not name.startswith("_") and callable(function)
+}
+# The options of parameters that have not the same name.
+_OPTIONS = {
+    "streams": "stream",
+    "subjects": "subject",
+    "keys": "key",
+    "kinds": "kind",
+    "prefix": "event-prefix",
+}
+_Several = Annotated[list[str] | None, Parameter(negative="")]
+_Flag = Annotated[bool, Parameter(negative=())]
+
+
+def acl(
+    *roles: str,
+    stream: _Several = None,
+    subject: _Several = None,
+    consumer: str | None = None,
+    deliver_subject: str | None = None,
+    deliver_group: str | None = None,
+    may_create: _Flag = False,
+    responses: _Flag = False,
+    exactly_once: _Flag = False,
+    pattern: _Flag = False,
+    sole_reader: _Flag = False,
+    bucket: str | None = None,
+    key: _Several = None,
+    origin: str | None = None,
+    kind: _Several = None,
+    event_prefix: str | None = None,
+    inbox_prefix: str = "_INBOX",
+    domain: str | None = None,
+    api_prefix: str | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the permissions that a role needs; of several roles, what they need together.
+
+    Nothing is connected to: paste the block into the user's entry in the server's configuration.
+
+    Args:
+        roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
+            spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
+            restore, events. Without one: what each of them is.
+        stream: The stream; spark-source takes several.
+        subject: publisher, spark-sink: what is published to; may be given again.
+        consumer: pull-reader, push-reader: the consumer. events: only about this one.
+        deliver_subject: push-reader: where the consumer delivers.
+        deliver_group: push-reader: the queue group to join.
+        may_create: pull-reader, push-reader: may make and change the consumer.
+        responses: pull-reader, push-reader: acknowledge by leave to answer, in place of subjects.
+        exactly_once: spark-sink: with guarantee exactly-once.
+        pattern: spark-source: with streamPattern.
+        sole_reader: spark-source: removes what it has read from a work queue.
+        bucket: kv-reader, kv-writer: the bucket.
+        key: kv-writer: only keys under this filter; may be given again.
+        origin: kv-writer: the bucket behind a mirror.
+        kind: events: only of this kind; may be given again.
+        event_prefix: events: where those of another account are imported to.
+        inbox_prefix: The connection's option of this name.
+        domain: The JetStream domain.
+        api_prefix: The API prefix, in place of a domain.
+        json: Print JSON.
+    """
+    maker = Roles(inbox_prefix=inbox_prefix, domain=domain, api_prefix=api_prefix)
+    if not roles:
+        console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
+        return
+    given = {
+        "stream": stream,
+        "subject": subject,
+        "consumer": consumer,
+        "deliver-subject": deliver_subject,
+        "deliver-group": deliver_group,
+        "may-create": may_create,
+        "responses": Responses() if responses else None,
+        "exactly-once": exactly_once,
+        "pattern": pattern,
+        "sole-reader": sole_reader,
+        "bucket": bucket,
+        "key": key,
+        "origin": origin,
+        "kind": kind,
+        "event-prefix": event_prefix,
+    }
+    options = {name: value for name, value in given.items() if value not in (None, False)}
+    found, left = Permissions(), set(options)
+    for role in roles:
+        method = getattr(maker, _method_of(role))
+        names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
+        found |= method(**_arguments(role, method, names, options))
+        left -= set(names.values())
+    if left:
+        raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
+    console.say(found.to_json() if json else found.to_config())
+
+
+def _purpose(method: str) -> str:
+    return (inspect.getdoc(getattr(Roles, method)) or "").partition("\n")[0]
+
+
+def _method_of(role: str) -> str:
+    if role not in _ROLES:
+        near = nearest_name(role, _ROLES)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise ConfigError(f"There is no role {role!r}{hint}")
+    return _ROLES[role]
+
+
+def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(method).parameters
+
+
+def _arguments(
+    role: str,
+    method: Callable[..., Permissions],
+    names: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What a role's method is called with; `names`: the option of each parameter."""
+    arguments: dict[str, Any] = {}
+    for name, parameter in _parameters(method).items():
+        option = names[name]
+        if option in options:
+            arguments[name] = _one(role, options[option]) if name == "stream" else options[option]
+        elif parameter.default is parameter.empty:
+            raise ConfigError(f"{role} needs --{option}.")
+    return arguments
+
+
+def _one(role: str, streams: list[str]) -> str:
+    if len(streams) > 1:
+        raise ConfigError(f"{role} takes one --stream.")
+    return streams[0]
