@@ -34,6 +34,7 @@ from jetspark.jetstream import (
     paging,
     publisher,
     pull,
+    push,
 )
 
 TWINS: dict[type, type] = {
@@ -55,6 +56,7 @@ TWINS: dict[type, type] = {
     batch.AtomicBatch: blocking_jetstream.AtomicBatch,
     fast_ingest.FastIngest: blocking_jetstream.FastIngest,
     direct.StoredMsgs: blocking_jetstream.StoredMsgs,
+    push.PushMessages: blocking_jetstream.PushMessages,
     ordered.OrderedMessages: blocking_jetstream.OrderedMessages,
     kv.Bucket: blocking_kv.Bucket,
     kv.Listing: blocking_kv.Listing,
@@ -70,6 +72,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (consume.ConsumerMessages, "take_queued"): "made for the blocking client",
     (consume.ConsumerMessages, "abandon"): "of the client's close",
     (ordered.OrderedMessages, "take_queued"): "made for the blocking client",
+    (push.PushMessages, "take_queued"): "made for the blocking client",
     (ordered.OrderedMessages, "abandon"): "of the client's close",
     (subscription.Subscription, "abandon"): "of the client's close",
     (notices.EventStream, "push"): "of the client",

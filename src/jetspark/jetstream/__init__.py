@@ -20,6 +20,7 @@ from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher
 from jetspark.jetstream.pull import FetchResult
+from jetspark.jetstream.push import PushMessages
 from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInfo
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Publisher",
     "PullConsumer",
     "PushConsumer",
+    "PushMessages",
     "StoredMsgs",
     "StreamBackup",
     "StreamTemplateConfig",

@@ -6,6 +6,7 @@ when it was made (`cached_info`); pulls are checked against that.
 
 from __future__ import annotations
 
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.errors import ConfigError, RequestTimeoutError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consume import ConsumerMessages, JsMsgCallback
@@ -16,6 +17,7 @@ from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull import FetchResult, Pull
 from jetspark.jetstream.pull_priority import GROUPS_SINCE, Priority, make_priority
+from jetspark.jetstream.push import PushMessages
 from jetspark.jetstream.requirements import check_feature
 from jetspark.wire import js_api
 
@@ -199,7 +201,7 @@ class PullConsumer(Consumer):
 
 
 class PushConsumer(Consumer):
-    """A consumer that delivers to a subject: subscribe to it with the core client."""
+    """A consumer that delivers to a subject."""
 
     __slots__ = ()
 
@@ -207,3 +209,24 @@ class PushConsumer(Consumer):
     def deliver_subject(self) -> str:
         """Where it delivers."""
         return self.cached_info.config.deliver_subject or ""
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback.
+
+        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
+        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.push`.
+        """
+        return PushMessages(
+            self._api.client,
+            self.cached_info,
+            callback,
+            pending_msgs_limit,
+            pending_bytes_limit,
+        )

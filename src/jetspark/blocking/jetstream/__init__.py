@@ -10,6 +10,7 @@ from jetspark.blocking.jetstream.message import FetchResult, JsMsg
 from jetspark.blocking.jetstream.ordered import OrderedMessages
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.jetstream.publisher import Publisher
+from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.blocking.jetstream.stored import StoredMsgs
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "Publisher",
     "PullConsumer",
     "PushConsumer",
+    "PushMessages",
     "StoredMsgs",
 ]

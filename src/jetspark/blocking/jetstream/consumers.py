@@ -12,7 +12,9 @@ from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.consumer_control import ConsumerControl
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
 from jetspark.blocking.jetstream.paging import Paged
+from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
 from jetspark.jetstream.consume_limits import EXPIRES
@@ -177,7 +179,7 @@ class PullConsumer(Consumer):
 
 
 class PushConsumer(Consumer):
-    """A consumer that delivers to a subject: subscribe to it with the core client."""
+    """A consumer that delivers to a subject."""
 
     __slots__ = ()
 
@@ -187,6 +189,30 @@ class PushConsumer(Consumer):
     def deliver_subject(self) -> str:
         """Where it delivers."""
         return self._inner.deliver_subject
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback.
+
+        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
+        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.push`.
+        """
+        return PushMessages(
+            self._client,
+            self.name,
+            lambda forward: self._inner.subscribe(
+                callback=forward,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )
 
 
 class ConsumerCalls:

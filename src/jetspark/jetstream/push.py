@@ -1,0 +1,209 @@
+"""Messages of a push consumer, through a plain subscription (row J10).
+
+Contract
+- The server's own messages are not given out. A request for flow control is answered when what
+  came before it was taken, so a slow reader is not sent more than the server's window. The same
+  for a heartbeat which says that such an answer was lost (`Nats-Consumer-Stalled`).
+- A consumer with `idle_heartbeat` that says nothing for twice as long is reported as
+  MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. A
+  deleted consumer shows only in this way. Not in a deliver group: one of its members gets the
+  heartbeats.
+- Nothing is acknowledged by itself. Otherwise as `client.subscription`: the iterator has no task,
+  the callback has one, and at a pending limit new messages are dropped and SlowConsumerError tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from jetspark.client.messages import Message
+from jetspark.errors import JetsparkError, MissedHeartbeatError
+from jetspark.jetstream.consume import JsMsgCallback
+from jetspark.jetstream.message import JsMsg
+from jetspark.wire.status import CONTROL, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.jetstream.consumer_documents import ConsumerInfo
+    from jetspark.wire.events import MessageFrame
+
+_STALLED = "Nats-Consumer-Stalled"
+_LOOKS = 4
+"""How often within one heartbeat interval the clock is looked at."""
+
+
+class PushMessages:
+    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        client: Client,
+        info: ConsumerInfo,
+        callback: JsMsgCallback | None,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+    ) -> None:
+        config = info.config
+        self._client = client
+        self._name = info.name
+        self._callback = callback
+        self._sub = client.subscribe(
+            config.deliver_subject or "",
+            queue=config.deliver_group or None,
+            callback=None if callback is None else self._call_back,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+        self._heartbeat = 0.0
+        if config.idle_heartbeat is not None and not config.deliver_group:
+            self._heartbeat = config.idle_heartbeat.total_seconds()
+        self._clock: asyncio.TimerHandle | None = None
+        self._heard = self._silent = 0
+        self._set_clock()
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._sub.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet, the server's own included."""
+        return self._sub.pending_msgs
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._sub.dropped
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
+        self._sub.__aiter__()  # refuses when there is a callback
+        return self
+
+    async def __anext__(self) -> JsMsg:
+        while True:
+            frame = (await self._sub.__anext__())._frame
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    async def next(self, timeout: float | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError.
+        """
+        loop = self._client.loop
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            left = None if deadline is None else max(deadline - loop.time(), 0)
+            frame = (await self._sub.next(left))._frame
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
+
+    async def _call_back(self, message: Message) -> None:
+        if self._callback is not None and not self._is_control(message._frame):
+            result = self._callback(JsMsg(self._client, message._frame))
+            if inspect.isawaitable(result):
+                await result
+
+    # -- the server's own messages -------------------------------------------------------------
+
+    def _is_control(self, frame: MessageFrame) -> bool:
+        """Whether it is not for the user; it is answered if it wants to be."""
+        block = frame[3]
+        if block is None or frame[4]:
+            return False
+        status = status_of(block)
+        if status is None or status.code != CONTROL:
+            return False
+        message = Message(self._client, frame)
+        if status.is_flow_control:
+            self._answer(message.reply)
+        elif message.headers is not None:
+            self._answer(message.headers.get(_STALLED))
+        return True
+
+    def _answer(self, subject: str | None) -> None:
+        if subject:
+            try:
+                self._client.publish_nowait(subject)
+            except JetsparkError as error:
+                self._client.report(error)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        if self._heartbeat:
+            self._clock = self._client.loop.call_later(self._heartbeat / _LOOKS, self._on_clock)
+
+    def _on_clock(self) -> None:
+        if not self._sub.active:
+            return
+        received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
+        # Looks are counted, not seconds: see `consume_engine`.
+        self._silent = self._silent + 1 if received == self._heard else 0
+        self._heard = received
+        if not self._client.is_connected:
+            self._silent = 0
+        if self._silent == 2 * _LOOKS:
+            seconds = 2 * self._heartbeat
+            self._client.report(
+                MissedHeartbeatError(
+                    f"Push consumer {self._name!r} said nothing for {seconds:g} s, twice the "
+                    "heartbeat interval."
+                )
+            )
+        self._set_clock()
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times."""
+        self._stop_clock()
+        if self._sub.active:
+            self._sub.unsubscribe()
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Let the server send no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        self._stop_clock()
+        await self._sub.drain(timeout)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"

@@ -1,0 +1,129 @@
+"""Ordered and push consumers without async."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark import errors
+from jetspark.blocking import Client, JetStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jetspark.blocking.jetstream import JsMsg
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    return nc.jetstream()
+
+
+@pytest.fixture
+def stream(js: JetStream, unique: Callable[[str], str]) -> Iterator[str]:
+    """With 3000 messages."""
+    name = unique("S")
+    js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    with js.publisher() as publisher:
+        for number in range(1, 3001):
+            publisher.send(f"{name}.a", b"%d" % number)
+    yield name
+    js.delete_stream(name)
+
+
+def until_gone(js: JetStream, stream: str) -> None:
+    pause = threading.Event()
+    for _ in range(500):
+        if not js.consumer_names(stream).all():
+            return
+        pause.wait(0.01)
+    raise AssertionError("a consumer is left")
+
+
+def test_an_ordered_consumer_is_iterated(js: JetStream, stream: str) -> None:
+    with js.ordered(stream, max_messages=300) as messages:
+        assert [messages.next(5).seq for _ in range(3)] == [1, 2, 3]
+        for msg in messages:
+            if msg.seq == 1000:
+                break
+        js.delete_consumer(stream, messages.name)
+        for seq in range(1001, 3001):
+            assert next(messages).seq == seq
+        assert messages.last_error is not None
+        assert messages.info().name == messages.name
+        assert messages.stream == stream
+        with pytest.raises(errors.RequestTimeoutError):
+            messages.next(0.01)
+    assert not messages.active
+    until_gone(js, stream)
+
+
+def test_leaving_a_loop_ends_an_ordered_consumer(js: JetStream, stream: str) -> None:
+    for msg in js.ordered(stream, start_seq=7):
+        assert msg.seq == 7
+        break
+    until_gone(js, stream)
+    with pytest.raises(errors.StreamNotFoundError):
+        next(iter(js.ordered("nothing")))
+
+
+def test_an_ordered_consumer_calls_back(js: JetStream, stream: str) -> None:
+    got: list[int] = []
+    done = threading.Event()
+
+    def take(msg: JsMsg) -> None:
+        got.append(msg.seq)
+        if msg.seq == 3000:
+            done.set()
+
+    messages = js.ordered(stream, callback=take)
+    assert done.wait(5)
+    assert got == list(range(1, 3001))
+    messages.stop()
+    until_gone(js, stream)
+
+
+def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, stream: str) -> None:
+    consumer = js.create_push_consumer(
+        stream, durable_name="p", deliver_subject=nc.new_inbox(), max_ack_pending=3000
+    )
+    with consumer.subscribe() as messages:
+        for seq, msg in enumerate(messages, 1):
+            assert msg.seq == seq
+            msg.ack()
+            if seq == 2999:
+                break
+        messages.next(5).ack_sync()
+        assert (messages.pending_msgs, messages.dropped) == (0, 0)
+        with pytest.raises(errors.RequestTimeoutError):
+            messages.next(0.01)
+    assert not messages.active
+    assert consumer.info().num_ack_pending == 0
+
+
+def test_a_push_consumer_calls_back(js: JetStream, nc: Client, stream: str) -> None:
+    done = threading.Event()
+    got: list[int] = []
+
+    def take(msg: JsMsg) -> None:
+        got.append(msg.seq)
+        if msg.seq == 3000:
+            messages.drain()  # in the callback itself: does not wait
+            done.set()
+
+    consumer = js.create_push_consumer(
+        stream, deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
+    )
+    messages = consumer.subscribe(callback=take)
+    assert done.wait(5)
+    assert got == list(range(1, 3001))
+
+    async def never(msg: JsMsg) -> None:
+        raise AssertionError
+
+    with pytest.raises(errors.ConfigError, match="plain functions"):
+        consumer.subscribe(callback=never)  # type: ignore[arg-type]

@@ -1,0 +1,279 @@
+"""Push consumers through subscriptions: flow control, heartbeats, groups."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+from tests.support.raw_client import RawClient
+
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    JetsparkError,
+    MissedHeartbeatError,
+    RequestTimeoutError,
+)
+from jetspark.face import connect
+from jetspark.wire import frames
+
+if TYPE_CHECKING:
+    from jetspark.client.messages import Message
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream, JsMsg, PushConsumer
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+    errors: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", errors.append)
+    return errors
+
+
+async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
+    async with js.publisher() as publisher:
+        for number in range(1, count + 1):
+            await publisher.send(f"{stream}.a", (b"%d" % number).ljust(size))
+
+
+async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushConsumer:
+    return await js.create_push_consumer(
+        stream,
+        name="p",
+        deliver_subject=js.client.new_inbox(),
+        ack_policy="none",
+        flow_control=True,
+        idle_heartbeat=timedelta(seconds=heartbeat),
+    )
+
+
+async def test_messages_come_and_are_acknowledged_by_the_user_only(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    await fill(js, stream, 10)
+    consumer = await js.create_push_consumer(
+        stream, durable_name="p", deliver_subject=nc.new_inbox()
+    )
+    async with consumer.subscribe() as messages:
+        got = [await messages.next(5) for _ in range(10)]
+        assert [msg.seq for msg in got] == list(range(1, 11))
+        assert (await consumer.info()).num_ack_pending == 10
+        for msg in got[:4]:
+            await msg.ack_sync()
+        assert (await consumer.info()).num_ack_pending == 6
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0.01)
+        assert messages.active
+    assert not messages.active
+    with pytest.raises(BadSubscriptionError):
+        await messages.next()
+    messages.stop()
+    assert [msg async for msg in messages] == []
+
+
+async def test_a_slow_reader_holds_the_server_back_and_gets_everything(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    count = 8000  # 8 MB; the server's first window is a part of it
+    await fill(js, stream, count, 1024)
+    consumer = await controlled(js, stream)
+    async with consumer.subscribe() as messages:
+        before = -1
+
+        async def nothing_more_comes() -> bool:
+            nonlocal before
+            await asyncio.sleep(0.1)
+            here, before = before, messages.pending_msgs
+            return here == before > 0
+
+        await eventually(nothing_more_comes)
+        assert messages.pending_msgs < count
+        expected = 1
+        async for msg in messages:
+            assert int(msg.data) == expected
+            expected += 1
+            if expected > count:
+                break
+        assert messages.dropped == 0
+        assert reported == []
+
+
+async def test_plain_subscriptions_see_flow_control_and_answer_it(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    await fill(js, stream, 8000, 1024)
+    consumer = await controlled(js, stream, 0.1)
+    got, asked, beats = 0, 0, 0
+    async with nc.subscribe(consumer.deliver_subject) as sub:
+        while got < 8000 or not beats:
+            msg = await sub.next(5)
+            if msg.flow_control:
+                asked += 1
+                await msg.respond()
+            elif msg.idle_heartbeat:
+                beats += 1
+            else:
+                got += 1
+    assert (got, asked > 0, beats > 0) == (8000, True, True)
+
+
+async def test_heartbeats_are_not_given_out(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    consumer = await controlled(js, stream, 0.1)
+    async with consumer.subscribe() as messages:
+
+        async def some_came() -> bool:
+            return messages.pending_msgs >= 4
+
+        await eventually(some_came)
+        await js.publish(f"{stream}.a", b"x")
+        assert (await messages.next(5)).data == b"x"
+        assert reported == []
+
+
+async def test_missing_heartbeats_are_told_once_and_it_goes_on(
+    js: JetStream, stream: str, reported: list[JetsparkError]
+) -> None:
+    consumer = await controlled(js, stream, 0.1)
+    async with consumer.subscribe() as messages:
+        await consumer.delete()
+
+        async def told() -> bool:
+            return bool(reported)
+
+        await eventually(told)
+        await asyncio.sleep(0.4)
+        assert [type(error) for error in reported] == [MissedHeartbeatError]
+        config = consumer.cached_info.config
+        await js.create_push_consumer(stream, config.replace(name="again"))
+        await js.publish(f"{stream}.a", b"x")
+        assert (await messages.next(5)).data == b"x"
+        assert len(reported) == 1
+
+
+async def test_a_lost_answer_is_given_again(
+    js: JetStream, nc: Client, stream: str, shared_server: NatsServer
+) -> None:
+    """The server names the request that is still open in its heartbeats."""
+    consumer = await controlled(js, stream)
+    answers = nc.subscribe(f"{stream}_fc")
+    async with consumer.subscribe() as messages:
+        await nc.flush()
+        stalled = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: %b_fc\r\n\r\n"
+        with RawClient(shared_server.url) as raw:
+            for block in (stalled % stream.encode(), b"NATS/1.0 100 Idle Heartbeat\r\n\r\n"):
+                raw._send(frames.hpub(consumer.deliver_subject, block, b""))
+            raw._send(frames.pub(consumer.deliver_subject, b"x"))
+            assert (await messages.next(5)).data == b"x"
+            answer = await answers.next(5)
+            assert (answer.data, answer.reply) == (b"", None)
+            with pytest.raises(RequestTimeoutError):
+                await answers.next(0.01)
+
+
+async def test_a_user_s_message_without_payload_is_given_out(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    await js.publish(f"{stream}.a", headers={"Status": "100", "Description": "Idle Heartbeat"})
+    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
+    async with consumer.subscribe() as messages:
+        msg = await messages.next(5)
+        assert msg.headers is not None
+        assert msg.headers["Status"] == "100"
+
+
+async def test_members_of_a_group_share_the_messages(
+    js: JetStream, nc: Client, stream: str, reported: list[JetsparkError]
+) -> None:
+    consumer = await js.create_push_consumer(
+        stream, name="p", deliver_subject=nc.new_inbox(), deliver_group="g", ack_policy="none"
+    )
+    got: list[int] = []
+    done = asyncio.Event()
+    counts = [0, 0]
+
+    def member(index: int) -> object:
+        def take(msg: JsMsg) -> None:
+            counts[index] += 1
+            got.append(msg.seq)
+            if len(got) == 200:
+                done.set()
+
+        return consumer.subscribe(callback=take)
+
+    members = [member(0), member(1)]
+    await fill(js, stream, 200)
+    await asyncio.wait_for(done.wait(), 5)
+    assert sorted(got) == list(range(1, 201))
+    assert all(counts)
+    assert len(members) == 2
+    assert reported == []
+
+
+async def test_a_callback_that_raises_is_reported(
+    js: JetStream, nc: Client, stream: str, shared_server: NatsServer
+) -> None:
+    await fill(js, stream, 3)
+    errors: list[JetsparkError] = []
+    got: list[int] = []
+
+    async def take(msg: JsMsg) -> None:
+        got.append(msg.seq)
+        if msg.seq == 2:
+            raise ValueError("two")
+
+    async with connect(shared_server.url, error_callback=errors.append) as other:
+        consumer = await other.jetstream().create_push_consumer(
+            stream, deliver_subject=nc.new_inbox()
+        )
+        messages = consumer.subscribe(callback=take)
+        with pytest.raises(ConfigError, match="callback"):
+            await messages.next()
+        with pytest.raises(ConfigError, match="callback"):
+            aiter(messages)
+
+        async def all_came() -> bool:
+            return len(got) == 3
+
+        await eventually(all_came)
+        await messages.drain(5)
+        assert not messages.active
+    assert [str(error.__cause__) for error in errors] == ["two"]
+
+
+async def test_draining_gives_out_what_is_here(js: JetStream, nc: Client, stream: str) -> None:
+    await fill(js, stream, 20)
+    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
+    messages = consumer.subscribe()
+
+    async def all_came() -> bool:
+        return messages.pending_msgs == 20
+
+    await eventually(all_came)
+    await messages.drain()
+    assert [msg.seq async for msg in messages] == list(range(1, 21))
+
+
+async def test_every_end_leaves_nothing_behind(js: JetStream, nc: Client, stream: str) -> None:
+    consumer = await controlled(js, stream, 0.1)
+    routes, tasks = len(nc._link.routes), asyncio.all_tasks()
+
+    def ignore(msg: Message) -> None:
+        pass
+
+    for callback in (None, ignore):
+        messages = consumer.subscribe(callback=callback)
+        messages.stop()
+        async with consumer.subscribe(callback=callback) as messages:
+            assert "active" in repr(messages)
+        await consumer.subscribe(callback=callback).drain()
+    await asyncio.sleep(0)
+    assert len(nc._link.routes) == routes
+    assert asyncio.all_tasks() == tasks
