@@ -74,6 +74,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (ordered.OrderedMessages, "take_queued"): "made for the blocking client",
     (push.PushMessages, "take_queued"): "made for the blocking client",
     (ordered.OrderedMessages, "abandon"): "of the client's close",
+    (events.Events, "abandon"): "of the client's close",
     (subscription.Subscription, "abandon"): "of the client's close",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",

@@ -470,8 +470,6 @@ async def test_what_has_arrived_is_given_out_after_the_end(
     async with connect(shared_server.url) as nc:
         closed = nc.jetstream().events(stream=name)
         with_client = nc.jetstream().events(stream=name)
-        called: list[str | None] = []
-        nc.jetstream().events(stream=name, callback=lambda event: called.append(event.id))
         await publish_event(nc, name, id="1")
         await nc.flush()
         closed.close()
@@ -479,11 +477,52 @@ async def test_what_has_arrived_is_given_out_after_the_end(
         await nc.flush()
     assert [event.id async for event in closed] == ["1"]
     assert [event.id async for event in with_client] == ["1", "2"]
-    assert called == ["1", "2"]
     with pytest.raises(ConnectionClosedError):
         await with_client.next()
     with pytest.raises(ConnectionClosedError):
         await closed.next()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_draining_gives_a_callback_what_is_on_its_way(
+    shared_server: NatsServer, unique: Callable[[str], str], whole: bool
+) -> None:
+    name = unique("S")
+    seen: list[str | None] = []
+
+    async def callback(event: Event) -> None:
+        await asyncio.sleep(0)
+        seen.append(event.id)
+
+    async with connect(shared_server.url) as nc:
+        events = nc.jetstream().events(stream=name, callback=callback)
+        for number in range(5):
+            await publish_event(nc, name, id=str(number))
+        await (nc.drain() if whole else events.drain())
+        assert not events.active
+    assert seen == list("01234")
+
+
+async def test_closing_cancels_a_callback(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def callback(event: Event) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(5), connect(shared_server.url) as nc:
+        events = nc.jetstream().events(stream=name, callback=callback)
+        await publish_event(nc, name)
+        await begun.wait()
+        with pytest.raises(RequestTimeoutError, match="not taken in time"):
+            await events.drain(0.05)
+    assert ended.is_set()
 
 
 async def test_a_reader_that_waits_is_woken_by_the_end(shared_server: NatsServer) -> None:
@@ -568,6 +607,24 @@ def test_the_blocking_iterator_and_callback(
             async def never(event: Event) -> None: ...
 
             js.events(callback=never)  # type: ignore[arg-type]
-        assert [called.get(timeout=5) for _ in range(2)] == ["create", "delete"]
+        nc.drain()
+        assert [called.get_nowait() for _ in range(2)] == ["create", "delete"]
     assert not watched.active
     watched.close()
+
+
+def test_draining_in_the_callback_does_not_wait(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    ended: SimpleQueue[str] = SimpleQueue()
+
+    def callback(event: Event) -> None:
+        watched.drain(5)
+        ended.put("drained")
+
+    with blocking.connect(shared_server.url) as nc:
+        watched = nc.jetstream().events(kinds=["stream_action"], stream=name, callback=callback)
+        nc.jetstream().create_stream(name=name, storage="memory")
+        assert ended.get(timeout=5) == "drained"
+        nc.jetstream().delete_stream(name)

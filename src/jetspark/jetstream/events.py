@@ -9,9 +9,9 @@ Contract
 - The iterator form has no task. The callback form has one, until the end, and calls for one event
   after the other; what a callback raises is reported.
 - A message that is no event is reported and left out.
-- What has arrived is still given out after `close` and after the connection's end, which waits for
-  no callback. The iterator raises when the connection was lost for good or the server refused a
-  subject.
+- What has arrived is still given out after `close`, and by the iterator after the connection's end;
+  then a callback gets no more, and one that runs is cancelled. `Client.drain` drains.
+- The iterator raises when the connection was lost for good or the server refused a subject.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ class Events:
         self._listeners = [
             client.listen(subject, self._on_frame, on_end=self._on_end) for subject in subjects
         ]
+        self._release = client.adopt(self)
         self._callback = callback
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = client.loop.create_task(self._call_back(callback), name="jetspark-events")
+            self._task.add_done_callback(lambda _: self._release())
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -195,7 +197,37 @@ class Events:
         self._ended = True
         for listener in self._listeners:
             listener.close()
+        if self._task is None:
+            self._release()
         self._wake()
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Take what the server has sent until now, then `close`.
+
+        Returns when the events are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        try:
+            if not self._ended:
+                await self._client.flush(timeout)
+        finally:
+            self.close()
+        task = self._task
+        if task is None or task is asyncio.current_task():
+            return
+        if not (await asyncio.wait({task}, timeout=timeout))[0]:
+            raise RequestTimeoutError(f"{len(self._frames)} events were not taken in time.")
+
+    async def abandon(self) -> None:
+        """Of the client's close: a callback gets no more, and one that runs is cancelled."""
+        if self._task is None:
+            return
+        self._frames.clear()
+        if self._task is not asyncio.current_task() and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """Watching JetStream's advisories, metrics and API audits, without async.
 
 Contract: that of `jetspark.jetstream.events`. A callback runs in a thread of its own, one event
-after the other, so it may block and use the blocking client.
+after the other, so it may block and use the blocking client; one that runs when the connection is
+closed is left to finish. `drain` called in the callback itself does not wait.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.worker import Worker
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.connection.routes import user_error
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, JetsparkError
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
@@ -30,9 +31,11 @@ EventCallback: TypeAlias = Callable[[Event], None]
 class Events:
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 
-    def __init__(self, thread: LoopThread, inner: AsyncEvents) -> None:
-        self._thread = thread
+    def __init__(self, client: CallerSide, inner: AsyncEvents, worker: Worker) -> None:
+        self._client = client
+        self._thread = client.thread
         self._inner = inner
+        self._worker = worker
 
     @property
     def subjects(self) -> list[str]:
@@ -75,6 +78,26 @@ class Events:
         """Listen no more; events that are here can still be read. Any number of times."""
         if not self._thread.is_over:
             self._thread.call(self._inner.close)
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Take what the server has sent until now, then `close`.
+
+        Returns when the events are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        if self._worker.is_current:
+            # It ends when this callback has: waiting for it here would never end.
+            self._thread.spawn(lambda: self._drain_alone(timeout))
+        else:
+            self._thread.run(self._inner.drain, timeout)
+
+    async def _drain_alone(self, timeout: float | None) -> None:
+        try:
+            await self._inner.drain(timeout)
+        except JetsparkError as error:
+            self._client.inner.report(error)
 
     def __enter__(self) -> Self:
         return self
@@ -137,10 +160,11 @@ class EventCalls:
                 pending_bytes_limit=pending_bytes_limit,
             )
             if inner._task is not None:
+                self._caller.callbacks.add(worker)
                 inner._task.add_done_callback(lambda _: worker.stop())
             return inner
 
-        return Events(self._thread, self._thread.call(listen))
+        return Events(self._caller, self._thread.call(listen), worker)
 
 
 async def _forward(
