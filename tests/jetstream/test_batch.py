@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.client.messages import Message
     from jetspark.face import Client
@@ -224,6 +226,24 @@ async def test_a_lost_connection_ends_it(js: JetStream, atomic: str, nc: Client)
             await nc.force_reconnect()
             await batch.add(f"{atomic}.a")
     assert await stored(js, atomic) == 0
+
+
+async def test_a_change_of_leader_stores_all_or_nothing(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream(timeout=3)
+        await js.create_stream(name=name, subjects=[name], num_replicas=3, allow_atomic=True)
+        with contextlib.suppress(BatchError, NoStreamResponseError, RequestTimeoutError):
+            async with js.atomic_batch() as batch:
+                for number in range(100):
+                    await batch.add(name)
+                    if number == 50:
+                        await js.stream_leader_stepdown(name)
+        held = await stored(js, name)
+        assert held == (100 if batch.ack else 0)
+        await js.delete_stream(name)
 
 
 async def test_nobody_listening_is_told(js: JetStream, nc: Client, atomic: str) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.client.messages import Message
     from jetspark.face import Client
@@ -315,6 +316,42 @@ async def test_after_kill_9_every_message_is_stored_or_reported(
         certain = {one.index for one in ingest._failed if isinstance(one.error, BatchError)}
         assert certain
         assert not certain & stored
+
+
+@BOTH
+async def test_a_change_of_leader_loses_nothing_silently(
+    nats_cluster: Cluster, unique: Callable[[str], str], gaps: Gaps
+) -> None:
+    name = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream(timeout=10)
+        await js.create_stream(name=name, subjects=[name], num_replicas=3, allow_batched=True)
+        changed = asyncio.Event()
+
+        async def change() -> None:
+            await changed.wait()
+            await js.stream_leader_stepdown(name)
+
+        changing = asyncio.create_task(change())
+        try:
+            async with js.fast_ingest(gaps=gaps, ack_every=50) as ingest:
+                for number in range(5000):
+                    await ingest.add(name, b"%d" % number)
+                    if number == 1000:
+                        changed.set()
+        except JetStreamError:  # with gaps="fail" it may end there
+            pass
+        await changing
+        failed = {failure.index: failure.error for failure in ingest.failed}
+        assert ingest.sent == ingest.acked + len(failed)
+        consumer = await js.create_consumer(name, ack_policy="none")
+        held = (await js.stream_info(name)).state.messages
+        stored = {int(msg.data) for msg in await consumer.fetch(held, timeout=10)}
+        await js.delete_stream(name)
+    assert set(range(ingest.sent)) - failed.keys() <= stored
+    assert not {n for n, error in failed.items() if isinstance(error, NotStoredError)} & stored
+    if gaps == "ok":
+        assert ingest.sent == 5000
 
 
 async def test_the_first_message_lost_with_the_link_is_reported(

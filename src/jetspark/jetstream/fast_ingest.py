@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 
 GapPolicy: TypeAlias = Literal["fail", "ok"]
 
-_PINGS: Final = 4  # how often within one timeout overdue acks are asked for
+_PINGS: Final = 10  # how often within one timeout overdue acks are asked for, at least
+_OVERDUE: Final = 1.0  # seconds
 _KEEP_ALIVE: Final = 2.5  # seconds; the server's patience is 10
 _NEVER: Final = -1  # a limit that no number of messages is below
 
@@ -102,7 +103,6 @@ class FastIngest(MessageFates):
         self._committed = False
         self._over: JetsparkError | None = None
         self._heard = 0.0
-        self._sent_before = 0
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -341,17 +341,17 @@ class FastIngest(MessageFates):
     def _look_at_the_clock(self) -> None:
         """Ask when an answer is overdue, or when the server would forget us."""
         loop = self._client.loop
-        pause = min(self._timeout / _PINGS, _KEEP_ALIVE)
+        pause = min(self._timeout / _PINGS, _OVERDUE)
         self._timer = loop.call_later(pause, self._look_at_the_clock)
         if not self._sent or self._over is not None or not self._client.is_connected:
             self._heard = loop.time()
             return
         silent = loop.time() - self._heard
-        if silent > self._timeout and (self.pending or self._ending):
+        waits = self.pending > 0 or self._ending
+        if silent > self._timeout and waits:
             self._end(no_word(self._timeout))
-        elif silent >= pause / 2 or self._sent == self._sent_before:
+        elif silent >= (pause if waits else min(self._timeout / 2, _KEEP_ALIVE)):
             self._ask()
-        self._sent_before = self._sent
 
     def _ask(self) -> None:
         try:
