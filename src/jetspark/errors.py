@@ -44,15 +44,18 @@
          │   ├─ JetStreamNotEnabledError
          │   ├─ JetStreamNotEnabledForAccountError
          │   ├─ StreamNotFoundError
-         │   │   └─ BucketNotFoundError    ErrBucketNotFound
+         │   │   ├─ BucketNotFoundError    ErrBucketNotFound
+         │   │   └─ ObjectStoreNotFoundError
          │   ├─ ConsumerNotFoundError
          │   ├─ MessageNotFoundError
-         │   │   └─ KeyNotFoundError       ErrKeyNotFound: also a key that was deleted
+         │   │   ├─ KeyNotFoundError       ErrKeyNotFound: also a key that was deleted
+         │   │   └─ ObjectNotFoundError    also an object that was deleted
          │   ├─ WrongLastSequenceError
          │   │   └─ KeyExistsError         creating a key that has a value
          │   ├─ NotEnabledOnStreamError    publish: the stream's configuration does not allow it
          │   ├─ BatchError                 publish: the server refused a batch, or gave it up
          │   └─ NameInUseError
+         │       └─ ObjectExistsError      renaming or linking: the name is taken
          ├─ NoStreamResponseError          publish: no stream listens on the subject
          ├─ PublishFailedError             a publisher's messages were not acknowledged
          ├─ NotStoredError                 a message of a batch that is certainly not stored
@@ -65,6 +68,8 @@
          ├─ MissedHeartbeatError           a consumer went silent
          ├─ SequenceMismatchError          a gap in an ordered consumer: it is made again
          ├─ MessageAlreadyAckedError
+         ├─ ObjectDamagedError             an object whose chunks are missing or not its own
+         │   └─ DigestMismatchError
          ├─ BackupError                    a stream's backup or restore did not come to its end
          ├─ LedgerError                    exactly-once writing: what is stored does not fit
          └─ RangeError                     reading a range of sequences (bulk, Spark)
@@ -408,6 +413,14 @@ class KeyNotFoundError(MessageNotFoundError):
         self.operation = operation
 
 
+class ObjectStoreNotFoundError(StreamNotFoundError):
+    """No such object store."""
+
+
+class ObjectNotFoundError(MessageNotFoundError):
+    """No such object in the store, or it was deleted; or a link that leads to none."""
+
+
 class KeyExistsError(WrongLastSequenceError):
     """The key to be created has a value: `bucket`, `key`, and the value's `revision`."""
 
@@ -421,6 +434,10 @@ class KeyExistsError(WrongLastSequenceError):
 
 class NameInUseError(APIError):
     """A stream or consumer of that name exists with another configuration."""
+
+
+class ObjectExistsError(NameInUseError):
+    """An object of that name exists: it is not renamed or linked over."""
 
 
 class NotEnabledOnStreamError(APIError):
@@ -520,6 +537,14 @@ class SequenceMismatchError(JetStreamError):
 
 class MessageAlreadyAckedError(JetStreamError):
     """The message was acknowledged before."""
+
+
+class ObjectDamagedError(JetStreamError):
+    """Chunks of an object are missing, or replaced: it cannot be read."""
+
+
+class DigestMismatchError(ObjectDamagedError):
+    """The chunks of an object are not what was put: their digest is another one."""
 
 
 class BackupError(JetStreamError):
