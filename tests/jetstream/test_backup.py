@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,11 +25,12 @@ from jetspark.errors import (
     BadNameError,
     ConfigError,
     NameInUseError,
+    RequestTimeoutError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import BackupProgress, JetStream, backup, verify_backup
+from jetspark.jetstream import BackupProgress, JetStream, backup, restore, verify_backup
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup_archive import ArchiveScan
 from jetspark.jetstream.backup_folder import BackupWriter
@@ -205,6 +207,87 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
     with pytest.raises(NameInUseError, match=f'"{filled}" exists already'):
         await elsewhere.restore_stream(folder)
+
+
+async def test_what_is_over_when_it_is_restored_keeps_its_sequences(
+    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("OLD")
+    await js.create_stream(name=name, subjects=[name], max_age=timedelta(seconds=0.5))
+    for _ in range(5):
+        await js.publish(name, b"x")
+    await js.delete_msg(name, 5)
+    await js.backup_stream(name, tmp_path / "b")
+
+    async def expired() -> bool:
+        return (await js.stream_info(name)).state.messages == 0
+
+    await eventually(expired)
+    info = await elsewhere.restore_stream(tmp_path / "b")
+    assert info.state.last_seq == 5
+    assert (await elsewhere.publish(name, b"x")).seq == 6
+
+
+async def test_a_work_queue_keeps_what_is_not_done(
+    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("WQ")
+    await js.create_stream(name=name, subjects=[name], retention="workqueue")
+    worker = await js.create_consumer(name, durable_name="worker")
+    for number in range(6):
+        await js.publish(name, b"%d" % number)
+    for message in await worker.fetch(4):
+        await message.ack_sync()
+    await js.backup_stream(name, tmp_path / "b")
+    info = await elsewhere.restore_stream(tmp_path / "b")
+    assert (info.state.messages, info.state.last_seq) == (2, 6)
+    bound = await elsewhere.consumer(name, "worker")
+    assert [message.data for message in await bound.fetch(6)] == [b"4", b"5"]
+
+
+async def test_a_stream_that_is_written_meanwhile(
+    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("LIVE")
+    await js.create_stream(name=name, subjects=[name])
+    payload = os.urandom(50_000)
+    for _ in range(100):
+        await js.publish(name, payload)
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        while not stop.is_set():
+            await js.publish(name, payload)
+
+    writing = asyncio.create_task(write())
+    made = await js.backup_stream(name, tmp_path / "b", chunk_size=16_000)
+    stop.set()
+    await writing
+    info = await elsewhere.restore_stream(tmp_path / "b")
+    assert info.state.last_seq >= made.state.last_seq >= 100
+    assert (await elsewhere.get_msg(name, made.state.last_seq)).data == payload
+
+
+async def test_a_server_without_room_makes_no_stream(
+    js: JetStream,
+    unique: Callable[[str], str],
+    make_server: MakeServer,
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.10")  # older ones look only at what is stored already
+    name = unique("ROOM")
+    await js.create_stream(name=name, subjects=[name])
+    for _ in range(40):
+        await js.publish(name, os.urandom(100_000))
+    await js.backup_stream(name, tmp_path / "b")
+    small = make_server("jetstream { max_file_store: 1MB, max_memory_store: 1MB }")
+    async with connect(small.url) as nc:
+        there = JetStream(nc)
+        with pytest.raises(APIError, match=r"insufficient|exceeded|resources"):
+            await there.restore_stream(tmp_path / "b")
+        assert await gone(there, name)
+        await there.create_stream(name=name, subjects=[name])  # the connection still works
 
 
 async def test_on_a_cluster_with_three_replicas(
@@ -606,6 +689,99 @@ async def test_a_failure_of_the_servers_own_is_told_with_its_words(
             with pytest.raises(BackupError, match=status.decode()):
                 await scripted.backup_stream("S", tmp_path / "b")
     assert nothing_in(tmp_path)
+
+
+class ScriptedRestore:
+    """Takes a restore: answers no chunk at all, or the first one with `answer`."""
+
+    def __init__(self, js: JetStream, answer: dict[str, Any] | None = None) -> None:
+        self.nc = js.client
+        self.prefix = self.nc.new_inbox()
+        self.js = JetStream(self.nc, api_prefix=self.prefix)
+        self.answer = answer
+        self.chunks: list[bytes] = []
+        self.deleted = False
+
+    async def __aenter__(self) -> ScriptedRestore:
+        self.nc.subscribe(f"{self.prefix}.STREAM.RESTORE.*", callback=self._accept)
+        self.nc.subscribe(f"{self.prefix}.STREAM.DELETE.*", callback=self._delete)
+        self.nc.subscribe(f"{self.prefix}.chunks", callback=self._take)
+        await self.nc.flush()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def _accept(self, msg: Message) -> None:
+        kind = "io.nats.jetstream.api.v1.stream_restore_response"
+        answer = {"type": kind, "deliver_subject": f"{self.prefix}.chunks"}
+        await msg.respond(json.dumps(answer).encode())
+
+    async def _take(self, msg: Message) -> None:
+        self.chunks.append(msg.data)
+        if self.answer is not None:
+            await msg.respond(json.dumps(self.answer).encode())
+
+    async def _delete(self, msg: Message) -> None:
+        self.deleted = True
+        kind = "io.nats.jetstream.api.v1.stream_delete_response"
+        await msg.respond(json.dumps({"type": kind, "success": True}).encode())
+
+
+@pytest.mark.parametrize(("version", "window"), [("2.11.9", 2), ("2.12.0", 8)])
+async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
+    js: JetStream,
+    filled: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    window: int,
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    strip(tmp_path / "b")
+    (tmp_path / "b" / "stream.tar.s2").write_bytes(MAGIC + BLOCK * 200)
+    monkeypatch.setattr(restore, "CHUNK", 100)
+    monkeypatch.setattr(restore, "SILENCE", 0.2)
+    monkeypatch.setattr(restore, "CLEAN_UP_WITHIN", 0.1)
+    monkeypatch.setattr(Api, "server", ServerInfo(version=version))
+    async with ScriptedRestore(js) as scripted:
+        with pytest.raises(BackupError, match="says nothing of the restore") as failed:
+            await scripted.js.restore_stream(tmp_path / "b")
+    assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
+    assert scripted.chunks[-1] == b"no archive"
+    assert failed.value.__notes__ == [f'A part of stream "{filled}" may have been restored.']
+
+
+async def test_a_stream_that_somebody_else_made_meanwhile_is_left_alone(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    for err_code, deleted in ((10130, False), (10062, True)):
+        answer = {
+            "type": "io.nats.jetstream.api.v1.stream_create_response",
+            "error": {"code": 400, "err_code": err_code, "description": "no"},
+        }
+        async with ScriptedRestore(js, answer) as scripted:
+            with pytest.raises(APIError):
+                await scripted.js.restore_stream(tmp_path / "b")
+        assert scripted.deleted is deleted
+
+
+async def test_after_a_failure_the_server_waits_for_nothing_more(
+    elsewhere: JetStream, js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    nc = elsewhere.client
+    seen: set[str] = set()
+    nc.subscribe("$JS.SNAPSHOT.RESTORE.>", callback=lambda msg: seen.add(msg.subject))
+    with pytest.raises(KeyError):
+        await elsewhere.restore_stream(tmp_path / "b", progress=raising)
+    await nc.flush()
+    (subject,) = seen
+    async with connect(nc.current_server) as other:
+        # Our own subscription listens, too, and says nothing.
+        with pytest.raises(RequestTimeoutError):
+            await other.request(subject, b"x", timeout=0.1)
 
 
 # -- archives ----------------------------------------------------------------------------------
