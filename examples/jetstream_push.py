@@ -1,6 +1,7 @@
-"""A push consumer, through a plain subscription: heartbeats and flow control told apart.
+"""A push consumer: its messages, and what a plain subscription sees of it.
 
 $ python examples/jetstream_push.py [server]
+its messages: push.1 b'42 apples'
 push.1 b'42 apples'
 the consumer is alive
 push.2 b'7 pears'
@@ -18,10 +19,16 @@ async def main(server: str) -> None:
         js = nc.jetstream()
         await js.create_stream(name="PUSHED", subjects=["push.*"], storage="memory")
         await js.publish("push.1", b"42 apples")
+
+        pushing = await js.create_push_consumer("PUSHED", deliver_subject=nc.new_inbox())
+        async with pushing.subscribe() as messages:  # heartbeats and flow control are answered
+            msg = await messages.next(timeout=2)
+            print("its messages:", msg.subject, msg.data)
+            await msg.ack()
+
         async with nc.subscribe(nc.new_inbox()) as inbox:
             await js.create_push_consumer(
                 "PUSHED",
-                name="pushing",
                 deliver_subject=inbox.subject,
                 flow_control=True,
                 idle_heartbeat=timedelta(milliseconds=200),

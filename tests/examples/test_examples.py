@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "examples"
 FILES = sorted(FOLDER.glob("*.py"))
-ELSEWHERE = {"tls", "jetstream_domains"}  # they need servers of another kind
+ELSEWHERE = {"tls", "jetstream_domains", "key_value_aggregate"}  # they need servers of another kind
 NEEDS = {
     "jetstream_sources": "2.10",
     "jetstream_get": "2.11",
@@ -86,8 +86,10 @@ def test_tls(make_server: MakeServer, certificates: Certificates) -> None:
     )
 
 
-def test_domains(hub_and_leaf: HubAndLeaf) -> None:
-    run("jetstream_domains", hub_and_leaf.leaf.url)
+@pytest.mark.parametrize("name", ["jetstream_domains", "key_value_aggregate"])
+def test_domains(name: str, hub_and_leaf: HubAndLeaf, needs_server: Callable[[str], None]) -> None:
+    needs_server("2.10" if name == "key_value_aggregate" else "2.9")
+    run(name, hub_and_leaf.leaf.url)
 
 
 def test_every_example_is_named_in_the_readme_of_the_folder() -> None:
