@@ -22,6 +22,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     SequenceMismatchError,
     StreamNotFoundError,
+    StreamRecreatedError,
 )
 from jetspark.face import connect
 
@@ -262,6 +263,15 @@ async def test_missing_deliveries_are_read_again(
         await eventually(the_old_one_is_deleted)
 
 
+async def test_it_is_made_again_before_anything_was_read(js: JetStream, stream: str) -> None:
+    async with js.ordered(stream) as messages:
+        with pytest.raises(RequestTimeoutError):
+            await messages.next(0.05)
+        await js.delete_consumer(stream, messages.name)
+        await js.publish(f"{stream}.a")
+        assert await read(messages, 1) == [1]
+
+
 async def test_the_first_delivery_may_be_missing_too(js: JetStream, stream: str) -> None:
     await fill(js, stream, 20)
     async with js.ordered(stream, start_seq=5) as messages:
@@ -389,6 +399,40 @@ async def test_a_deleted_stream_ends_it(
     assert got == list(range(1, 11))  # what was here is given out first
     assert isinstance(messages.error, StreamNotFoundError)
     assert not messages.active
+
+
+async def test_a_stream_that_was_made_again_ends_it(
+    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
+) -> None:
+    stream = unique("S")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
+    await fill(js, stream, 10)
+    async with js.ordered(stream) as messages:
+        assert await read(messages, 10) == list(range(1, 11))
+        create, again = messages._create, asyncio.Event()
+
+        async def create_late(*arguments: Any) -> Any:
+            await again.wait()
+            return await create(*arguments)
+
+        messages._create = create_late
+        await js.delete_stream(stream)
+        await js.create_stream(name=stream, subjects=[f"{stream}.>"])
+        await fill(js, stream, 3)
+        again.set()
+        with pytest.raises(StreamRecreatedError, match="recreated"):
+            await read(messages, 1)
+    await js.delete_stream(stream)
+
+
+async def test_a_purged_stream_goes_on(js: JetStream, stream: str) -> None:
+    await fill(js, stream, 10)
+    async with js.ordered(stream) as messages:
+        assert await read(messages, 10) == list(range(1, 11))
+        await js.purge_stream(stream)
+        await js.delete_consumer(stream, messages.name)
+        await js.publish(f"{stream}.a")
+        assert await read(messages, 1) == [11]
 
 
 async def test_a_callback_s_end_is_reported(

@@ -8,7 +8,8 @@ Contract
   comes once, in stream order; the consumer's name changes.
 - What made that necessary is not the reader's business: it goes to `last_error`, the log and the
   error callback. Making it again is tried for ever, after growing waits, except without the stream
-  (StreamNotFoundError) and without the connection. What is here is given out first; then the
+  (StreamNotFoundError), with another one of the same name that is not yet as long
+  (StreamRecreatedError), and without the connection. What is here is given out first; then the
   iterator raises. With a callback the error is reported. The very first attempt is the caller's:
   it raises whatever it meets.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from jetspark.errors import (
@@ -30,12 +32,15 @@ from jetspark.errors import (
     JetsparkError,
     SequenceMismatchError,
     StreamNotFoundError,
+    StreamRecreatedError,
 )
 from jetspark.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.consume_engine import RETRY_WAIT, Trouble
 from jetspark.jetstream.consumer_documents import ConsumerInfo, DeliverPolicy
 from jetspark.jetstream.consumer_handles import consumer_info
+from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.stream_documents import StreamInfo
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder
 
@@ -44,6 +49,9 @@ if TYPE_CHECKING:
     from jetspark.jetstream.consume_limits import PullLimits
     from jetspark.jetstream.consumer_handles import PullConsumer
     from jetspark.wire.events import MessageFrame
+
+_API_WAIT = 1.0
+"""Seconds for the API to tell about the stream before a consumer that was made again is used."""
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to make the consumer again."""
@@ -70,6 +78,7 @@ class OrderedMessages(ConsumerMessages):
         self._config = dict(config)
         self._order = ConsumerOrder()
         self._entered = False
+        self._since = datetime.max.replace(tzinfo=UTC)
         self._last_error: JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None)
 
@@ -127,10 +136,32 @@ class OrderedMessages(ConsumerMessages):
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = consumer.name
+        if first:
+            self._since = consumer.cached_info.created
+            if self._config["deliver_policy"] in _DECIDED_ONCE:
+                self._start_from(consumer.cached_info.delivered.stream_seq + 1)
+        elif (recreated := await self._recreated()) is not None:
+            self._end(recreated)
+            return
         self._retry = None
-        if first and self._config["deliver_policy"] in _DECIDED_ONCE:
-            self._start_from(consumer.cached_info.delivered.stream_seq + 1)
         self._start()
+
+    async def _recreated(self) -> StreamRecreatedError | None:
+        """Whether what was read came from an older stream: a new one would be waited for silently.
+
+        Neither sign is enough alone: clocks of servers differ a little, and a new leader may not
+        have caught up yet.
+        """
+        try:
+            async with asyncio.timeout(_API_WAIT):
+                answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
+        except (JetsparkError, TimeoutError):
+            return None
+        info = from_wire(StreamInfo, answer)
+        first_wanted = self._config.get("opt_start_seq", 1)
+        if info.created <= self._since or info.state.last_seq >= first_wanted - 1:
+            return None
+        return StreamRecreatedError(self.stream, f"or before {self._since}", str(info.created))
 
     def _start_from(self, seq: int) -> None:
         self._config.pop("opt_start_time", None)

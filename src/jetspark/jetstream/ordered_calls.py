@@ -21,7 +21,7 @@ from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
 
-MAX_MESSAGES = 2000
+MAX_MESSAGES = 1000
 HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
@@ -53,7 +53,7 @@ class OrderedCalls(ConsumerCalls):
         `headers_only`: without payloads; their sizes are in the header Nats-Msg-Size.
         `replay_policy`: "original" keeps the pace of publishing.
 
-        It pulls ahead: up to `max_messages` (default 2000) messages, or `max_bytes` bytes, are here
+        It pulls ahead: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are here
         or on their way. `expires`: seconds that one pull may wait at the server. `heartbeat`:
         seconds of silence after which the server gives a sign of life; twice as long without one,
         and the consumer is made again. `inactive_threshold`: how long the server keeps the

@@ -1,0 +1,127 @@
+"""Reading a stream with ordered consumers, each client's own with its own defaults.
+
+Making the consumer is a part of the timed work. What is looked at of each message is that of
+`read`. nats-py's is a push consumer with flow control.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.report import Section
+from benchmarks.stage import stage
+from benchmarks.turns import Contestant, take_turns
+
+_LABELS = {
+    "jetspark_ordered": "jetspark ordered",
+    "jetspark_blocking": "jetspark ordered, blocking",
+    "nats_py_ordered": "nats-py ordered",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [function.replace("_", "-") for function in _LABELS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    with stage(options.messages, options.warm_up, options.size) as url:
+        job = Job(
+            url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
+        )
+        contestants = [
+            Contestant(label=label, suite=__name__, function=function, job=job)
+            for function, label in _LABELS.items()
+            if function.replace("_", "-") in options.only
+        ]
+        yield Section(
+            f"Read {options.messages:,} messages of {options.size:,} bytes in order, "
+            f"medians of {options.rounds} rounds",
+            take_turns(contestants, options.rounds, options.timeout),
+            (_LABELS["nats_py_ordered"],),
+        )
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+
+def jetspark_ordered(job: Job) -> Measure:
+    from jetspark.face import connect
+
+    async def main() -> Measure:
+        async with connect(job.url) as client:
+            context = client.jetstream()
+
+            async def read(stream: str, messages: int) -> Tally:
+                count = size = sequences = 0
+                async for message in context.ordered(stream):
+                    count += 1
+                    size += len(message.data)
+                    sequences += message.seq
+                    if count == messages:
+                        break
+                return Tally(count, size, sequences)
+
+            return await _timed(job, read)
+
+    return asyncio.run(main())
+
+
+def jetspark_blocking(job: Job) -> Measure:
+    from jetspark.blocking import connect
+
+    with connect(job.url) as client:
+        context = client.jetstream()
+
+        def read(stream: str, messages: int) -> Tally:
+            count = size = sequences = 0
+            for message in context.ordered(stream):
+                count += 1
+                size += len(message.data)
+                sequences += message.seq
+                if count == messages:
+                    break
+            return Tally(count, size, sequences)
+
+        read(job.warm_stream, job.warm_messages)
+        with Stopwatch() as watch:
+            seen = read(job.stream, job.messages)
+    seen.check(job.messages, job.size)
+    return watch.measure(job.messages)
+
+
+def nats_py_ordered(job: Job) -> Measure:
+    import nats
+
+    async def main() -> Measure:
+        client = await nats.connect(job.url)
+        context = client.jetstream()
+
+        async def read(stream: str, messages: int) -> Tally:
+            subscription = await context.subscribe(">", stream=stream, ordered_consumer=True)
+            count = size = sequences = 0
+            async for message in subscription.messages:
+                count += 1
+                size += len(message.data)
+                sequences += message.metadata.sequence.stream
+                if count == messages:
+                    break
+            await subscription.unsubscribe()
+            return Tally(count, size, sequences)
+
+        measure = await _timed(job, read)
+        await client.close()
+        return measure
+
+    return asyncio.run(main())
+
+
+async def _timed(job: Job, read: Callable[[str, int], Awaitable[Tally]]) -> Measure:
+    await read(job.warm_stream, job.warm_messages)
+    with Stopwatch() as watch:
+        seen = await read(job.stream, job.messages)
+    seen.check(job.messages, job.size)
+    return watch.measure(job.messages)
