@@ -6,10 +6,11 @@ needed, and that what is outside is refused. The server's own trace tells what w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
+from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.link import connect as connect_link
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.bulk.ranges import SequenceRange
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.conftest import MakeServer
     from tests.support.leaf import HubAndLeaf
 
@@ -303,18 +306,17 @@ async def test_range_reader(guard: Callable[..., Guarded]) -> None:
     await guarded.check(refused=[*DANGEROUS, "$JS.API.DIRECT.GET.S"])
 
 
-def read_all(guarded: Guarded, *subjects: str) -> int:
+def link_of(guarded: Guarded) -> closing[BlockingLink]:
+    return closing(connect_link(guarded.options()))
+
+
+def read_all(guarded: Guarded, *subjects: str, direct: bool = False) -> int:
     """Rows of S, as a Spark query over all of it reads them."""
-    options = guarded.options()
-    link = connect_link(options)
-    try:
+    with link_of(guarded) as link:
         facts = StreamAPI(link).stream("S")
         assert StreamAPI(link).sequence_at("S", 0) == 1
-    finally:
-        link.close()
-    # One more than there are, so that the end has to be proven.
-    wanted = SequenceRange("S", 1, facts.last_seq + 1, facts.created, subjects)
-    return sum(batch.num_rows for batch in read_range(options, wanted))
+    wanted = SequenceRange("S", 1, facts.last_seq + 1, facts.created, subjects, direct=direct)
+    return sum(batch.num_rows for batch in read_range(guarded.options(), wanted))
 
 
 async def test_stored_reader(
@@ -334,29 +336,34 @@ async def test_stored_reader(
 
 
 async def test_spark_source(guard: Callable[..., Guarded]) -> None:
-    guarded = guard(Roles().spark_source(["S"], pattern=True, sole_reader=True))
+    guarded = guard(Roles().spark_source(["S"], pattern=True))
     await make_stream(guarded)
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
-    link = connect_link(guarded.options())
-    try:
+    with link_of(guarded) as link:
         assert StreamAPI(link).stream_names() == ["OTHER", "S"]
-    finally:
-        link.close()
-    sole = r"\$JS\.API\.(DIRECT\.GET|STREAM\.PURGE)\.S$"
-    await guarded.check(
-        refused=without(DANGEROUS, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.PURGE.S"), unseen=sole
-    )
+    await guarded.check(refused=without(DANGEROUS, "$JS.API.STREAM.NAMES"))
+
+
+async def test_spark_as_sole_reader(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    guarded = guard(Roles().spark_source(["S"], sole_reader=True))
+    await make_stream(guarded, retention="workqueue", allow_direct=True)
+    assert read_all(guarded, direct=True) == 3
+    with link_of(guarded) as link:
+        StreamAPI(link).purge("S", 3)
+        assert StreamAPI(link).stream("S").messages == 1
+    refused = without(DANGEROUS, "$JS.API.STREAM.PURGE.S")
+    await guarded.check(refused=[*refused, "$JS.API.CONSUMER.CREATE.S.c"])
 
 
 async def test_spark_sink(guard: Callable[..., Guarded]) -> None:
     guarded = guard(Roles().spark_sink("S", ["s.*"]))
     await make_stream(guarded)
-    link = connect_link(guarded.options())
-    try:
+    with link_of(guarded) as link:
         assert StreamAPI(link).config("S")["name"] == "S"
-    finally:
-        link.close()
     with StreamPublisher(guarded.options(), "S") as publisher:
         publisher.send([(b"s.4", None, b"row")])
     await guarded.check(refused=[*without(DANGEROUS, "s.x"), "_spark.S.ledger.q"])
@@ -370,11 +377,8 @@ async def test_spark_sink_exactly_once(
     subjects = ["s.*", marker_subjects("S")]
     await make_stream(guarded, 0, subjects=subjects, allow_atomic=True, allow_rollup_hdrs=True)
     options = guarded.options()
-    link = connect_link(options)
-    try:
+    with link_of(guarded) as link:
         assert StreamAPI(link).config("S")["name"] == "S"
-    finally:
-        link.close()
     ledger = Ledger(options, "S", "q", timeout=10)
     ledger.make_stream(1)
     rows = [(b"s.rows", None, b"%d" % number + bytes(100)) for number in range(1000)]
@@ -386,6 +390,27 @@ async def test_spark_sink_exactly_once(
         assert (await nc.jetstream().stream_info(ledger_stream("S"))).state.messages > 0
     refused = without(DANGEROUS, "s.x", "$JS.API.STREAM.NAMES")
     await guarded.check(refused=[*refused, f"$JS.API.STREAM.DELETE.{ledger_stream('S')}"])
+
+
+def test_spark_itself(
+    spark: SparkSession, guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.12")
+    roles = Roles(inbox_prefix="_INBOX_spark")
+    sink = roles.spark_sink("S", ["s.*"], exactly_once=True)
+    guarded = guard(sink | roles.spark_source(["S"]))
+    subjects = ["s.*", marker_subjects("S")]
+    asyncio.run(
+        make_stream(guarded, 0, subjects=subjects, allow_atomic=True, allow_rollup_hdrs=True)
+    )
+    where = {"servers": guarded.server.url, "user": "u", "password": "u", "stream": "S"}
+    where["inboxPrefix"] = "_INBOX_spark"
+    rows = spark.range(0, 10, 1, 1).selectExpr("'s.x' subject", "cast(id as string) data")
+    once = {"guarantee": "exactly-once", "transactionId": "t"}
+    rows.write.format("jetstream").options(**where, **once).mode("append").save()
+    back = spark.read.format("jetstream").options(**where, subjects="s.*").load()
+    assert back.count() == 10
+    assert "Permissions Violation" not in guarded.server.log
 
 
 # -- Key-Value -------------------------------------------------------------------------------------
@@ -405,7 +430,7 @@ async def test_kv_reader(guard: Callable[..., Guarded], direct: bool) -> None:
         bucket = await js.bucket("b")
         assert (await bucket.get("k")).value == b"1"
         assert (await bucket.get("k", 1, leader=True)).value == b"1"
-        assert [key async for key in bucket.keys()] == ["k"]
+        assert await bucket.keys().all() == ["k"]
         assert len([entry async for entry in bucket.history("k")]) == 1
         async with bucket.watch() as entries:
             assert [entry and entry.key for entry in (await anext(entries), await anext(entries))]

@@ -146,13 +146,13 @@ class Roles:
         """Read streams with Spark.
 
         `pattern`: they are chosen by streamPattern, which lists the names of all. `sole_reader`:
-        remove from work-queue streams what was read.
+        with the option soleReader, which removes from work queues what was read.
         """
+        # A sole reader has no consumer: on a work queue it would take the messages away.
+        alone = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET, js_api.STREAM_PURGE)
         found = self._asking((self._api(js_api.STREAM_NAMES),) if pattern else ())
         for stream in _several("streams", streams):
-            found |= self.range_reader(stream)
-            if sole_reader:
-                found |= self._about(stream, (js_api.DIRECT_GET, js_api.STREAM_PURGE))
+            found |= self._about(stream, alone) if sole_reader else self.range_reader(stream)
         return found
 
     def spark_sink(
