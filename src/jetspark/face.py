@@ -14,12 +14,14 @@ from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.kv.calls import BucketCalls
+from jetspark.objects.calls import ObjectStoreCalls
 
 
-class JetStream(BucketCalls):
+class JetStream(BucketCalls, ObjectStoreCalls):
     """JetStream over a client.
 
-    Streams, consumers and publishing, and Key-Value buckets. The options are in `Client.jetstream`.
+    Streams, consumers and publishing, Key-Value buckets and object stores. The options are in
+    `Client.jetstream`.
     """
 
 

@@ -19,6 +19,7 @@ from jetspark.blocking.jetstream.stored import StoredCalls
 from jetspark.blocking.jetstream.streams import StreamCalls
 from jetspark.blocking.jetstream.templates import TemplateCalls
 from jetspark.blocking.kv import BucketCalls
+from jetspark.blocking.objects import ObjectStoreCalls
 from jetspark.face import JetStream as AsyncJetStream
 from jetspark.jetstream.document import Configuration
 from jetspark.jetstream.documents import AccountInfo
@@ -40,6 +41,7 @@ class JetStream(
     BackupCalls,
     TemplateCalls,
     BucketCalls,
+    ObjectStoreCalls,
 ):
     """JetStream over a client.
 

@@ -1,0 +1,50 @@
+"""What comes one after the other, and may be many, without async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Generic, TypeVar
+
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.jetstream.listing import Listing as AsyncListing
+
+ItemT = TypeVar("ItemT")
+
+_LOT = 1000
+
+
+class Listing(Generic[ItemT]):
+    """Iterate it, or `listing.all()` for a list.
+
+    Nothing is asked before the first item is; each iteration asks anew. Items cross to the
+    caller's thread in lots.
+    """
+
+    __slots__ = ("_inner", "_thread")
+
+    def __init__(self, thread: LoopThread, inner: AsyncListing[ItemT]) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[ItemT]:
+        items = self._inner.__aiter__()
+        try:
+            while lot := self._thread.run(_take, items):
+                yield from lot
+        finally:
+            close = getattr(items, "aclose", None)
+            if close is not None and not self._thread.is_over:
+                self._thread.run(close)
+
+    def all(self) -> list[ItemT]:
+        """Every item in a list."""
+        return self._thread.run(self._inner.all)
+
+
+async def _take(items: AsyncIterator[ItemT]) -> list[ItemT]:
+    lot: list[ItemT] = []
+    async for item in items:
+        lot.append(item)
+        if len(lot) == _LOT:
+            break
+    return lot

@@ -1,0 +1,54 @@
+"""An object on its way out of a store, without async.
+
+Contract: that of `jetspark.objects.reading`. One change of thread brings the chunks that are here,
+up to about a megabyte of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.objects.info import ObjectInfo
+from jetspark.objects.reading import ObjectReader as AsyncObjectReader
+
+
+class ObjectReader:
+    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.read()`.
+
+    For one use.
+    """
+
+    def __init__(self, thread: LoopThread, inner: AsyncObjectReader) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def info(self) -> ObjectInfo:
+        """What it is; of a link, what it leads to."""
+        return self._inner.info
+
+    def read(self) -> bytes:
+        """All of it."""
+        return self._thread.run(self._inner.read)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while lot := self.next_lot():
+                yield from lot
+        finally:
+            # Not waited for: this may be the collector.
+            if not self._thread.is_over:
+                self._thread.post(self._inner.stop)
+
+    def stop(self) -> None:
+        """Read no more. Any number of times."""
+        if not self._thread.is_over:
+            self._thread.call(self._inner.stop)
+
+    def next_lot(self) -> list[bytes]:
+        """The next chunks, those that are here at once; none at the end."""
+        return self._thread.run(self._inner.next_lot)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)

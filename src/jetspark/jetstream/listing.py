@@ -1,0 +1,27 @@
+"""What comes one after the other, and may be many."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
+
+ItemT = TypeVar("ItemT")
+
+
+class Listing(Generic[ItemT]):
+    """Iterate with `async for`, or `await listing.all()` for a list.
+
+    Nothing is asked before the first item is; each `async for` asks anew.
+    """
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], AsyncIterator[ItemT]]) -> None:
+        self._read = read
+
+    def __aiter__(self) -> AsyncIterator[ItemT]:
+        return self._read()
+
+    async def all(self) -> list[ItemT]:
+        """Every item in a list."""
+        return [item async for item in self._read()]

@@ -1,0 +1,23 @@
+"""Object stores over JetStream (ADR-20), built on the public surface of `jetspark.jetstream`.
+
+Stores are made and bound by `JetStream.create_object_store` and `JetStream.object_store`.
+"""
+
+from jetspark.objects.calls import ObjectStoreCalls
+from jetspark.objects.config import ObjectStoreConfig
+from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
+from jetspark.objects.reading import ObjectReader
+from jetspark.objects.store import ObjectStore
+from jetspark.objects.watch import ObjectWatcher
+
+__all__ = [
+    "ObjectInfo",
+    "ObjectLink",
+    "ObjectOptions",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectStoreCalls",
+    "ObjectStoreConfig",
+    "ObjectStoreStatus",
+    "ObjectWatcher",
+]

@@ -1,0 +1,92 @@
+"""Object stores: make, change, bind, delete, list (ADR-20).
+
+Contract: options are the fields of ObjectStoreConfig, given as one, as keyword arguments, or as
+both with the latter on top. Every call raises BadNameError, ConfigError and
+UnsupportedByServerError before anything is sent, and then what the calls for streams raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from jetspark.errors import NameInUseError, StreamNotFoundError
+from jetspark.jetstream import JetStream
+from jetspark.jetstream.listing import Listing
+from jetspark.objects.config import ObjectStoreConfig, new_store, store_config, stream_options
+from jetspark.objects.info import ObjectStoreStatus
+from jetspark.objects.names import STREAM_PREFIX, check_store
+from jetspark.objects.records import no_store
+from jetspark.objects.store import ObjectStore
+
+
+class ObjectStoreCalls(JetStream):
+    """The part of JetStream that is about object stores."""
+
+    async def create_object_store(
+        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+    ) -> ObjectStore:
+        """Make an object store. Options are the fields of ObjectStoreConfig.
+
+        One that exists with the same configuration is bound; with another one, NameInUseError.
+        """
+        said = store_config(config, options)
+        stream = STREAM_PREFIX + check_store(name)
+        try:
+            await self.create_stream(name=stream, **new_store(name, said))
+        except NameInUseError as error:
+            raise NameInUseError(
+                error.code,
+                error.err_code,
+                error.description,
+                f'Object store "{name}" exists with another configuration.',
+            ) from None
+        return ObjectStore(self, name)
+
+    async def update_object_store(
+        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+    ) -> ObjectStore:
+        """Change an object store; what is not named keeps its value.
+
+        Raises ObjectStoreNotFoundError.
+        """
+        said = store_config(config, options)
+        stream = STREAM_PREFIX + check_store(name)
+        try:
+            await self.update_stream(name=stream, **stream_options(said))
+        except StreamNotFoundError:
+            raise no_store(name) from None
+        return ObjectStore(self, name)
+
+    async def object_store(self, name: str) -> ObjectStore:
+        """Bind to an object store that exists. Raises ObjectStoreNotFoundError."""
+        try:
+            await self.stream_info(STREAM_PREFIX + check_store(name))
+        except StreamNotFoundError:
+            raise no_store(name) from None
+        return ObjectStore(self, name)
+
+    async def delete_object_store(self, name: str) -> None:
+        """Delete an object store with all it holds. Raises ObjectStoreNotFoundError."""
+        try:
+            await self.delete_stream(STREAM_PREFIX + check_store(name))
+        except StreamNotFoundError:
+            raise no_store(name) from None
+
+    def object_store_names(self) -> Listing[str]:
+        """The names of all object stores."""
+        return Listing(self._object_store_names)
+
+    async def _object_store_names(self) -> AsyncIterator[str]:
+        async for name in self.stream_names("$O.*.>"):
+            if name.startswith(STREAM_PREFIX):
+                yield name.removeprefix(STREAM_PREFIX)
+
+    def object_stores(self) -> Listing[ObjectStoreStatus]:
+        """The statuses of all object stores."""
+        return Listing(self._object_stores)
+
+    async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:
+        async for info in self.streams("$O.*.>"):
+            if info.name.startswith(STREAM_PREFIX):
+                yield ObjectStoreStatus(info)

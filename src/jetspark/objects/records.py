@@ -1,0 +1,117 @@
+"""The information about objects as it is stored: read, and replaced by one writer at a time.
+
+Contract: the stream's leader is asked, so that a write that was acknowledged is seen. A write
+depends on what was there when it was decided (the subject's last sequence): of several writers one
+is first, and the others decide anew upon what it left. So whoever replaces an object knows exactly
+which one, and removes that one's chunks. When an ack is lost on the way the write is tried again
+with the same Nats-Msg-Id, which stores it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from jetspark.errors import (
+    JetsparkError,
+    MessageNotFoundError,
+    ObjectStoreNotFoundError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
+)
+from jetspark.jetstream import JetStream
+from jetspark.objects.info import ObjectInfo, info_of_stored, to_stored
+from jetspark.objects.names import STREAM_PREFIX, chunk_subject, info_subject, new_nuid
+from jetspark.objects.patience import Patience
+
+_ROLLUP = {"Nats-Rollup": "sub"}
+
+
+class Record(NamedTuple):
+    """What is stored under a name; nothing with sequence 0."""
+
+    info: ObjectInfo | None
+    seq: int
+    data: bytes
+
+
+class Records:
+    """The calls of one store that concern what is stored about its objects."""
+
+    __slots__ = ("js", "store", "stream")
+
+    def __init__(self, js: JetStream, store: str) -> None:
+        self.js = js
+        self.store = store
+        self.stream = STREAM_PREFIX + store
+
+    async def find(self, name: str) -> Record:
+        """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError."""
+        subject = info_subject(self.store, name)
+        try:
+            stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
+        except MessageNotFoundError:
+            return Record(None, 0, b"")
+        except StreamNotFoundError:
+            raise no_store(self.store) from None
+        return Record(info_of_stored(stored), stored.seq, stored.data)
+
+    async def replace(
+        self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
+    ) -> tuple[ObjectInfo, ObjectInfo | None]:
+        """Write what `decide` makes of what is there; returns both. It may be called again."""
+        subject = info_subject(self.store, name)
+        message_id = new_nuid()
+        patience = Patience()
+        unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
+        while True:
+            tried = False
+            try:
+                found = await self.find(name)
+                if unsure and found.data == to_stored(unsure[-1][0]):
+                    return unsure[-1]
+                new = decide(found.info)
+                tried = True
+                ack = await self.js.publish(
+                    subject,
+                    to_stored(new),
+                    headers=_ROLLUP,
+                    msg_id=message_id,
+                    expect_last_subject_seq=found.seq,
+                )
+            except WrongLastSequenceError:
+                patience.progress()  # somebody else was faster
+            except JetsparkError as error:
+                if tried:
+                    unsure.append((new, found.info))
+                await patience.wait(error)
+            else:
+                if ack.duplicate:
+                    # Stored by an earlier attempt. If there were several, it is not known what
+                    # that one replaced.
+                    return unsure[0] if len(unsure) == 1 else (new, None)
+                return new.replace(mtime=datetime.now(UTC)), found.info
+
+    async def remove_chunks(self, nuid: str) -> None:
+        """What is stored under an id that nothing leads to. Trouble is reported, not raised."""
+        subject = chunk_subject(self.store, nuid)
+        patience = Patience()
+        try:
+            while True:
+                try:
+                    await self.js.purge_stream(self.stream, filter=subject)
+                    return
+                except StreamNotFoundError:
+                    return
+                except JetsparkError as error:
+                    await patience.wait(error)
+        except JetsparkError as error:
+            self.js.client.report(error)
+
+
+def no_store(name: str) -> ObjectStoreNotFoundError:
+    """The error for a store that does not exist."""
+    return ObjectStoreNotFoundError(
+        404, 10059, "object store not found", f'Object store "{name}" not found.'
+    )

@@ -1,0 +1,137 @@
+"""Where the bytes of an object come from and go to.
+
+Contract: files are read and written in threads, BLOCK bytes at a time. A file object that was given
+is left open, where reading or writing has ended. A path is written beside its place and moved
+there when it is complete, so that nobody finds half a file. Raises ConfigError for what is no
+source of bytes, OSError from files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from jetspark.errors import ConfigError
+
+BLOCK = 1024 * 1024
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A binary file object, or something that is read like one, such as asyncio.StreamReader."""
+
+    def read(self, size: int, /) -> Any:
+        """Up to so many bytes; none at the end."""
+
+
+class Writable(Protocol):
+    """A binary file object that is open for writing."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write all of it."""
+
+
+ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes] | AsyncIterable[Bytes]
+ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
+
+
+async def blocks(data: ObjectData) -> AsyncGenerator[bytes | memoryview]:
+    """The bytes of whatever was given."""
+    if isinstance(data, AsyncIterable) and not isinstance(data, Readable):
+        async for piece in data:
+            yield as_bytes(piece)
+    elif isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
+        while piece := await data.read(BLOCK):
+            yield as_bytes(piece)
+    else:
+        source = sync_blocks(data)
+        try:
+            while (block := await asyncio.to_thread(_next, source)) is not None:
+                yield block
+        finally:
+            # When this was cancelled, a thread may be reading still; the generator ends with it.
+            with suppress(ValueError):
+                await asyncio.to_thread(source.close)
+
+
+def _next(source: Iterator[bytes | memoryview]) -> bytes | memoryview | None:
+    return next(source, None)  # StopIteration cannot pass through a future
+
+
+def sync_blocks(data: Any) -> Generator[bytes | memoryview]:
+    """`blocks` of what needs no event loop."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        yield as_bytes(data)
+    elif isinstance(data, os.PathLike):
+        with Path(data).open("rb") as file:
+            yield from sync_blocks(file)
+    elif isinstance(data, Readable):
+        while block := data.read(BLOCK):
+            yield as_bytes(block)
+    else:
+        for block in data:
+            yield as_bytes(block)
+
+
+def check_data(data: object, *, awaitable: bool = True) -> None:
+    """Raises ConfigError for what is no source of bytes."""
+    if isinstance(data, str):
+        raise ConfigError("A path is a pathlib.Path, and text is bytes: text.encode().")
+    if isinstance(data, Readable):
+        fits = awaitable or not inspect.iscoroutinefunction(data.read)
+    elif isinstance(data, AsyncIterable):
+        fits = awaitable
+    else:
+        fits = isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
+    if not fits:
+        raise ConfigError(f"{type(data).__name__} is no source of bytes for an object.")
+
+
+def as_bytes(block: object) -> bytes | memoryview:
+    """Raises ConfigError for what is none."""
+    if isinstance(block, bytes):
+        return block
+    if isinstance(block, bytearray | memoryview):
+        return memoryview(block).cast("B")
+    hint = ": open it in binary mode" if isinstance(block, str) else ""
+    raise ConfigError(f"Bytes are wanted, not {type(block).__name__}{hint}.")
+
+
+def check_writable(target: object) -> None:
+    """Raises ConfigError for what is not open for writing."""
+    if not callable(getattr(target, "write", None)):
+        raise ConfigError(f"{type(target).__name__} is neither a path nor a writable file.")
+
+
+def write_all(file: Writable, lot: Iterable[bytes]) -> None:
+    """One after the other."""
+    for chunk in lot:
+        file.write(chunk)
+
+
+class NewFile:
+    """A file that appears under its name when it is complete: `keep` or `drop` it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
+        self._file = self._part.open("xb")
+        self.write = self._file.write
+
+    def keep(self) -> None:
+        """Put it in its place, whatever was there."""
+        self._file.close()
+        self._part.replace(self._path)
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)

@@ -1,0 +1,366 @@
+"""An object store: put, get, change, link and delete objects (ADR-20).
+
+Contract: a store is cheap, holds no state of the server's and needs no closing. An object is put
+as a stream of chunks and becomes visible when it is complete; until then the one that had its
+name stays. Of several writers of one name the last that is complete wins, and the chunks of the
+others are removed. How objects travel is in `writing` and `reading`; information about them comes
+from the stream's leader, so what was acknowledged is seen. Names are any text, not empty. A store
+that is gone raises ObjectStoreNotFoundError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from jetspark.errors import (
+    ConfigError,
+    ObjectDamagedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream import JetStream
+from jetspark.jetstream.listing import Listing
+from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
+from jetspark.objects.names import check_store, info_subject, new_nuid
+from jetspark.objects.reading import ObjectReader
+from jetspark.objects.records import Records, no_store
+from jetspark.objects.sources import (
+    NewFile,
+    ObjectData,
+    ObjectTarget,
+    Writable,
+    blocks,
+    check_data,
+    check_writable,
+    write_all,
+)
+from jetspark.objects.watch import ObjectWatcher
+from jetspark.objects.writing import ObjectWriter
+
+CHUNK_SIZE: Final = 128 * 1024
+READ_TRIES: Final = 5
+_MOST_LINKS: Final = 8
+
+HeaderValues: TypeAlias = Mapping[str, str | Sequence[str]]
+"""One value or several for each name."""
+
+T = TypeVar("T")
+
+
+class ObjectStore:
+    """What `JetStream.object_store` and `JetStream.create_object_store` return."""
+
+    def __init__(self, js: JetStream, name: str) -> None:
+        self._js = js
+        self._records = Records(js, name)
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self._records.store
+
+    @property
+    def stream(self) -> str:
+        """The name of its stream."""
+        return self._records.stream
+
+    async def status(self) -> ObjectStoreStatus:
+        """What it is and holds now."""
+        try:
+            return ObjectStoreStatus(await self._js.stream_info(self.stream))
+        except StreamNotFoundError:
+            raise no_store(self.name) from None
+
+    async def seal(self) -> ObjectStoreStatus:
+        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        try:
+            return ObjectStoreStatus(await self._js.update_stream(name=self.stream, sealed=True))
+        except StreamNotFoundError:
+            raise no_store(self.name) from None
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        name: str,
+        data: ObjectData,
+        *,
+        description: str | None = None,
+        headers: HeaderValues | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chunk_size: int | None = None,
+    ) -> ObjectInfo:
+        """Store an object, in place of the one that has the name.
+
+        `data`: bytes, the path of a file, a binary file object, or an iterable of bytes, async
+        ones too; read piece by piece, files and iterables in threads. `chunk_size`: bytes of
+        each stored message, 128 KiB by default, at most the server's max_payload. Raises
+        BadNameError, ConfigError, what reading the data raises, and APIError when the store is
+        full or sealed; then the store is as it was.
+        """
+        check_data(data)
+        writer = self._writer(name, description, headers, metadata, chunk_size)
+        try:
+            await writer.begin()
+            async with aclosing(blocks(data)) as source:
+                async for block in source:
+                    await writer.write(block)
+            return await writer.finish()
+        except BaseException:
+            await writer.discard()
+            raise
+
+    def _writer(
+        self,
+        name: str,
+        description: str | None,
+        headers: HeaderValues | None,
+        metadata: Mapping[str, str] | None,
+        chunk_size: int | None,
+    ) -> ObjectWriter:
+        info_subject(self.name, name)
+        most = self._js.client.max_payload
+        if chunk_size is None:
+            chunk_size = min(CHUNK_SIZE, most)
+        elif not 1 <= chunk_size <= most:
+            raise ConfigError(f"chunk_size is from 1 to {most:,}, the server's max_payload.")
+        info = ObjectInfo(
+            name=name,
+            bucket=self.name,
+            nuid=new_nuid(),
+            description=description,
+            headers=_lists(headers),
+            metadata=None if metadata is None else dict(metadata),
+            options=ObjectOptions(max_chunk_size=chunk_size),
+        )
+        return ObjectWriter(self._records, info, chunk_size)
+
+    async def update_meta(
+        self,
+        name: str,
+        *,
+        new_name: str | None = None,
+        description: str | None = None,
+        headers: HeaderValues | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> ObjectInfo:
+        """Change what is said about an object or a link; None keeps it. The content stays.
+
+        `new_name`: rename it; raises ObjectExistsError when there is an object of that name.
+        Raises ObjectNotFoundError, also when it is replaced while it is renamed.
+        """
+        said = {
+            "description": description,
+            "headers": _lists(headers),
+            "metadata": None if metadata is None else dict(metadata),
+        }
+        changes = {option: value for option, value in said.items() if value is not None}
+
+        def change(there: ObjectInfo | None) -> ObjectInfo:
+            return self._present(name, there).replace(**changes)
+
+        if new_name is None or new_name == name:
+            return (await self._records.replace(name, change))[0]
+        info = change((await self._records.find(name)).info)
+        return await self._rename(info, info.replace(name=new_name))
+
+    async def _rename(self, info: ObjectInfo, renamed: ObjectInfo) -> ObjectInfo:
+        new, _ = await self._records.replace(
+            renamed.name, partial(_in_free_place, renamed, links_too=False)
+        )
+
+        def leave(there: ObjectInfo | None) -> ObjectInfo:
+            if there is None or there.deleted or there.nuid != info.nuid:
+                raise self._not_found(info.name)
+            # With another id, lest somebody deletes the chunks with this mark.
+            return _mark(there).replace(nuid=new_nuid())
+
+        try:
+            await self._records.replace(info.name, leave)
+        except ObjectNotFoundError:
+            # Replaced or deleted meanwhile, and so its chunks are gone.
+            with suppress(ObjectNotFoundError):
+                await self._records.replace(new.name, leave)
+            raise
+        return new
+
+    async def delete(self, name: str) -> None:
+        """Delete an object, or a link. Nothing happens to one that was deleted before.
+
+        A mark stays in its place, for watchers. Raises ObjectNotFoundError.
+        """
+        found = (await self._records.find(name)).info
+        if found is None:
+            raise self._not_found(name)
+        if found.deleted:
+            return
+        _, old = await self._records.replace(name, lambda there: _mark(there or found))
+        if old is not None and old.chunks:
+            await self._records.remove_chunks(old.nuid)
+
+    # -- links ---------------------------------------------------------------------------------
+
+    async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
+        """Make `name` lead to an object, of this store or another one.
+
+        `target`: its info, from `put` or `info`. In place of another link of that name; an object
+        raises ObjectExistsError. Raises ConfigError for a target that is deleted or a link.
+        """
+        if target.deleted:
+            raise ConfigError("A link cannot lead to a deleted object.")
+        if target.link is not None:
+            raise ConfigError("A link cannot lead to a link.")
+        return await self._add_link(name, ObjectLink(bucket=target.bucket, name=target.name))
+
+    async def add_store_link(self, name: str, store: str) -> ObjectInfo:
+        """Make `name` lead to the object store of that name, as a folder would.
+
+        In place of another link of that name; an object raises ObjectExistsError. Such a link
+        says where to go in its `info`; it has no content.
+        """
+        return await self._add_link(name, ObjectLink(bucket=check_store(store)))
+
+    async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
+        info = ObjectInfo(
+            name=name, bucket=self.name, nuid=new_nuid(), options=ObjectOptions(link=link)
+        )
+        return (await self._records.replace(name, partial(_in_free_place, info, links_too=True)))[0]
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
+        """What is stored about an object, or a link. Raises ObjectNotFoundError."""
+        found = (await self._records.find(name)).info
+        if include_deleted and found is not None:
+            return found
+        return self._present(name, found)
+
+    async def get(self, name: str) -> ObjectReader:
+        """An object to be read, chunk by chunk; a link gives what it leads to.
+
+        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; while reading
+        ObjectDamagedError and DigestMismatchError, instead of the last chunk.
+        """
+        records, wanted = self._records, name
+        for _ in range(_MOST_LINKS):
+            info = (await records.find(wanted)).info
+            if info is None or info.deleted:
+                raise self._not_found(name)
+            if info.link is None:
+                return ObjectReader(records, info)
+            if not info.link.name:
+                raise self._not_found(name, f'leads to the whole store "{info.link.bucket}"')
+            records, wanted = Records(self._js, check_store(info.link.bucket)), info.link.name
+        raise self._not_found(name, "leads from link to link")
+
+    async def get_bytes(self, name: str) -> bytes:
+        """All of an object. Raises as `get`."""
+        return await self._whole(name, ObjectReader.read)
+
+    async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
+        """Write an object into a file; returns its info. Raises as `get`, and OSError.
+
+        `target`: a path, where the file appears when it is complete; or a binary file object,
+        which is left open. Written in threads.
+        """
+        if isinstance(target, str | os.PathLike):
+            return await self._whole(name, partial(_save, target))
+        check_writable(target)
+        reader = await self.get(name)
+        await _write_to(target, reader)
+        return reader.info
+
+    async def _whole(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
+        """Again when the object was replaced meanwhile: nothing of it was given out."""
+        tries = 0
+        while True:
+            reader = await self.get(name)
+            try:
+                return await use(reader)
+            except ObjectDamagedError:
+                tries += 1
+                if tries == READ_TRIES or (await self.get(name)).info.nuid == reader.info.nuid:
+                    raise
+
+    def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
+        """All objects and links, in the order in which they were last written."""
+        return Listing(partial(self._objects, include_deleted))
+
+    async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
+        async with self.watch(ignore_deletes=not include_deleted) as watcher:
+            async for info in watcher:
+                if info is None:
+                    return
+                yield info
+
+    def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
+        """The infos of all objects, deleted ones too, then None once, then every change.
+
+        `ignore_deletes`: only objects that are there. `updates_only`: None first, then changes.
+        """
+        return ObjectWatcher(
+            self._records, ignore_deletes=ignore_deletes, updates_only=updates_only
+        )
+
+    # -- what was found ------------------------------------------------------------------------
+
+    def _present(self, name: str, found: ObjectInfo | None) -> ObjectInfo:
+        if found is None or found.deleted:
+            raise self._not_found(name)
+        return found
+
+    def _not_found(self, name: str, why: str | None = None) -> ObjectNotFoundError:
+        what = f'Object "{name}" not found in store "{self.name}".'
+        if why is not None:
+            what = f'"{name}" in store "{self.name}" {why}.'
+        return ObjectNotFoundError(404, 10037, "object not found", what)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.name!r})"
+
+
+def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
+    if headers is None:
+        return None
+    return {
+        name: [values] if isinstance(values, str) else list(values)
+        for name, values in headers.items()
+    }
+
+
+def _mark(info: ObjectInfo) -> ObjectInfo:
+    """What is left of a deleted object."""
+    return info.replace(deleted=True, size=0, chunks=0, digest=None)
+
+
+def _in_free_place(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
+    """Raises ObjectExistsError when the name is taken; with `links_too` not by a link."""
+    if there is not None and not there.deleted and not (links_too and there.link is not None):
+        text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
+        raise ObjectExistsError(400, 0, "object exists", text)
+    return info
+
+
+async def _write_to(file: Writable, reader: ObjectReader) -> None:
+    try:
+        while lot := await reader.next_lot():
+            await asyncio.to_thread(write_all, file, lot)
+    finally:
+        reader.stop()
+
+
+async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
+    file = await asyncio.to_thread(NewFile, path)
+    try:
+        await _write_to(file, reader)
+        await asyncio.to_thread(file.keep)
+    except BaseException:
+        await asyncio.to_thread(file.drop)
+        raise
+    return reader.info

@@ -1,0 +1,240 @@
+"""An object on its way into a store (ADR-20).
+
+Contract
+- Chunks are published without waiting for each ack, about WINDOW_BYTES of them at a time, to a
+  subject of the object's own; only when all are stored is the information written, which makes
+  the object visible, in place of the one that had its name. Then that one's chunks are removed.
+- The stream keeps chunks in the order in which it took them. When an ack is missing (a lost link,
+  a change of leader), what was stored behind the last good chunk is removed and sent again, as long
+  as there is progress (`patience`).
+- What fails leaves nothing behind: its chunks are removed. Only a program or a connection that
+  ends in the middle cannot do that.
+- The digest is made in a thread beside the sending. No task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from contextlib import suppress
+
+from jetspark.errors import (
+    JetsparkError,
+    MessageNotFoundError,
+    ObjectDamagedError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.documents import PubAck
+from jetspark.objects.info import ObjectInfo
+from jetspark.objects.names import chunk_subject, digest_text
+from jetspark.objects.patience import Patience
+from jetspark.objects.records import Records, no_store
+
+WINDOW_BYTES = 8 * 1024 * 1024
+"""Of chunks that have no ack yet."""
+
+_MOST_CHUNKS = 4000
+_IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
+
+
+class ObjectWriter:
+    """`begin`, any number of `write`, and `finish`; or `discard` at any time, which ends it."""
+
+    def __init__(self, records: Records, info: ObjectInfo, chunk_size: int) -> None:
+        self._records = records
+        self._js = records.js
+        self._info = info
+        self._chunk_size = chunk_size
+        self._subject = chunk_subject(records.store, info.nuid)
+        window = min(max(WINDOW_BYTES // chunk_size, 2), _MOST_CHUNKS)
+        self._publisher = self._js.publisher(
+            window, on_disconnect="fail", retries=0, raise_failures=False
+        )
+        self._sha256 = hashlib.sha256()
+        self._rest: list[bytes | memoryview] = []
+        """What does not fill a chunk yet."""
+        self._rest_size = 0
+        self._sent: deque[tuple[bytes, asyncio.Future[PubAck]]] = deque()
+        """Chunks whose ack was not looked at yet."""
+        self._last_good = 0
+        """Sequence of the last chunk before those."""
+        self._size = 0
+        self._chunks = 0
+        self._patience = Patience()
+        self._sent_again = False
+        self._commit: asyncio.Task[ObjectInfo] | None = None
+
+    async def begin(self) -> None:
+        """Before the first `write`."""
+        await self._publisher.__aenter__()
+
+    async def write(self, block: bytes | memoryview) -> None:
+        """The next bytes of the content, as many as they are."""
+        size = len(block)
+        self._size += size
+        digesting = None
+        if size >= _IN_A_THREAD:
+            digesting = asyncio.get_running_loop().run_in_executor(None, self._sha256.update, block)
+        else:
+            self._sha256.update(block)
+        try:
+            await self._cut(block)
+        finally:
+            if digesting is not None:
+                await digesting
+
+    async def finish(self) -> ObjectInfo:
+        """Send the rest, wait for all, and make the object visible.
+
+        Cancelled in the very last moment it may be visible all the same, as a whole.
+        """
+        if self._rest:
+            await self._send(b"".join(self._rest))
+        while self._sent:
+            await self._settle(self._sent[0][1])
+        if self._sent_again:
+            await self._count_chunks()
+        self._commit = asyncio.get_running_loop().create_task(self._make_visible())
+        try:
+            return await asyncio.shield(self._commit)
+        except asyncio.CancelledError:
+            # Broken off in the middle nobody would know which chunks are of use.
+            await asyncio.wait({self._commit})
+            raise
+
+    async def _make_visible(self) -> ObjectInfo:
+        new, old = await self._records.replace(self._info.name, self._complete)
+        await self._close()
+        if old is not None and old.chunks:
+            await self._records.remove_chunks(old.nuid)
+        return new
+
+    def _complete(self, _: ObjectInfo | None) -> ObjectInfo:
+        return self._info.replace(
+            size=self._size, chunks=self._chunks, digest=digest_text(self._sha256.digest())
+        )
+
+    async def discard(self) -> None:
+        """Remove what was stored, unless the object is visible."""
+        # First the chunks on their way: they might be stored behind the removal.
+        await self._publisher.flush()
+        await self._close()
+        if self._chunks and not await self._may_be_visible():
+            await self._records.remove_chunks(self._info.nuid)
+
+    async def _may_be_visible(self) -> bool:
+        if self._commit is None:
+            return False
+        if self._commit.exception() is None:
+            return True
+        try:
+            found = (await self._records.find(self._info.name)).info
+        except JetsparkError:
+            return True  # chunks of no object do less harm than an object without chunks
+        return found is not None and found.nuid == self._info.nuid
+
+    async def _close(self) -> None:
+        # As if broken off, which does not wait.
+        await self._publisher.__aexit__(asyncio.CancelledError, None, None)
+        self._forget_sent()
+
+    def _forget_sent(self) -> None:
+        for _, ack in self._sent:
+            if not ack.cancelled():
+                ack.exception()  # seen
+        self._sent.clear()
+
+    # -- chunks --------------------------------------------------------------------------------
+
+    async def _cut(self, block: bytes | memoryview) -> None:
+        wanted = self._chunk_size
+        begin = 0
+        if self._rest:
+            begin = wanted - self._rest_size
+            self._rest.append(block[:begin])
+            self._rest_size += len(self._rest[-1])
+            if self._rest_size < wanted:
+                return
+            await self._send(b"".join(self._rest))
+        while len(block) - begin >= wanted:
+            await self._send(bytes(block[begin : begin + wanted]))
+            begin += wanted
+        rest = block[begin:]
+        # A copy, since a view may be of a buffer that is filled anew.
+        self._rest = [bytes(rest)] if len(rest) else []
+        self._rest_size = len(rest)
+
+    async def _send(self, chunk: bytes) -> None:
+        await self._submit(chunk)
+        self._chunks += 1
+        sent = self._sent
+        while sent and sent[0][1].done():
+            await self._settle(sent[0][1])
+
+    async def _submit(self, chunk: bytes) -> None:
+        self._sent.append((chunk, await self._publisher.submit(self._subject, chunk)))
+
+    async def _settle(self, ack: asyncio.Future[PubAck]) -> None:
+        """Look at the oldest ack."""
+        try:
+            seq = (await ack).seq
+        except JetsparkError as error:
+            await self._send_again(error)
+            return
+        if seq <= self._last_good:
+            raise ObjectDamagedError(
+                f'Object "{self._info.name}": chunks were stored in another order.'
+            )
+        self._sent.popleft()
+        self._last_good = seq
+        self._patience.progress()
+
+    # -- trouble -------------------------------------------------------------------------------
+
+    async def _send_again(self, error: JetsparkError) -> None:
+        """All from the oldest chunk on whose fate is not good."""
+        self._sent_again = True
+        while True:
+            await self._publisher.flush()
+            try:
+                await self._remove_behind_good()
+                break
+            except StreamNotFoundError:
+                raise no_store(self._records.store) from None
+            except JetsparkError as worse:
+                await self._patience.wait(worse)
+        await self._patience.wait(error)
+        chunks = [chunk for chunk, _ in self._sent]
+        self._forget_sent()
+        for chunk in chunks:
+            await self._submit(chunk)
+
+    async def _remove_behind_good(self) -> None:
+        stream = self._records.stream
+        while True:
+            try:
+                stored = await self._js.get_msg(
+                    stream, self._last_good + 1, next_by_subject=self._subject, direct=False
+                )
+            except MessageNotFoundError:
+                return
+            with suppress(MessageNotFoundError):
+                await self._js.delete_msg(stream, stored.seq)
+
+    async def _count_chunks(self) -> None:
+        """A chunk that was on its way for very long may have come after all."""
+        while True:
+            try:
+                info = await self._js.stream_info(
+                    self._records.stream, subjects_filter=self._subject
+                )
+                break
+            except JetsparkError as error:
+                await self._patience.wait(error)
+        stored = (info.state.subjects or {}).get(self._subject, 0)
+        if stored != self._chunks:
+            raise ObjectDamagedError(
+                f'Object "{self._info.name}": {stored} chunks are stored in place of '
+                f"{self._chunks}. Put it again."
+            )
