@@ -237,6 +237,18 @@ async def test_without_a_leader_it_asks_again_on_a_fresh_inbox(
     assert reported == []
 
 
+async def test_what_the_old_leader_has_sent_still_arrives(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
+    change = "409 Leadership Change"
+    async with (
+        scripted([1, change, 2, change, 3], [4]) as peer,
+        peer.consumer.consume(max_messages=10) as messages,
+    ):
+        assert await take(messages, 4) == [b"1", b"2", b"3", b"4"]
+        assert len(peer.requests) == 2
+
+
 # -- statuses that end it ----------------------------------------------------------------------
 
 

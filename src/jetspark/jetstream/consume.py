@@ -105,6 +105,7 @@ class ConsumerMessages:
     def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
         if self._draining:
             return
+        self._cancel_retry()
         if trouble is Trouble.USELESS or trouble is Trouble.ENDED:
             self._end(error)
         elif trouble is Trouble.NO_LEADER:
@@ -134,13 +135,16 @@ class ConsumerMessages:
             await asyncio.sleep(RETRY_WAIT)
         self._start()
 
+    def _cancel_retry(self) -> None:
+        if self._retry is not None and self._retry is not asyncio.current_task():
+            self._retry.cancel()
+
     def _end(self, error: JetsparkError | None) -> None:
         if self._ended:
             return
         self._ended = True
         self._pull.stop()
-        if self._retry is not None and self._retry is not asyncio.current_task():
-            self._retry.cancel()
+        self._cancel_retry()
         if not _closed_on_purpose(error):
             self._error = error
         if self._task is None:

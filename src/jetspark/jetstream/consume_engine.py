@@ -10,7 +10,8 @@ Contract
 - What only ends one pull (404, 408, 409 for its size, 423) is dealt with here. A refused one is
   reported to the client, once for each reason, and asked for again after RETRY_WAIT.
 - Trouble stops the engine, tells the owner which `Trouble` it is, and does nothing until the
-  owner calls `start` again, for the same consumer or another one. Frames that are here stay.
+  owner calls `start` again, for the same consumer or another one. Frames that are here stay. When
+  the leader is gone, what it has sent still arrives until then.
 - The clock of the heartbeats stands still without a link, and while nothing is owed to us.
 
 All of it runs in the client's event loop; there is no task.
@@ -293,7 +294,9 @@ class ContinuousPull:
             self._stop_for(Trouble.USELESS, error_of(status))
             return
         if end is End.NO_LEADER:
-            self._stop_for(Trouble.NO_LEADER, error_of(status))
+            if self._asking or self._resume is not None:  # else it is known: one status a pull
+                self.stop_asking()
+                self._on_trouble(Trouble.NO_LEADER, error_of(status))
             return
         asked = int(frame[1].rpartition(b".")[2])
         limits = self._limits
