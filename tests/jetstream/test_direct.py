@@ -302,6 +302,7 @@ async def test_a_batch_that_loses_its_end_is_continued(
             for seq in (1, 2):
                 headers = {"Nats-Stream": "S", "Nats-Subject": "a", "Nats-Sequence": str(seq)}
                 headers |= {"Nats-Time-Stamp": "2026-01-01T00:00:00Z", "Nats-Num-Pending": "1"}
+                headers["Nats-Last-Sequence"] = str(seq - 1)
                 await nc.publish(msg.reply, b"x", headers=headers)
         else:
             block = b"NATS/1.0 404 Message Not Found\r\n\r\n"

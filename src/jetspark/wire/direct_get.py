@@ -6,6 +6,7 @@ The server appends its headers to those that were published, so a message may ho
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from jetspark.errors import JetStreamError
@@ -13,6 +14,12 @@ from jetspark.errors import JetStreamError
 _APPENDED: Final = b"\r\nNats-Stream: "
 """Where the server's part begins; it writes nothing of the publisher's behind it."""
 _BLANK: Final = b"\r\n\r\n"
+_PARTS: Final = re.compile(
+    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
+    rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: \d+)?"
+    rb"\r\n\r\n"
+)
+"""Every server since 2.9 writes them in this order."""
 
 
 class DirectReply(NamedTuple):
@@ -46,18 +53,18 @@ def parse_direct_reply(block: bytes | None) -> DirectReply | None:
     at = -1 if block is None else block.rfind(_APPENDED)
     if block is None or at < 0:
         return None
-    appended = _lines(block[at:])
-    try:
-        return DirectReply(
-            appended[b"Nats-Subject"].decode("utf-8", "replace"),
-            int(appended[b"Nats-Sequence"]),
-            appended[b"Nats-Time-Stamp"].decode(),
-            # "NATS/1.0" alone: the message had no headers.
-            block[:at] + _BLANK if b"\r\n" in block[:at] else None,
-            int(pending) if (pending := appended.get(b"Nats-Num-Pending")) else None,
-        )
-    except (KeyError, ValueError):
-        raise JetStreamError(f"Unreadable answer to a direct get: {block[at:]!r}.") from None
+    parts = _PARTS.fullmatch(block, at)
+    if parts is None:
+        raise JetStreamError(f"Unreadable answer to a direct get: {block[at:]!r}.")
+    subject, seq, time, pending = parts.groups()
+    return DirectReply(
+        subject.decode("utf-8", "replace"),
+        int(seq),
+        time.decode("ascii", "replace"),
+        # "NATS/1.0" alone: the message had no headers.
+        block[:at] + _BLANK if b"\r\n" in block[:at] else None,
+        None if pending is None else int(pending),
+    )
 
 
 def parse_end_of_batch(block: bytes) -> EndOfBatch:
