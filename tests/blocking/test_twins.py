@@ -14,10 +14,11 @@ from typing import Any, get_args
 import pytest
 
 import jetspark
-from jetspark import blocking, face, kv
+from jetspark import blocking, face, kv, objects
 from jetspark.blocking import client as blocking_client
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
+from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
@@ -60,6 +61,11 @@ TWINS: dict[type, type] = {
     ordered.OrderedMessages: blocking_jetstream.OrderedMessages,
     kv.Bucket: blocking_kv.Bucket,
     kv.Listing: blocking_kv.Listing,
+    kv.Watcher: blocking_kv.Watcher,
+    kv.LiveBucket: blocking_kv.LiveBucket,
+    objects.ObjectStore: blocking_objects.ObjectStore,
+    objects.ObjectReader: blocking_objects.ObjectReader,
+    objects.ObjectWatcher: blocking_objects.ObjectWatcher,
 }
 
 # Public in the asyncio class, absent in the blocking one.
@@ -75,7 +81,10 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (push.PushMessages, "take_queued"): "made for the blocking client",
     (ordered.OrderedMessages, "abandon"): "of the client's close",
     (events.Events, "abandon"): "of the client's close",
+    (objects.ObjectWatcher, "take_ready"): "made for the blocking client",
     (subscription.Subscription, "abandon"): "of the client's close",
+    (kv.Watcher, "take_ready"): "made for the blocking client",
+    (kv.Watcher, "report"): "made for the blocking client",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",
 }
@@ -98,6 +107,7 @@ OTHER_WORDS = {
     "JetStream.fast_ingest",
     "JetStream.publisher",
     "Listing",
+    "ObjectReader",
     "Paged",
     "Publisher",
     "Replies",

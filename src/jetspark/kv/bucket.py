@@ -124,8 +124,9 @@ class Bucket(ReadingCalls):
     async def create(self, key: str, value: bytes = b"", *, ttl: TimeToLive | None = None) -> int:
         """Set the value of a key that has none, or whose last value was deleted.
 
-        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11).
-        Raises KeyExistsError, NotEnabledOnStreamError.
+        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
+        and with a history of more than one the server makes it at least as long. Raises
+        KeyExistsError, NotEnabledOnStreamError.
         """
         last = 0
         for _ in range(_CREATE_TRIES):

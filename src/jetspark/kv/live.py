@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
 from jetspark.kv.entries import Entry, Operation
 from jetspark.kv.watch import Wanted, Watcher, user_error
 
@@ -141,12 +141,13 @@ class LiveBucket(Mapping[str, bytes]):
                     self._set(entry)
                     if self._on_change is not None:
                         await self._tell(entry)
+            self._error = ConnectionClosedError()
         except JetsparkError as error:
             self._error = error
             if started.done():
                 self._js.client.report(error)
-            else:
-                started.set_exception(error)
+        if not started.done():
+            started.set_exception(self._error)
 
     def _set(self, entry: Entry) -> None:
         # Put last, so that the entries stay in the order of their revisions.

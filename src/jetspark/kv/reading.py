@@ -17,7 +17,7 @@ from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle
 from jetspark.kv.listing import Listing
 from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
-from jetspark.kv.watch import EntryCallback, Wanted, Watcher
+from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
 from jetspark.timestamps import duration_to_ns
 
 MARKER_AGE = timedelta(minutes=30)
@@ -62,17 +62,21 @@ class ReadingCalls:
         ignore_deletes: bool = False,
         updates_only: bool = False,
         resume_from: int | None = None,
+        heartbeat: float = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
         """The entries of the bucket, then None once, then every change: iterate, or a callback.
 
         First comes the last entry of each key, deleted ones too. `include_history`: all entries.
         `updates_only`: none, only changes. `resume_from`: all from this revision on. `meta_only`:
-        without values. `ignore_deletes`: only values. The rest is in `jetspark.kv.watch`. Raises
-        BadNameError, ConfigError.
+        without values. `ignore_deletes`: only values. `heartbeat`: seconds between two signs of
+        life of the server; after twice as long without one the watch asks anew. The rest is in
+        `jetspark.kv.watch`. Raises BadNameError, ConfigError.
         """
         if [include_history, updates_only, resume_from is not None].count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
+        if not 0.5 <= heartbeat <= 15:  # what pulls of 30 s allow
+            raise ConfigError("heartbeat is from 0.5 to 15 seconds.")
         if resume_from is not None and resume_from < 1:
             raise ConfigError("resume_from begins at 1.")
         wanted = Wanted(
@@ -82,6 +86,7 @@ class ReadingCalls:
             ignore_deletes=ignore_deletes,
             updates_only=updates_only,
             resume_from=resume_from,
+            heartbeat=heartbeat,
         )
         return Watcher(self._js, self._handle, wanted, callback)
 
@@ -92,7 +97,7 @@ class ReadingCalls:
         on_change: ChangeCallback | None = None,
         resync: float = RESYNC,
     ) -> LiveBucket:
-        """The bucket as a mapping that follows every change: `async with bucket.live() as values`.
+        """The bucket as a mapping that follows every change, once it is entered.
 
         `on_change` is called with each entry, those of the initial data too. `resync`: seconds
         between two looks at what the bucket has removed by itself. The rest is in

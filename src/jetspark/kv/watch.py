@@ -5,9 +5,10 @@ Contract
   is missed that the bucket still has, and nothing comes twice. It needs no task of its own; with a
   callback there is one, which calls it entry by entry; what it raises is reported and the next
   entry comes. It begins when it is first asked for an entry; with a callback at once.
-- The end of the initial data is marked once, by None. The bucket's leader says beforehand which is
-  its last entry, and the mark stands behind that one. Should it have been removed before it came,
-  the leader is asked again: silence is never taken for an end.
+- The end of the initial data is marked once, by None, behind an entry after which nothing was left
+  to send, and which is not older than the last one that the bucket's leader had at the beginning:
+  the entries so far are then the bucket as it was at a moment. Should that one have been removed
+  before it came, the leader is asked again: silence is never taken for an end.
 - Without `include_history` the initial data is the last entry of each key. When the consumer is
   lost in the middle of it, it is begun anew, and what was given out is left out.
 - What a codec cannot read is reported (log, last_error, error callback) and left out.
@@ -47,6 +48,9 @@ LOOK_AFTER = 0.25
 PULL_AHEAD = 5000
 """Entries that are here or on their way."""
 
+HEARTBEAT = 2.0
+"""Seconds: after twice as long without a sign of life the consumer is made again."""
+
 LOT = 500
 """Entries made at once."""
 
@@ -64,6 +68,7 @@ class Wanted(NamedTuple):
     ignore_deletes: bool = False
     updates_only: bool = False
     resume_from: int | None = None
+    heartbeat: float = HEARTBEAT
 
 
 class Watcher:
@@ -84,7 +89,7 @@ class Watcher:
         self._last = 0
         """Revision of the last entry seen."""
         self._until = 0
-        """Revision of the last entry of the initial data."""
+        """Revision of the last entry at the beginning."""
         self._snapshot = False
         """Whether the initial data is a choice that only one consumer has made: this one."""
         self._consumer: str | None = None
@@ -142,6 +147,7 @@ class Watcher:
             subjects=self._wanted.subjects,
             headers_only=self._wanted.meta_only,
             max_messages=PULL_AHEAD,
+            heartbeat=self._wanted.heartbeat,
             **start,
         )
 
@@ -259,10 +265,10 @@ class Watcher:
             return
         if metadata.stream_seq <= self._last:
             return  # given out before it was begun anew
-        if metadata.stream_seq > self._until:
-            self._end_of_initial_data()
         self._add(message)
-        if not self._complete and self._last == self._until:
+        # Nothing was left when this was sent. Only then: of a key that is overwritten all the time,
+        # the entry that was the last one at the beginning may never come.
+        if metadata.pending == 0 and self._last >= self._until:
             self._end_of_initial_data()
 
     def _add(self, message: JsMsg) -> None:
@@ -276,7 +282,7 @@ class Watcher:
             key = handle.key_of(message.subject)
             value = handle.value_of(message.data) if put and not wanted.meta_only else b""
         except CodecError as error:
-            self._js.client.report(error)
+            self.report(error)
             return
         self._ready.append(
             Entry(
@@ -290,6 +296,10 @@ class Watcher:
             )
         )
 
+    def report(self, error: JetsparkError) -> None:
+        """To the client: last_error, the log, the error callback."""
+        self._js.client.report(error)
+
     async def _call_back(self, callback: EntryCallback) -> None:
         while True:
             try:
@@ -298,14 +308,14 @@ class Watcher:
                 return
             except JetsparkError as error:
                 if not isinstance(error, ConnectionClosedError):
-                    self._js.client.report(error)
+                    self.report(error)
                 return
             try:
                 result = callback(entry)
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:
-                self._js.client.report(user_error("a watch", self._handle.name, error))
+                self.report(user_error("a watch", self._handle.name, error))
 
     # -- ending --------------------------------------------------------------------------------
 

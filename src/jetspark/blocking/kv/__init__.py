@@ -3,5 +3,7 @@
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.kv.calls import BucketCalls
 from jetspark.blocking.kv.listing import Listing
+from jetspark.blocking.kv.live import LiveBucket
+from jetspark.blocking.kv.watch import Watcher
 
-__all__ = ["Bucket", "BucketCalls", "Listing"]
+__all__ = ["Bucket", "BucketCalls", "Listing", "LiveBucket", "Watcher"]

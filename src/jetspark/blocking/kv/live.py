@@ -1,0 +1,119 @@
+"""A bucket as a mapping in this process that always mirrors it, without async.
+
+Contract: that of `jetspark.kv.live`. Reading changes no thread. `on_change` is called in a thread
+of its own and may use the blocking client; the mapping waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.worker import Worker
+from jetspark.errors import ConfigError, JetsparkError
+from jetspark.kv.entries import Entry
+from jetspark.kv.live import ChangeCallback as AsyncChangeCallback
+from jetspark.kv.live import LiveBucket as AsyncLiveBucket
+
+ChangeCallback: TypeAlias = Callable[[Entry], None]
+
+
+class LiveBucket(Mapping[str, bytes]):
+    """What `Bucket.live` returns: enter it, then read it as a dict of keys and values."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        bucket: str,
+        live: Callable[[AsyncChangeCallback | None], AsyncLiveBucket],
+        on_change: ChangeCallback | None,
+    ) -> None:
+        if inspect.iscoroutinefunction(on_change):
+            raise ConfigError("The blocking client calls plain functions, not async ones.")
+        self._thread = thread
+        self._on_change = on_change
+        self._worker = Worker(f"jetspark-live-{bucket}")
+        self._inner = live(None if on_change is None else self._forward)
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """Why it cannot follow any more; None while it does."""
+        return self._inner.error
+
+    def __getitem__(self, key: str) -> bytes:
+        return self._inner[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._inner
+
+    def entry(self, key: str) -> Entry:
+        """The whole entry of a key. Raises KeyError."""
+        return self._inner.entry(key)
+
+    def entries(self) -> dict[str, Entry]:
+        """All entries as of this moment."""
+        return self._inner.entries()
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All values as of this moment."""
+        return self._inner.snapshot()
+
+    def items(self) -> ItemsView[str, bytes]:
+        """Those of a snapshot: nothing changes while they are iterated."""
+        return self._inner.items()
+
+    def values(self) -> ValuesView[bytes]:
+        """Those of a snapshot."""
+        return self._inner.values()
+
+    async def _forward(self, entry: Entry) -> None:
+        done: asyncio.Future[None] = self._thread.loop.create_future()
+        self._worker.post(lambda: self._call_back(entry, done))
+        await done
+
+    def _call_back(self, entry: Entry, done: asyncio.Future[None]) -> None:
+        """In the worker's thread; what it raises is reported by the inner mapping."""
+        assert self._on_change is not None  # noqa: S101
+        raised: Exception | None = None
+        try:
+            self._on_change(entry)
+        except Exception as error:
+            raised = error
+        self._thread.post(partial(_set, done, raised))
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._thread.is_over:
+            self._thread.run(self._inner.__aexit__, None, None, None)
+            self._thread.post(self._worker.stop)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def _set(done: asyncio.Future[None], raised: Exception | None) -> None:
+    if done.done():
+        return
+    if raised is None:
+        done.set_result(None)
+    else:
+        done.set_exception(raised)

@@ -1,0 +1,149 @@
+"""Buckets without async: the same, from any thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.blocking import connect
+from jetspark.errors import BucketNotFoundError, ConfigError, KeyNotFoundError
+from jetspark.kv import Entry, Origin, ZlibCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jetspark.blocking.jetstream import JetStream
+    from jetspark.blocking.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def js(shared_server: NatsServer) -> Iterator[JetStream]:
+    with connect(shared_server.url) as nc:
+        yield nc.jetstream()
+
+
+@pytest.fixture
+def bucket(js: JetStream, unique: Callable[[str], str]) -> Iterator[Bucket]:
+    name = unique("B")
+    yield js.create_bucket(name, history=5, storage="memory")
+    js.delete_bucket(name)
+
+
+def test_keys(bucket: Bucket) -> None:
+    first = bucket.put("a.b", b"1")
+    assert bucket.get("a.b").revision == first
+    second = bucket.update("a.b", b"2", first)
+    assert bucket.get_value("a.b", first, leader=True) == b"1"
+    assert bucket.revert("a.b", first) == second + 1
+    assert [entry.value for entry in bucket.history("a.b")] == [b"1", b"2", b"1"]
+    bucket.delete("a.b")
+    with pytest.raises(KeyNotFoundError):
+        bucket.get("a.b")
+    bucket.create("c", b"3")
+    assert bucket.keys().all() == list(bucket.keys()) == ["c"]
+    bucket.purge("c")
+    assert bucket.purge_deletes() == 0
+    assert bucket.status().values == 2
+    coded = bucket.with_codecs(values=ZlibCodec())
+    coded.put("z", b"x" * 100)
+    assert coded.get_value("z") == b"x" * 100
+
+
+def test_buckets(js: JetStream, bucket: Bucket, unique: Callable[[str], str]) -> None:
+    assert js.bucket(bucket.name).stream == bucket.stream == f"KV_{bucket.name}"
+    assert bucket.name in list(js.bucket_names())
+    assert bucket.name in [status.bucket for status in js.buckets()]
+    js.update_bucket(bucket.name, description="d")
+    js.create_or_update_bucket(bucket.name, history=6)
+    assert bucket.status().config.history == 6
+    bucket.put("k")
+    assert js.empty_bucket(bucket.name) == 1
+    with pytest.raises(BucketNotFoundError):
+        js.bucket(unique("B"))
+
+
+def test_aggregates_and_mirrors(
+    js: JetStream, bucket: Bucket, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    bucket.put("k", b"1")
+    copy = js.create_bucket_aggregate(unique("A"), [Origin(bucket.name)], writable=False)
+    with copy.watch() as changes:
+        for entry in changes:
+            if entry is not None:
+                assert entry.value == b"1"
+                break
+    js.delete_bucket(copy.name)
+    mirror = js.create_bucket_mirror(unique("M"), Origin(bucket.name))
+    js.delete_stream(mirror.name)
+
+
+def test_a_watch_is_iterated(bucket: Bucket) -> None:
+    for number in range(2500):
+        bucket._thread.run(bucket._inner.put, f"k{number}")
+    seen = []
+    for entry in bucket.watch():
+        if entry is None:
+            break
+        seen.append(entry.key)
+    assert seen == [f"k{number}" for number in range(2500)]
+    with bucket.watch("other", updates_only=True) as changes:
+        assert next(changes) is None
+        assert changes.complete
+        bucket.put("other", b"1")
+        entry = next(changes)
+        assert entry is not None
+        assert entry.value == b"1"
+        assert changes.active
+    assert not changes.active
+    assert changes.error is None
+    assert list(changes) == []
+
+
+def test_a_watch_with_a_callback_that_uses_the_client(bucket: Bucket) -> None:
+    heard: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
+    bucket.put("a", b"1")
+    bucket.put("b", b"2")
+
+    def on_entry(entry: Entry | None) -> None:
+        heard.put(None if entry is None else (entry.key, bucket.get_value(entry.key)))
+        if entry is not None:
+            raise ZeroDivisionError
+
+    watcher = bucket.watch(callback=on_entry)
+    with pytest.raises(ConfigError, match="callback"):
+        iter(watcher)
+    assert [heard.get(timeout=5) for _ in range(3)] == [("a", b"1"), ("b", b"2"), None]
+    bucket.put("c", b"3")
+    assert heard.get(timeout=5) == ("c", b"3")
+    watcher.stop()
+
+    async def nothing(entry: Entry | None) -> None: ...
+
+    with pytest.raises(ConfigError, match="plain functions"):
+        bucket.watch(callback=nothing)  # type: ignore[arg-type]
+
+
+def test_a_live_mapping(bucket: Bucket) -> None:
+    bucket.put("a", b"1")
+    changed = threading.Event()
+
+    def on_change(entry: Entry) -> None:
+        if entry.key == "b":
+            assert bucket.get_value("b") == b"2"
+            changed.set()
+
+    with bucket.live(on_change=on_change) as live:
+        assert dict(live) == live.snapshot() == {"a": b"1"}
+        bucket.put("b", b"2")
+        assert changed.wait(5)
+        assert live["b"] == b"2"
+        assert live.entry("b").revision == 2
+        assert set(live.entries()) == set(live) == {"a", "b"}
+        assert len(live) == len(live.items()) == len(live.values()) == 2
+        assert "a" in live
+        assert live.error is None

@@ -1,0 +1,204 @@
+"""A bucket as a mapping: it mirrors the bucket, or says that it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    BucketNotFoundError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import JetStream
+    from jetspark.kv import Bucket, Entry, LiveBucket
+    from jetspark.server import NatsServer
+
+
+async def becomes(live: LiveBucket, wanted: dict[str, bytes], *, within: float = 5.0) -> None:
+    async def holds() -> bool:
+        return live.snapshot() == wanted
+
+    await eventually(holds, within=within)
+
+
+async def test_it_is_complete_when_entered_and_follows(bucket: Bucket) -> None:
+    for number in range(1200):
+        await bucket.put(f"k{number % 600}", b"%d" % number)
+    await bucket.delete("k0")
+    async with bucket.live() as live:
+        wanted = {f"k{number}": b"%d" % (number + 600) for number in range(1, 600)}
+        assert dict(live) == live.snapshot() == wanted
+        assert len(live) == 599
+        assert "k0" not in live
+        with pytest.raises(KeyError):
+            live["k0"]
+        assert live.entry("k1").revision == 602
+        revision = await bucket.put("k0", b"back")
+        await bucket.purge("k1")
+        wanted["k0"] = b"back"
+        del wanted["k1"]
+        await becomes(live, wanted)
+        assert live.entry("k0").revision == revision
+    # After the block it stays as it was.
+    await bucket.put("k0", b"later")
+    assert live["k0"] == b"back"
+
+
+async def test_some_keys_only(bucket: Bucket) -> None:
+    await bucket.put("eu.1", b"1")
+    await bucket.put("us.1", b"2")
+    async with bucket.live("eu.*") as live:
+        assert live.snapshot() == {"eu.1": b"1"}
+
+
+async def test_views_are_snapshots(bucket: Bucket) -> None:
+    for number in range(10):
+        await bucket.put(f"k{number}", b"1")
+    async with bucket.live() as live:
+        keys, items, values = iter(live), iter(live.items()), iter(live.values())
+        for number in range(10):
+            await bucket.purge(f"k{number}")
+        await becomes(live, {})
+        assert len(list(keys)) == len(list(items)) == len(list(values)) == 10
+
+
+async def test_every_change_is_told(bucket: Bucket) -> None:
+    await bucket.put("k", b"1")
+    heard: list[tuple[str, str]] = []
+
+    def on_change(entry: Entry) -> None:
+        heard.append((entry.key, str(entry.operation)))
+        if entry.operation == "DEL":
+            raise ZeroDivisionError
+
+    async with bucket.live(on_change=on_change) as live:
+        assert heard == [("k", "PUT")]
+        await bucket.delete("k")
+        await bucket.put("other", b"")
+        await becomes(live, {"other": b""})
+        assert heard == [("k", "PUT"), ("k", "DEL"), ("other", "PUT")]
+    assert "ZeroDivisionError" in str(bucket._js.client.last_error)
+
+
+async def test_a_bucket_that_was_emptied(js: JetStream, bucket: Bucket) -> None:
+    heard: list[tuple[str, str, int]] = []
+    for number in range(3):
+        await bucket.put(f"k{number}", b"")
+
+    def on_change(entry: Entry) -> None:
+        heard.append((entry.key, str(entry.operation), entry.revision))
+
+    async with bucket.live(on_change=on_change, resync=0.05) as live:
+        assert len(live) == 3
+        await js.empty_bucket(bucket.name)
+        await bucket.put("k1", b"new")
+        await becomes(live, {"k1": b"new"})
+        assert ("k0", "PURGE", 1) in heard
+        assert ("k2", "PURGE", 3) in heard
+        assert ("k1", "PURGE", 2) not in heard
+
+
+async def test_values_past_the_buckets_ttl(js: JetStream, unique: Callable[[str], str]) -> None:
+    bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=1), storage="memory")
+    await bucket.put("k", b"1")
+    async with bucket.live(resync=0.05) as live:
+        assert live.snapshot() == {"k": b"1"}
+        await becomes(live, {})
+    await js.delete_bucket(bucket.name)
+
+
+async def test_it_catches_up_after_a_restart(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        bucket = await nc.jetstream(timeout=2).create_bucket("B")
+        await bucket.put("k", b"0")
+        async with bucket.live() as live:
+            for turn in range(1, 4):
+                await asyncio.to_thread(server.kill)
+                assert live["k"] == b"%d" % (turn - 1)
+                await asyncio.to_thread(server.start)
+                while True:
+                    try:
+                        await bucket.put("k", b"%d" % turn)
+                        break
+                    except JetsparkError:
+                        await asyncio.sleep(0.02)
+                await becomes(live, {"k": b"%d" % turn}, within=5)
+
+
+async def test_a_mapping_that_cannot_follow_says_so(js: JetStream, bucket: Bucket) -> None:
+    await bucket.put("k", b"1")
+    async with bucket.live() as live:
+        await js.delete_bucket(bucket.name)
+
+        async def ended() -> bool:
+            return live.error is not None
+
+        await eventually(ended)
+        for read in (lambda: live["k"], lambda: len(live), live.snapshot, lambda: list(live)):
+            with pytest.raises(BucketNotFoundError):
+                read()
+    with pytest.raises(BucketNotFoundError):
+        async with bucket.live():
+            pass
+
+
+async def test_closing_the_connection_ends_it(shared_server: NatsServer, bucket: Bucket) -> None:
+    await bucket.put("k", b"1")
+    nc = await connect(shared_server.url)
+    async with (await nc.jetstream().bucket(bucket.name)).live() as live:
+        assert live["k"] == b"1"
+        await nc.close()
+
+        async def ended() -> bool:
+            return live.error is not None
+
+        await eventually(ended)
+        with pytest.raises(ConnectionClosedError):
+            live["k"]
+
+
+async def test_it_is_entered_once(bucket: Bucket) -> None:
+    async with bucket.live() as live:
+        with pytest.raises(ConfigError, match="once"):
+            await live.__aenter__()
+    with pytest.raises(ConfigError, match="resync"):
+        bucket.live(resync=0)
+
+
+async def test_other_threads_read_it_meanwhile(bucket: Bucket) -> None:
+    for number in range(100):
+        await bucket.put(f"k{number}", b"0")
+    stop = False
+
+    def read(live: LiveBucket) -> int:
+        turns = 0
+        while not stop:
+            snapshot = live.snapshot()
+            assert set(snapshot) <= {f"k{number}" for number in range(100)}
+            for key in live:
+                live.get(key)
+            assert all(value.isdigit() for _, value in live.items())
+            turns += 1
+        return turns
+
+    async with bucket.live() as live:
+        readers = [asyncio.create_task(asyncio.to_thread(read, live)) for _ in range(2)]
+        for turn in range(3):
+            await asyncio.gather(*(bucket.put(f"k{n}", b"%d" % turn) for n in range(100)))
+            await asyncio.gather(*(bucket.delete(f"k{n}") for n in range(0, 100, 2)))
+        stop = True
+        assert all(turns > 0 for turns in await asyncio.gather(*readers))

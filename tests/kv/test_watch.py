@@ -1,0 +1,443 @@
+"""Watching, listing keys and histories: what comes, in which order, and where the mark stands."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.kv.conftest import take
+
+from jetspark.errors import (
+    BadNameError,
+    BucketNotFoundError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+)
+from jetspark.face import connect
+from jetspark.kv import Base64Codec, Entry, Operation, ZlibCodec
+from jetspark.kv import watch as watch_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import Client, JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+def shown(entries: Iterable[Entry | None]) -> list[Any]:
+    """Key, value and revision of puts; key and operation of deletions; None."""
+    return [
+        one
+        and (
+            (one.key, one.value, one.revision)
+            if one.operation is Operation.PUT
+            else (one.key, str(one.operation))
+        )
+        for one in entries
+    ]
+
+
+@pytest.fixture
+async def filled(bucket: Bucket) -> Bucket:
+    """a.1 at 1 and 4, a.2 deleted at 5, b at 3."""
+    await bucket.put("a.1", b"1")
+    await bucket.put("a.2", b"2")
+    await bucket.put("b", b"3")
+    await bucket.put("a.1", b"4")
+    await bucket.delete("a.2")
+    return bucket
+
+
+ALL = [("b", b"3", 3), ("a.1", b"4", 4), ("a.2", "DEL")]
+HISTORY = [("a.1", b"1", 1), ("a.2", b"2", 2), *ALL]
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "initially"),
+    [
+        (">", {}, ALL),
+        ("a.*", {}, ALL[1:]),
+        ("a.1", {}, ALL[1:2]),
+        ("*", {}, ALL[:1]),
+        ("nobody", {}, []),
+        (">", {"include_history": True}, HISTORY),
+        ("a.2", {"include_history": True}, [("a.2", b"2", 2), ("a.2", "DEL")]),
+        (">", {"ignore_deletes": True}, ALL[:2]),
+        (">", {"updates_only": True}, []),
+        (">", {"resume_from": 3}, ALL),
+        (">", {"resume_from": 4}, ALL[1:]),
+        (">", {"resume_from": 6}, []),
+        ("b", {"resume_from": 4}, []),
+        (">", {"meta_only": True}, [("b", b"", 3), ("a.1", b"", 4), ("a.2", "DEL")]),
+    ],
+)
+async def test_the_initial_data_then_one_mark_then_changes(
+    filled: Bucket, keys: str, options: dict[str, Any], initially: list[Any]
+) -> None:
+    async with filled.watch(keys, **options) as changes:
+        assert shown(await take(changes, len(initially) + 1)) == [*initially, None]
+        assert changes.complete
+        key = {">": "a.1", "*": "b", "a.*": "a.2"}.get(keys, keys)
+        meta_only = "meta_only" in options
+        assert await filled.put(key, b"new") == 6
+        assert shown(await take(changes, 1)) == [(key, b"" if meta_only else b"new", 6)]
+        await filled.delete(key)
+        await filled.put(key, b"newer")
+        wanted: list[Any] = [(key, "DEL"), (key, b"" if meta_only else b"newer", 8)]
+        if "ignore_deletes" in options:
+            del wanted[0]
+        assert shown(await take(changes, len(wanted))) == wanted
+
+
+async def test_several_filters(filled: Bucket, needs_server: Callable[[str], None]) -> None:
+    needs_server("2.10")
+    async with filled.watch(["b", "a.2"]) as changes:
+        assert shown(await take(changes, 3)) == [ALL[0], ALL[2], None]
+        await filled.put("a.1", b"")
+        await filled.put("b", b"5")
+        assert shown(await take(changes, 1)) == [("b", b"5", 7)]
+    assert await filled.keys(["a.*", "b"]).all() == ["a.1", "b"]
+
+
+@pytest.mark.parametrize("options", [{}, {"updates_only": True}, {"include_history": True}])
+async def test_an_empty_bucket_is_marked_at_once(bucket: Bucket, options: dict[str, Any]) -> None:
+    async with asyncio.timeout(watch_module.LOOK_AFTER * 0.8):
+        async with bucket.watch(**options) as changes:
+            assert await anext(changes) is None
+    async with bucket.watch(**options) as changes:
+        assert await take(changes, 1) == [None]
+        await bucket.put("k", b"1")
+        assert shown(await take(changes, 1)) == [("k", b"1", 1)]
+
+
+async def test_a_bucket_of_delete_markers_only(bucket: Bucket) -> None:
+    await bucket.delete("k")
+    async with bucket.watch(ignore_deletes=True) as changes:
+        assert await take(changes, 1) == [None]
+
+
+async def test_writers_that_never_stop_do_not_delay_the_mark(bucket: Bucket) -> None:
+    for number in range(50):
+        await bucket.put(f"k{number}", b"")
+
+    async def write() -> None:
+        while True:
+            await asyncio.gather(*(bucket.put(f"k{number % 50}") for number in range(20)))
+
+    writing = asyncio.create_task(write())
+    try:
+        async with bucket.watch() as changes:
+            entries = []
+            async with asyncio.timeout(10):
+                async for entry in changes:
+                    if entry is None:
+                        break
+                    entries.append(entry)
+            assert {entry.key for entry in entries} == {f"k{number}" for number in range(50)}
+            revisions = [entry.revision for entry in entries]
+            assert revisions == sorted(set(revisions))
+    finally:
+        writing.cancel()
+
+
+async def test_the_last_entry_removed_before_it_came(
+    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bucket.put("a", b"1")
+    await bucket.put("b", b"2")
+    ordered = js.ordered
+
+    def late(*args: Any, **options: Any) -> Any:
+        """The consumer is made after this; between the two the last entry goes."""
+        messages = ordered(*args, **options)
+        create = messages._create
+
+        async def remove_first(*given: Any) -> Any:
+            await js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b")
+            return await create(*given)
+
+        messages._create = remove_first
+        return messages
+
+    monkeypatch.setattr(js, "ordered", late)
+    async with bucket.watch() as changes:
+        assert shown(await take(changes, 2)) == [("a", b"1", 1), None]
+
+
+async def test_the_mark_is_not_given_for_silence(
+    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bucket.put("a", b"1")
+    gate = asyncio.Event()
+    ordered = js.ordered
+
+    def held(*args: Any, **options: Any) -> Any:
+        messages = ordered(*args, **options)
+        create = messages._create
+
+        async def wait(*given: Any) -> Any:
+            await gate.wait()
+            return await create(*given)
+
+        messages._create = wait
+        return messages
+
+    monkeypatch.setattr(js, "ordered", held)
+    async with bucket.watch() as changes:
+        first = asyncio.ensure_future(anext(changes))
+        done, _ = await asyncio.wait({first}, timeout=3 * watch_module.LOOK_AFTER)
+        assert not done
+        gate.set()
+        assert shown([await first]) == [("a", b"1", 1)]
+        assert await take(changes, 1) == [None]
+
+
+async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a history, the one made in its place would bring what is no key's last entry."""
+    monkeypatch.setattr(watch_module, "PULL_AHEAD", 10)
+    monkeypatch.setattr(watch_module, "LOT", 1)
+    for turn in range(2):
+        for number in range(100):
+            await bucket.put(f"k{number}", b"%d" % turn)
+    async with bucket.watch(heartbeat=0.5) as changes:
+        entries = await take(changes, 20)
+        assert changes._messages is not None
+        await bucket._js.delete_consumer(bucket.stream, changes._messages.name)
+        for number in range(100):
+            await bucket.put(f"k{number}", b"2")
+            await bucket.put(f"k{number}", b"3")
+        while entries[-1] is not None:
+            entries += await take(changes, 1)
+        rest = await take(changes, 400 - max(e.revision for e in entries if e is not None))
+    seen = [entry for entry in entries if entry is not None]
+    revisions = [entry.revision for entry in seen]
+    assert revisions == sorted(set(revisions))
+    assert {entry.key for entry in seen} == {f"k{number}" for number in range(100)}
+    assert {entry.value for entry in seen} <= {b"1", b"3"}
+    assert [entry.revision for entry in rest if entry is not None] == list(
+        range(revisions[-1] + 1, 401)
+    )
+
+
+async def test_changes_over_a_restart(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        js = nc.jetstream(timeout=2)
+        bucket = await js.create_bucket("B", history=10)
+        await bucket.put("k", b"0")
+        async with bucket.watch() as changes, bucket.watch(updates_only=True) as updates:
+            assert len(await take(changes, 2)) == 2
+            assert await take(updates, 1) == [None]
+            for turn in range(1, 4):
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+                while True:
+                    try:
+                        revision = await bucket.put("k", b"%d" % turn)
+                        break
+                    except JetsparkError:
+                        await asyncio.sleep(0.02)
+                async with asyncio.timeout(5):
+                    for watched in (changes, updates):
+                        last = await anext(watched)
+                        while last is not None and last.revision < revision:
+                            last = await anext(watched)
+                        assert shown([last]) == [("k", b"%d" % turn, revision)]
+
+
+async def test_a_callback_gets_the_entries_the_mark_and_the_changes(filled: Bucket) -> None:
+    heard: asyncio.Queue[Entry | None] = asyncio.Queue()
+
+    async def on_entry(entry: Entry | None) -> None:
+        heard.put_nowait(entry)
+        if entry is not None and entry.key == "b":
+            raise ZeroDivisionError
+
+    watcher = filled.watch(callback=on_entry)
+    with pytest.raises(ConfigError, match="callback"):
+        async for _ in watcher:
+            pass
+    async with asyncio.timeout(10):
+        assert shown([await heard.get() for _ in range(4)]) == [*ALL, None]
+        await filled.put("c", b"6")
+        assert shown([await heard.get()]) == [("c", b"6", 6)]
+    assert "ZeroDivisionError" in str(filled._js.client.last_error)
+    watcher.stop()
+    watcher.stop()
+    assert not watcher.active
+    assert watcher.error is None
+
+
+async def test_stopping_ends_the_iteration(filled: Bucket) -> None:
+    watcher = filled.watch()
+    await take(watcher, 4)
+    waiting = asyncio.ensure_future(anext(watcher, "end"))
+    await asyncio.sleep(0)
+    watcher.stop()
+    assert await asyncio.wait_for(waiting, 5) == "end"
+
+
+async def test_leaving_the_loop_removes_the_consumer(filled: Bucket) -> None:
+    js = filled._js
+    async for entry in filled.watch():
+        if entry is None:
+            break
+    async for _ in filled.keys():
+        break
+    from tests.jetstream.eventually import eventually
+
+    async def gone() -> bool:
+        return await js.consumer_names(filled.stream).all() == []
+
+    await eventually(gone)
+
+
+async def test_a_bucket_that_is_deleted_ends_the_watch(js: JetStream, filled: Bucket) -> None:
+    async with filled.watch() as changes:
+        await take(changes, 4)
+        await js.delete_bucket(filled.name)
+        with pytest.raises(BucketNotFoundError) as caught:
+            await take(changes, 1)
+        assert changes.error is caught.value
+    with pytest.raises(BucketNotFoundError):
+        await take(filled.watch(), 1)
+    with pytest.raises(BucketNotFoundError):
+        await filled.keys().all()
+
+
+async def test_closing_the_connection_ends_the_watch(
+    shared_server: NatsServer, filled: Bucket
+) -> None:
+    async with connect(shared_server.url) as nc:
+        bucket = await nc.jetstream().bucket(filled.name)
+        watcher = bucket.watch()
+        await take(watcher, 4)
+        waiting = asyncio.ensure_future(anext(watcher, "end"))
+        await asyncio.sleep(0)
+    assert await asyncio.wait_for(waiting, 5) == "end"
+    with pytest.raises(ConnectionClosedError):
+        await bucket.keys().all()
+
+
+async def test_what_cannot_be_decoded_is_reported_and_left_out(nc: Client, bucket: Bucket) -> None:
+    await bucket.put("k", b"plain")
+    coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
+    await bucket.put("cGxhaW4", b"no zlib")
+    await coded.put("key", b"value")
+    async with coded.watch() as changes:
+        assert shown(await take(changes, 2)) == [("key", b"value", 3), None]
+    assert "zlib" in str(nc.last_error)
+    assert [entry.key async for entry in coded.history()] == ["key"]
+    assert await coded.keys("key").all() == ["key"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "options"),
+    [
+        ("a b", {}),
+        ("", {}),
+        ([], {}),
+        (["a", "b.>.c"], {}),
+        (">", {"include_history": True, "updates_only": True}),
+        (">", {"updates_only": True, "resume_from": 1}),
+        (">", {"resume_from": 0}),
+        (">", {"heartbeat": 0.4}),
+        (">", {"heartbeat": 16}),
+    ],
+)
+async def test_watches_that_cannot_be(bucket: Bucket, keys: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        bucket.watch(keys, **options)
+
+
+# -- lists ---------------------------------------------------------------------------------------
+
+
+async def test_keys_are_those_with_a_value(filled: Bucket) -> None:
+    assert await filled.keys().all() == ["b", "a.1"]
+    assert [key async for key in filled.keys("a.*")] == ["a.1"]
+    assert await filled.keys("nobody.>").all() == []
+    with pytest.raises(BadNameError):
+        filled.keys("a b")
+
+
+async def test_the_history_of_a_key_and_of_many(filled: Bucket) -> None:
+    assert shown(await filled.history("a.1").all()) == [("a.1", b"1", 1), ("a.1", b"4", 4)]
+    assert shown(await filled.history("a.*").all()) == [*HISTORY[:2], *ALL[1:]]
+    entries = await filled.history().all()
+    assert [entry.delta for entry in entries] == [4, 3, 2, 1, 0]
+    assert await filled.history("nobody").all() == []
+
+
+async def test_the_history_has_its_limit(bucket: Bucket) -> None:
+    for number in range(9):
+        await bucket.put("k", b"%d" % number)
+    assert [entry.value for entry in await bucket.history("k").all()] == [
+        b"%d" % number for number in range(4, 9)
+    ]
+
+
+async def test_old_delete_markers_are_removed(filled: Bucket) -> None:
+    await filled.put("c", b"")
+    await filled.purge("c")
+    assert await filled.purge_deletes() == 0
+    # Young markers stay, what was before them goes.
+    assert shown(await filled.history("a.2").all()) == [("a.2", "DEL")]
+    assert await filled.purge_deletes("c", older_than=timedelta(0)) == 1
+    assert await filled.purge_deletes(older_than=timedelta(0)) == 1
+    assert shown(await filled.history().all()) == [("a.1", b"1", 1), *ALL[:2]]
+
+
+# -- time to live --------------------------------------------------------------------------------
+
+
+async def test_limits_leave_markers_that_watchers_see(
+    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    second = timedelta(seconds=1)
+    bucket = await js.create_bucket(
+        unique("TTL"), limit_marker_ttl=timedelta(minutes=5), storage="memory"
+    )
+    async with bucket.watch() as changes:
+        assert await take(changes, 1) == [None]
+        await bucket.create("short", b"1", ttl=second)
+        await bucket.put("stays", b"2")
+        assert shown(await take(changes, 3)) == [
+            ("short", b"1", 1),
+            ("stays", b"2", 2),
+            ("short", "PURGE"),
+        ]
+        assert await bucket.keys().all() == ["stays"]
+        assert await bucket.create("short", b"again") == 4
+        await take(changes, 1)
+        # The purge itself goes after its time.
+        await bucket.purge("stays", ttl=second)
+        assert shown(await take(changes, 1)) == [("stays", "PURGE")]
+        from tests.jetstream.eventually import eventually
+
+        async def forgotten() -> bool:
+            return await bucket.history("stays").all() == []
+
+        await eventually(forgotten)
+    await js.delete_bucket(bucket.name)
+
+
+@pytest.mark.parametrize(
+    ("reason", "operation"), [("MaxAge", "PURGE"), ("Purge", "PURGE"), ("Remove", "DEL")]
+)
+async def test_reasons_of_markers(
+    js: JetStream, bucket: Bucket, reason: str, operation: str
+) -> None:
+    await js.publish(f"$KV.{bucket.name}.k", b"", headers={"Nats-Marker-Reason": reason})
+    [entry] = await bucket.history("k").all()
+    assert entry.operation == operation
+    assert await bucket.keys().all() == []
