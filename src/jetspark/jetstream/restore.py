@@ -5,9 +5,9 @@ with a few on their way at any time, each answered by the server. What servers d
 that only stops differs: before 2.12 they forget it after 5 s, later ones may have made the stream
 of what came, whole or, from 2.15 on, in part. So when anything fails, or the call is cancelled,
 the archive is ended with bytes that are none, the answer awaited, and what the server may have
-made deleted; after a reconnect if need be. Only when the connection is lost during the last step
-the outcome is not known, and the error says so. A restored stream that is shorter than
-`backup.json` says is deleted again.
+made deleted; after a reconnect if need be. Only the last step, when all was sent, cannot be taken
+back: a call that is cancelled or loses its connection then does not know the outcome, and the
+error says so. A restored stream that is shorter than `backup.json` says is deleted again.
 """
 
 from __future__ import annotations
