@@ -24,11 +24,11 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.jetstream import AtomicBatch, JetStream
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
@@ -53,6 +53,16 @@ async def atomic(js: JetStream, stream: str) -> str:
     """A stream that takes atomic batches."""
     await js.update_stream(name=stream, allow_atomic=True, allow_msg_ttl=True)
     return stream
+
+
+def has_failed(batch: AtomicBatch) -> Callable[[], Awaitable[bool]]:
+    """And all the refusals that follow have come, too."""
+
+    async def asked() -> bool:
+        await batch._client.flush()
+        return batch._error is not None
+
+    return asked
 
 
 async def stored(js: JetStream, stream: str) -> int:
@@ -141,7 +151,10 @@ async def test_an_end_without_a_message_commits_what_was_flushed(
     assert await stored(js, atomic) == 4
 
 
-async def test_the_first_refusal_is_the_one_that_is_raised(js: JetStream, atomic: str) -> None:
+@pytest.mark.parametrize("known_before_the_commit", [False, True])
+async def test_the_first_refusal_is_the_one_that_is_raised(
+    js: JetStream, atomic: str, known_before_the_commit: bool
+) -> None:
     await js.update_stream(name=atomic, max_msg_size=1000)
     with pytest.raises(JetStreamError) as refused:
         async with js.atomic_batch() as batch:
@@ -149,6 +162,8 @@ async def test_the_first_refusal_is_the_one_that_is_raised(js: JetStream, atomic
             await batch.add(f"{atomic}.b", b"x" * 2000)
             for _ in range(5):
                 await batch.add(f"{atomic}.c")
+            if known_before_the_commit:
+                await eventually(has_failed(batch))
     assert getattr(refused.value, "err_code", None) == 10054
     assert await stored(js, atomic) == 0
 

@@ -284,7 +284,9 @@ async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
     async with js.fast_ingest(gaps=gaps, ack_every=100) as ingest:
         for _ in range(10):
             await ingest.add(f"{fast}.a")
+        before = nc.stats.out_msgs
         await nc.force_reconnect()
+        assert nc.stats.out_msgs == before + 1  # it asks at once
 
         async def told() -> bool:
             return [one.index for one in ingest.failed] == [8, 9]
@@ -352,6 +354,26 @@ async def test_a_change_of_leader_loses_nothing_silently(
     assert not {n for n, error in failed.items() if isinstance(error, NotStoredError)} & stored
     if gaps == "ok":
         assert ingest.sent == 5000
+
+
+async def test_a_forgotten_batch_is_over_at_once(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = nc.jetstream(timeout=60)
+        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
+        async with js.fast_ingest(ack_every=1) as ingest:
+            for _ in range(3):
+                await ingest.add("s.a")
+
+            async def all_acked() -> bool:
+                return ingest.pending == 0
+
+            await eventually(all_acked)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(20):
+                assert await ingest.commit() is None
+        assert (ingest.acked, ingest.failed) == (3, [])
 
 
 async def test_the_first_message_lost_with_the_link_is_reported(

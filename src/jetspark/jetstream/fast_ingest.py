@@ -99,8 +99,7 @@ class FastIngest(MessageFates):
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._limit = _NEVER  # no more are sent than so many
-        self._ending = False  # the end was sent
-        self._committed = False
+        self._ending = False
         self._over: JetsparkError | None = None
         self._heard = 0.0
 
@@ -175,7 +174,7 @@ class FastIngest(MessageFates):
             raise self._over
         if self._listener is None:
             raise ConfigError("The batch is not open: use it inside its async with block.")
-        if self._committed:
+        if self._ending:
             raise ConfigError("The batch was ended already.")
 
     async def commit(self) -> PubAck | None:
@@ -184,15 +183,14 @@ class FastIngest(MessageFates):
         Returns the server's last word; None when there was none, or nothing was sent. Raises
         nothing that `failed` tells.
         """
-        if self._over is None and not self._committed:
+        if self._over is None and not self._ending:
             self._check_open()
-            self._committed = True
+            self._ending = True
             self._limit = _NEVER
             self._wake()  # who waits to add is told
             if not self._sent:
                 self._over = ConfigError("The batch was ended already.")
-            elif not self._ending:
-                self._ending = True
+            else:
                 self._control(END)
         while self._over is None:
             ended = self._client.loop.create_future()
@@ -276,8 +274,6 @@ class FastIngest(MessageFates):
                 self._on_refusal(number, error, goes_on=reply.goes_on)
             case Last(stored, ack):
                 self._on_last_word(stored, ack)
-        if self._failed and self._gaps == "fail" and not self._ending:
-            self._stop()
         self._freed()
 
     def _on_refused_question(self, error: JetsparkError) -> None:
@@ -304,13 +300,6 @@ class FastIngest(MessageFates):
         self._pass(stored)
         self._end(ended_after(stored))
 
-    def _stop(self) -> None:
-        """The server ends the batch at what failed, once it has noticed: make sure that it does."""
-        self._ending = True
-        self._limit = _NEVER
-        if self._over is None:
-            self._ask()
-
     # -- the end ----------------------------------------------------------------------------------
 
     def _end(self, error: JetsparkError) -> None:
@@ -325,7 +314,7 @@ class FastIngest(MessageFates):
 
     def _freed(self) -> None:
         """More may be sent: what failed does not count as outstanding."""
-        if self._over is None and not self._ending and not self._committed:
+        if self._over is None and not self._ending:
             self._limit = self._done + len(self._failures) + self._flow * self._outstanding
             if self._sent < self._limit:
                 self._wake()
