@@ -6,10 +6,13 @@ A hub and a leaf node with a domain each; two accounts of one server, one import
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.js_peer import cache
+from tests.support.leaf import HubAndLeaf
 
 from jetspark import blocking, errors
 from jetspark.bulk import link as bulk_link
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tests.conftest import MakeServer
-    from tests.support.leaf import HubAndLeaf
 
     from jetspark.face import Client
     from jetspark.jetstream import JetStream
@@ -130,6 +132,34 @@ async def test_a_range_is_read_from_another_domain(
         return [seq for batch in batches for seq in batch["seq"].to_pylist()]
 
     assert await asyncio.to_thread(read) == [*range(1, 101)]
+
+
+async def test_creating_changes_no_consumer_of_an_old_server_behind_a_domain() -> None:
+    old = cache() / "servers" / "2.9" / "nats-server"
+    if not os.access(old, os.X_OK):
+        pytest.skip("no nats-server 2.9 in the cache: python scripts/servers.py 2.9")
+    with HubAndLeaf(hub_binary=old) as both:
+        async with connect(both.leaf.url) as nc:
+            hub = nc.jetstream(domain="hub")
+            await hub.create_stream(name="S", subjects=["s"])
+            await hub.create_consumer("S", durable_name="c", max_deliver=5)
+            with pytest.raises(errors.NameInUseError):
+                await hub.create_consumer("S", durable_name="c", max_deliver=6)
+            assert (await hub.consumer_info("S", "c")).config.max_deliver == 5
+            assert (await hub.create_consumer("S", durable_name="c", max_deliver=5)).name == "c"
+
+
+async def test_creating_changes_no_consumer_behind_a_domain(
+    on_leaf: Client, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    hub = on_leaf.jetstream(domain="hub")
+    await filled(hub, name)
+    await hub.create_consumer(name, durable_name="c", max_deliver=5)
+    with pytest.raises(errors.NameInUseError):
+        await hub.create_consumer(name, durable_name="c", max_deliver=6)
+    assert (await hub.consumer_info(name, "c")).config.max_deliver == 5
+    assert (await hub.create_consumer(name, durable_name="c", max_deliver=5)).name == "c"
 
 
 # -- mirrors and sources -------------------------------------------------------------------------

@@ -26,12 +26,12 @@ class HubAndLeaf:
     it does. Each may be stopped and started again; `wait_until_linked` returns when they have met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hub_binary: Path | None = None) -> None:
         self._exit = ExitStack()
         folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="leaf-")))
         listen = f"127.0.0.1:{free_port()}"
         self.hub = self._server(
-            folder, "hub", f'leafnodes {{ listen: "{listen}", no_advertise: true }}'
+            folder, "hub", f'leafnodes {{ listen: "{listen}", no_advertise: true }}', hub_binary
         )
         self.leaf = self._server(
             folder,
@@ -39,10 +39,14 @@ class HubAndLeaf:
             f'leafnodes {{ reconnect: 1, remotes: [{{ url: "nats-leaf://{listen}" }}] }}',
         )
 
-    def _server(self, folder: Path, domain: str, leafnodes: str) -> NatsServer:
+    def _server(
+        self, folder: Path, domain: str, leafnodes: str, binary: Path | None = None
+    ) -> NatsServer:
         file = folder / f"{domain}.conf"
         file.write_text(f"jetstream {{ domain: {domain} }}\n{leafnodes}\n", "utf-8")
-        server = NatsServer(port=0, host="127.0.0.1", jetstream=True, name=domain, config=file)
+        server = NatsServer(
+            port=0, host="127.0.0.1", jetstream=True, name=domain, config=file, binary=binary
+        )
         self._exit.callback(server.close)
         return server
 

@@ -113,8 +113,3 @@ class Api:
     def server(self) -> ServerInfo | None:
         """The server that answers, if that is the connected one; None when that is not known."""
         return self.client.server_info if self.prefix == DEFAULT_PREFIX else None
-
-    def server_at_least(self, major: int, minor: int) -> bool:
-        """Whether the connected server is this or newer."""
-        info = self.client.server_info
-        return info is not None and info.at_least(major, minor)

@@ -121,11 +121,16 @@ class ConsumerCalls:
 
     async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)
-        if name is not None and not self._api.server_at_least(2, 10):
+        if name is not None and not self._knows_actions():
             existing = await self._existing(stream, name)
-            if existing is not None:
+            if existing is not None and "ts" not in existing:  # answered by a server before 2.10
                 return _same_or_in_use(existing, wire, stream, name)
         return await self._send(stream, wire, "create")
+
+    def _knows_actions(self) -> bool:
+        """Whether it is certain that creating changes nothing; behind a domain it is not."""
+        server = self._api.server
+        return server is not None and server.at_least(2, 10)
 
     async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
         try:
@@ -135,7 +140,7 @@ class ConsumerCalls:
 
     async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
         body: dict[str, Any] = {"stream_name": stream, "config": wire}
-        if self._api.server_at_least(2, 10):
+        if self._api.server is None or self._knows_actions():  # an older one ignores it
             body["action"] = action
         name = _name_of(wire)
         if name is None:
