@@ -1,0 +1,186 @@
+"""Starting on a bucket with many keys: watching until the initial data is complete, listing keys.
+
+Key, value and revision of every entry are looked at. The peak of `keys` shows whether listing
+holds what it has given out; the live mapping holds all of it, on purpose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.report import Section
+from benchmarks.turns import Contestant, say, take_turns
+
+_LABELS = {
+    "jetspark_watch": "jetspark watch",
+    "jetspark_live": "jetspark live mapping",
+    "jetspark_keys": "jetspark keys",
+    "jetspark_blocking": "jetspark watch, blocking",
+    "nats_py_watch": "nats-py watch",
+}
+_BUCKET, _WARM = "bench", "warm"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [function.replace("_", "-") for function in _LABELS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.set_defaults(rounds=3)
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    from jetspark.server import NatsServer
+
+    with NatsServer(name="benchmarks") as server:
+        say(f"filling a bucket with {options.messages:,} keys")
+        for bucket, keys in ((_WARM, options.warm_up), (_BUCKET, options.messages)):
+            asyncio.run(_fill(server.url, bucket, keys, options.size))
+        job = Job(
+            url=server.url,
+            messages=options.messages,
+            size=options.size,
+            warm_messages=options.warm_up,
+            stream=_BUCKET,
+            warm_stream=_WARM,
+        )
+        contestants = [
+            Contestant(label=label, suite=__name__, function=function, job=job)
+            for function, label in _LABELS.items()
+            if function.replace("_", "-") in options.only
+        ]
+        yield Section(
+            f"Start on a bucket of {options.messages:,} keys, values of {options.size:,} bytes, "
+            f"medians of {options.rounds} rounds",
+            take_turns(contestants, options.rounds, options.timeout),
+            (_LABELS["nats_py_watch"],),
+        )
+
+
+async def _fill(url: str, bucket: str, keys: int, size: int) -> None:
+    from jetspark.face import connect
+
+    value = bytes(size)
+    async with connect(url) as client:
+        context = client.jetstream()
+        await context.create_bucket(bucket)
+        async with context.publisher() as publisher:
+            for number in range(keys):
+                await publisher.send(f"$KV.{bucket}.key.{number}", value)
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+Read = Callable[[Any], Awaitable[Tally]]
+
+
+def _jetspark(job: Job, read: Read, size: int) -> Measure:
+    from jetspark.face import connect
+
+    async def main() -> Measure:
+        async with connect(job.url) as client:
+            context = client.jetstream()
+            await read(await context.bucket(job.warm_stream))
+            bucket = await context.bucket(job.stream)
+            with Stopwatch() as watch:
+                seen = await read(bucket)
+            seen.check(job.messages, size)
+            return watch.measure(job.messages)
+
+    return asyncio.run(main())
+
+
+def jetspark_watch(job: Job) -> Measure:
+    async def read(bucket: Any) -> Tally:
+        count = size = revisions = 0
+        async for entry in bucket.watch():
+            if entry is None:
+                break
+            assert entry.key.startswith("key.")
+            count += 1
+            size += len(entry.value)
+            revisions += entry.revision
+        return Tally(count, size, revisions)
+
+    return _jetspark(job, read, job.size)
+
+
+def jetspark_live(job: Job) -> Measure:
+    async def read(bucket: Any) -> Tally:
+        async with bucket.live() as live:
+            entries = live.entries().values()
+            return Tally(
+                len(live),
+                sum(len(entry.value) for entry in entries),
+                sum(entry.revision for entry in entries),
+            )
+
+    return _jetspark(job, read, job.size)
+
+
+def jetspark_keys(job: Job) -> Measure:
+    async def read(bucket: Any) -> Tally:
+        count = revisions = 0
+        async for key in bucket.keys():
+            count += 1
+            revisions += int(key.removeprefix("key.")) + 1
+        return Tally(count, 0, revisions)
+
+    return _jetspark(job, read, 0)
+
+
+def jetspark_blocking(job: Job) -> Measure:
+    from jetspark.blocking import connect
+
+    with connect(job.url) as client:
+        context = client.jetstream()
+
+        def read(name: str) -> Tally:
+            count = size = revisions = 0
+            for entry in context.bucket(name).watch():
+                if entry is None:
+                    break
+                assert entry.key.startswith("key.")
+                count += 1
+                size += len(entry.value)
+                revisions += entry.revision
+            return Tally(count, size, revisions)
+
+        read(job.warm_stream)
+        with Stopwatch() as watch:
+            seen = read(job.stream)
+    seen.check(job.messages, job.size)
+    return watch.measure(job.messages)
+
+
+def nats_py_watch(job: Job) -> Measure:
+    import nats
+
+    async def main() -> Measure:
+        client = await nats.connect(job.url)
+        context = client.jetstream()
+
+        async def read(name: str) -> Tally:
+            bucket = await context.key_value(name)
+            watcher = await bucket.watchall()
+            count = size = revisions = 0
+            while (entry := await watcher.updates(timeout=60)) is not None:
+                assert entry.key.startswith("key.")
+                assert entry.value is not None
+                assert entry.revision is not None
+                count += 1
+                size += len(entry.value)
+                revisions += entry.revision
+            await watcher.stop()
+            return Tally(count, size, revisions)
+
+        await read(job.warm_stream)
+        with Stopwatch() as watch:
+            seen = await read(job.stream)
+        await client.close()
+        seen.check(job.messages, job.size)
+        return watch.measure(job.messages)
+
+    return asyncio.run(main())
