@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import random
+import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Admin
 
+from jetspark.bulk import publish
 from jetspark.bulk.outgoing import in_packs, pack, unpack
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
-from jetspark.errors import APIError, JetStreamError, NoStreamResponseError
+from jetspark.errors import (
+    APIError,
+    BrokenSocketError,
+    JetStreamError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,3 +142,57 @@ def test_packs_hold_what_was_put_in() -> None:
     packs = list(in_packs(messages, 200))
     assert [len(one) for one in packs] == [3, 1, 1, 1]
     assert [row for one in packs for row in unpack(pack(one))] == messages
+
+
+class MoodyLink:
+    """Stands in for a link to a stream that refuses now and then, and drops links."""
+
+    def __init__(self, dice: random.Random, stored: list[tuple[bytes, bytes]]) -> None:
+        self.dice = dice
+        self.stored = stored
+        self.replies: list[Any] = []
+        self.closed = False
+
+    def new_inbox(self) -> str:
+        return "_INBOX.x"
+
+    def subscribe(self, subject: str) -> int:
+        return 1
+
+    def close(self) -> None:
+        self.closed = True
+
+    def send(self, data: bytes, timeout: float | None = None) -> None:
+        for line, payload in re.findall(rb"PUB ([^\r]+)\r\n([^\r]*)\r\n", data):
+            subject, reply, _ = line.split()
+            if self.dice.random() < 0.1:
+                block = b"NATS/1.0 503\r\n\r\n"
+                self.replies.append((1, reply, None, block, b""))
+            else:
+                self.stored.append((subject, payload))
+                self.replies.append((1, reply, None, None, b'{"stream":"S", "seq":1}'))
+
+    def messages(self, deadline: float) -> list[Any]:
+        if self.dice.random() < 0.05:
+            raise BrokenSocketError("gone", server="s")
+        if not self.replies:
+            raise RequestTimeoutError("silence")
+        count = self.dice.randint(1, len(self.replies))
+        taken, self.replies = self.replies[:count], self.replies[count:]
+        return taken
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_order_the_last_message_of_a_subject_is_the_last_one_sent(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    dice = random.Random(seed)
+    stored: list[tuple[bytes, bytes]] = []
+    monkeypatch.setattr(publish, "connect", lambda _: MoodyLink(dice, stored))
+    sent = [(b"s.%d" % dice.randrange(5), None, b"%d" % n) for n in range(1500)]
+    options = make_options("nats://h")
+    with StreamPublisher(options, "S", window=600, in_order=True) as publisher:
+        publisher.send(sent)
+    assert publisher.acked == len(sent)
+    assert {payload for _, payload in stored} == {payload for _, _, payload in sent}
+    assert dict(stored) == {subject: payload for subject, _, payload in sent}

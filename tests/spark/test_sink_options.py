@@ -28,7 +28,8 @@ def test_names_without_case_and_what_spark_adds() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "'stream' is missing"),
+        ({}, "'stream' or 'bucket'"),
+        ({"stream": "S", "bucket": "B"}, "'stream' or 'bucket'"),
         ({"stream": "a b"}, "Bad stream name"),
         ({"guarante": "x"}, "did you mean 'guarantee'"),
         ({"guarantee": "exacly-once"}, "did you mean 'exactly-once'"),
@@ -55,6 +56,13 @@ def test_a_batch_needs_a_transaction_to_be_exact() -> None:
         named.for_streaming()
     with pytest.raises(ConfigError, match="streaming queries"):
         parse_sink_options(exactly | {"transactionId": "t", "adoptLedger": "true"}).for_batch()
+
+
+def test_a_bucket_has_its_own_way() -> None:
+    options = parse_sink_options({"bucket": "B"})
+    assert (options.bucket, options.stream) == ("B", "KV_B")
+    with pytest.raises(ConfigError, match="'guarantee' is for streams"):
+        parse_sink_options({"bucket": "B", "guarantee": "exactly-once"})
 
 
 def test_options_for_writing_are_told_when_reading() -> None:

@@ -9,6 +9,17 @@
 | data | binary | no | payload |
 | headers | list<struct<key: string, value: string>> | yes | in order; null when none |
 
+A stream that is a Key-Value bucket may be read with other columns:
+
+| column | Arrow type | null | |
+|---|---|---|---|
+| bucket | string | no | name of the bucket |
+| key | string | no | the key |
+| value | binary | yes | null when deleted |
+| revision | int64 | no | stream sequence |
+| created | timestamp[us, UTC] | no | when the server stored it |
+| operation | string | no | PUT, DEL or PURGE |
+
 Text that is not UTF-8 (a subject or header of a careless publisher) comes with U+FFFD in place of
 the bad bytes, so that one message cannot stop a pipeline.
 """
@@ -45,6 +56,25 @@ SCHEMA: pa.Schema = pa.schema(
 
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 
+BUCKET_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("bucket", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("value", pa.binary(), nullable=True),
+        pa.field("revision", pa.int64(), nullable=False),
+        pa.field("created", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+    ]
+)
+"""The schema of every batch of a bucket with all its columns."""
+
+BUCKET_COLUMNS: tuple[str, ...] = tuple(BUCKET_SCHEMA.names)
+
+WITH_PAYLOAD = frozenset({"data", "headers", "value"})
+"""Columns for which a server has to send payloads, or headers as they are."""
+
+_FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
+
 _BUILD: dict[str, Callable[[str, Deliveries], Any]] = {
     "stream": lambda stream, rows: pa.repeat(stream, len(rows)),
     "subject": lambda _, rows: _text(rows.subjects),
@@ -52,12 +82,19 @@ _BUILD: dict[str, Callable[[str, Deliveries], Any]] = {
     "timestamp": lambda _, rows: _times(rows.times),
     "data": lambda _, rows: pa.array(rows.data, pa.binary()),
     "headers": lambda _, rows: _headers(rows.headers),
+    "bucket": lambda stream, rows: pa.repeat(stream.removeprefix("KV_"), len(rows)),
+    # $KV.<bucket>.<key>; a mirror's entries have the bucket of their origin.
+    "key": lambda _, rows: _text([subject.split(b".", 2)[-1] for subject in rows.subjects]),
+    "value": lambda _, rows: pa.array(_values(rows), pa.binary()),
+    "revision": lambda _, rows: pa.array(sequences(rows), pa.int64()),
+    "created": lambda _, rows: _times(rows.times),
+    "operation": lambda _, rows: pa.array(map(operation_of, rows.headers), pa.string()),
 }
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
     """The schema of batches with these columns, in this order."""
-    return pa.schema([SCHEMA.field(name) for name in columns])
+    return pa.schema([_FIELDS[name] for name in columns])
 
 
 def to_batch(stream: str, rows: Deliveries, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
@@ -106,6 +143,25 @@ def _headers(column: list[bytes | None]) -> Any:
     offsets.append(len(keys))
     pairs = pa.StructArray.from_arrays([_text(keys), _text(values)], fields=list(_HEADER))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=kind)
+
+
+def operation_of(block: bytes | None) -> str:
+    """What the headers of a bucket's entry say was done (ADR-8, ADR-48)."""
+    if block is None or (b"KV-Operation" not in block and b"Nats-Marker-Reason" not in block):
+        return "PUT"
+    said = dict(line.partition(b":")[::2] for line in header_lines(block))
+    operation = said.get(b"KV-Operation", b"").strip()
+    if operation:
+        return operation.decode() if operation in (b"PUT", b"PURGE") else "DEL"
+    reason = said.get(b"Nats-Marker-Reason", b"").strip()
+    return "PUT" if not reason else "PURGE" if reason in (b"MaxAge", b"Purge") else "DEL"
+
+
+def _values(rows: Deliveries) -> list[bytes | None]:
+    return [
+        data if block is None or operation_of(block) == "PUT" else None
+        for data, block in zip(rows.data, rows.headers, strict=True)
+    ]
 
 
 def header_lines(block: bytes) -> list[bytes]:

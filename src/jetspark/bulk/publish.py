@@ -6,6 +6,9 @@ answers for the stream or it has no room to queue (leaders change, servers resta
 ack is published again: it may then be stored twice, and after later messages. Without progress for
 `timeout` seconds, and at any other refusal by the stream, publishing fails; the messages
 acknowledged before stay stored.
+
+`in_order`: what is published again takes everything behind it along, so the last message of a
+subject is always the one that was sent last. For buckets, where it is the one that counts.
 """
 
 from __future__ import annotations
@@ -44,12 +47,21 @@ class StreamPublisher:
     """Use as a context manager; leaving it without an exception flushes."""
 
     def __init__(
-        self, options: ConnectOptions, stream: str, *, window: int = 4000, timeout: float = 60.0
+        self,
+        options: ConnectOptions,
+        stream: str,
+        *,
+        window: int = 4000,
+        timeout: float = 60.0,
+        in_order: bool = False,
     ) -> None:
         self._options = options
         self._stream = stream
         self._window = window
         self._timeout = timeout
+        self._in_order = in_order
+        self._done: set[int] = set()
+        """In order: acknowledged, while something before is not."""
         self._pending: dict[int, Outgoing] = {}
         self._last = 0
         self._block: list[bytes] = []
@@ -142,8 +154,7 @@ class StreamPublisher:
     def _on_ack(self, frame: MessageFrame) -> None:
         index = int(frame[1][len(self._inbox) :])
         if frame[4].startswith(self._plain_ack):
-            if self._pending.pop(index, None) is not None:
-                self.acked += 1
+            self._on_good_ack(index)
             self._progress = time.monotonic()
             self._refusal = None
             return
@@ -164,6 +175,17 @@ class StreamPublisher:
                 f'"{answer.get("stream")}", not to "{self._stream}".'
             )
 
+    def _on_good_ack(self, index: int) -> None:
+        pending = self._pending
+        if not self._in_order:
+            self.acked += pending.pop(index, None) is not None
+        elif index in pending:
+            self._done.add(index)
+            while pending and (first := next(iter(pending))) in self._done:
+                self._done.discard(first)
+                del pending[first]
+                self.acked += 1
+
     def _later(self, index: int, error: APIError | NoStreamResponseError) -> None:
         self._refusal = error
         if not self._refused:
@@ -178,6 +200,9 @@ class StreamPublisher:
                 f"{len(self._pending)} messages are without an ack."
             )
         refused, self._refused = self._refused, []
+        if self._in_order and refused:
+            refused = [index for index in self._pending if index >= min(refused)]
+            self._done.difference_update(refused)
         self._again(refused)
 
     def _again(self, indices: Iterable[int]) -> None:
@@ -202,6 +227,7 @@ class StreamPublisher:
         if time.monotonic() > deadline:  # servers that accept a link and drop it again
             self._on_silence()
         self._refused = []
+        self._done.clear()
         self._block.clear()
         self._block_bytes = 0
         self._again(sorted(self._pending))

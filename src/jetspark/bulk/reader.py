@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator, Sequence
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import COLUMNS, to_batch
+from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, to_batch
 from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
@@ -177,7 +177,7 @@ class _RangeReader:
             self._next,
             self._wanted.subjects,
             self._inactive,
-            headers_only=not {"data", "headers"} & set(self._columns),
+            headers_only=not WITH_PAYLOAD & set(self._columns),
         )
         decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)

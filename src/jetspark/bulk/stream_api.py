@@ -52,6 +52,7 @@ class StreamFacts:
     consumers: int = 0
     allows_direct: bool = False
     """Direct gets are allowed."""
+    is_mirror: bool = False
     longest_inactive: float | None = None
     """Seconds that the stream allows its consumers to be inactive; None: as they like."""
 
@@ -94,6 +95,7 @@ class StreamAPI:
             and config.get("max_bytes", -1) < 0,
             consumers=state.get("consumer_count", 0),
             allows_direct=bool(config.get("allow_direct")),
+            is_mirror="mirror" in config,
             longest_inactive=limits["inactive_threshold"] / NANOSECONDS
             if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
             else None,
@@ -129,8 +131,12 @@ class StreamAPI:
         inactive: float,
         *,
         headers_only: bool = False,
+        last_per_subject: bool = False,
     ) -> int:
         """An ephemeral pull consumer from sequence `start` on that acknowledges nothing.
+
+        `last_per_subject`: from the last message of each of `subjects` on instead, which must be
+        given.
 
         The server removes it after `inactive` seconds without a pull. Returns how many messages
         it has to deliver now.
@@ -149,6 +155,9 @@ class StreamAPI:
         }
         if headers_only:
             config["headers_only"] = True
+        if last_per_subject:
+            config["deliver_policy"] = "last_per_subject"
+            del config["opt_start_seq"]
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
         if len(subjects) == 1:
             config["filter_subject"] = subjects[0]

@@ -13,7 +13,9 @@ from jetspark.spark.reading import (
     RangePartition,
     plan,
     read_partition,
+    read_values,
     resolve_positions,
+    snapshot,
     streams_facts,
 )
 
@@ -32,6 +34,8 @@ class JetStreamBatchReader(DataSourceReader):
         """Resolve the range on the driver and cut it."""
         options = self._options
         facts = streams_facts(options)
+        if options.is_snapshot:
+            return [snapshot(options, one) for one in facts.values()]
         start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)
         end = resolve_positions(options, options.ending_positions(), facts, end=True)
         return plan(
@@ -44,4 +48,6 @@ class JetStreamBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
+        if self._options.is_snapshot:
+            return read_values(self._options, partition)
         return read_partition(self._options, partition)

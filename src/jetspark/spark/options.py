@@ -6,11 +6,11 @@ names, so ours are matched without case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jetspark.bulk.arrow import COLUMNS
+from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
@@ -19,7 +19,7 @@ from jetspark.spark import positions
 from jetspark.spark.connection_options import CONNECTION, connection_options
 from jetspark.spark.option_names import named
 from jetspark.spark.positions import Position, Positions
-from jetspark.subjects import check_name
+from jetspark.subjects import check_name, nearest_name
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
@@ -49,6 +49,9 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
     "soleReader": ("sole_reader", values.truth),
+    "bucket": ("bucket", lambda name, value: check_name("bucket", value)),
+    "keys": ("keys", values.subjects),
+    "history": ("history", values.truth),
 }
 _STARTING: dict[str, Callable[[str, str], Positions]] = {
     "startingOffsets": positions.offsets,
@@ -60,7 +63,9 @@ _ENDING: dict[str, Callable[[str, str], Positions]] = {
     "endingTimestamp": positions.times,
     "endingOffsetsByTimestamp": positions.times,
 }
-_SELECTION = ("stream", "streams", "streamPattern")
+_SELECTION = ("stream", "streams", "streamPattern", "bucket")
+_OF_BUCKETS = ("keys", "history")
+_OF_STREAMS = ("subjects", "soleReader")
 _STREAMING_ONLY = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -68,7 +73,7 @@ _STREAMING_ONLY = (
     "maxTriggerDelay",
 )
 _KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
-READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream"}
+READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
 """Names that mean nothing when writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
@@ -102,6 +107,14 @@ class SourceOptions:
     max_bytes_per_batch: int = ReadLimits.max_bytes
     read_timeout: float = ReadLimits.timeout
     sole_reader: bool = False
+    bucket: str | None = None
+    keys: tuple[str, ...] = ()
+    history: bool = False
+
+    @property
+    def is_snapshot(self) -> bool:
+        """In a batch read: the present values of a bucket."""
+        return self.bucket is not None and not self.history
 
     def limits(self) -> ReadLimits:
         """How ranges are read and cut."""
@@ -127,6 +140,11 @@ class SourceOptions:
                     f"Option {name!r} is for readStream; a batch read takes the whole range "
                     "(bound it with 'endingOffsets')."
                 )
+        if self.is_snapshot and (self.starting or self.ending):
+            raise ConfigError(
+                "A bucket's snapshot has neither start nor end; set 'history' to true to read a "
+                "range of revisions."
+            )
         starting = self.starting_positions("earliest")
         if "latest" in starting.all():
             raise ConfigError(f"Option {starting.option!r} cannot be latest in a batch read.")
@@ -136,6 +154,10 @@ class SourceOptions:
 
     def for_streaming(self) -> SourceOptions:
         """These options for spark.readStream; raises ConfigError for those that only batch has."""
+        if "history" in self.given:
+            raise ConfigError(
+                "Option 'history' is for spark.read; a streaming query reads every change anyway."
+            )
         if self.ending:
             raise ConfigError(
                 f"Option {next(iter(self.ending))!r} is for spark.read; a streaming query has no "
@@ -172,6 +194,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             target, convert = _READING[name]
             reading[target] = convert(name, value)
     _check_selection(given, options)
+    if "bucket" in reading:
+        bucket = reading["bucket"]
+        reading["streams"] = (f"KV_{bucket}",)
+        reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
+        reading.setdefault("columns", BUCKET_COLUMNS)
+    _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)
     return SourceOptions(
         connection=connection_options(connection),
         given=frozenset(given),
@@ -179,6 +207,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ending=ending,
         **reading,
     )
+
+
+def _check_columns(columns: Sequence[str], *, of_bucket: bool) -> None:
+    known = BUCKET_COLUMNS if of_bucket else COLUMNS
+    for name in columns:
+        if name not in known:
+            near = nearest_name(name, known)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
+            raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
 
 
 def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
@@ -196,5 +233,10 @@ def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
         )
         raise ConfigError(
             "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
-            f"a 'streamPattern').{hint}"
+            f"a 'streamPattern'), or a 'bucket'.{hint}"
         )
+    of_others = _OF_STREAMS if chosen == ["bucket"] else _OF_BUCKETS
+    for name in of_others:
+        if name in given:
+            kind = "streams" if chosen == ["bucket"] else "a 'bucket'"
+            raise ConfigError(f"Option {name!r} is for reading {kind}.")

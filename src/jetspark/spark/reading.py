@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk import links
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
+from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, StreamNotFoundError
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
+from jetspark.subjects import nearest_name
 
 T = TypeVar("T")
 
@@ -65,10 +68,29 @@ def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
                 f"No stream matches streamPattern {options.stream_pattern!r}; there are "
                 f"{', '.join(every) or 'none'}."
             )
-    facts = {name: api.stream(name) for name in names}
+    try:
+        facts = {name: api.stream(name) for name in names}
+    except StreamNotFoundError as error:
+        raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
     for one in facts.values():
+        _check_bucket(options, one)
         _check_retention(one, sole_reader=options.sole_reader)
     return facts
+
+
+def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
+    buckets = [name[3:] for name in api.stream_names() if name.startswith("KV_")]
+    near = nearest_name(bucket, buckets)
+    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(buckets) or 'none'}."
+    return ConfigError(f"Bucket {bucket!r} not found; {hint}")
+
+
+def _check_bucket(options: SourceOptions, facts: StreamFacts) -> None:
+    if options.keys and facts.is_mirror:
+        raise ConfigError(
+            f"Bucket {options.bucket!r} is a mirror, whose keys cannot be chosen by the server: "
+            "read it without 'keys', or its origin."
+        )
 
 
 def _check_retention(facts: StreamFacts, *, sole_reader: bool) -> None:
@@ -131,6 +153,20 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
     ]
 
 
+def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
+    """The one partition of a bucket's present values."""
+    return RangePartition(
+        SequenceRange(
+            facts.name,
+            1,
+            facts.last_seq + 1,
+            facts.created,
+            # Without keys too: a consumer of last messages must have a filter.
+            options.subjects or (">",),
+        )
+    )
+
+
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Runs on an executor. Spark sends a placeholder when there was nothing to plan."""
     if not isinstance(partition, RangePartition):
@@ -142,3 +178,15 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
         columns=options.columns,
         fail_on_data_loss=options.fail_on_data_loss,
     )
+
+
+def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """A bucket's present values: runs on an executor."""
+    if not isinstance(partition, RangePartition):
+        return
+    columns = dict.fromkeys((*options.columns, "operation"))
+    for batch in read_snapshot(
+        options.connection, partition.wanted, options.limits(), columns=list(columns)
+    ):
+        values = batch.filter(pc.equal(batch.column("operation"), "PUT"))
+        yield values.select(list(options.columns))

@@ -124,7 +124,7 @@ class RowEncoder:
         blocks: Iterable[bytes | None] = (None,) * rows
         if "headers" in names or "msg_id" in names:
             blocks = self._blocks(batch)
-        for subject, block, data in zip(subjects, blocks, _payloads(batch), strict=True):
+        for subject, block, data in zip(subjects, blocks, payloads(batch, "data"), strict=True):
             target = known.get(subject) or self._checked(subject)
             payload = data or b""
             size = len(payload) + (0 if block is None else len(block))
@@ -160,12 +160,13 @@ class RowEncoder:
             yield _block(of_row, msg_id)
 
 
-def _payloads(batch: pa.RecordBatch) -> list[bytes | None]:
-    column: Any = batch.column("data")
+def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    """A column of text or bytes as bytes."""
+    column: Any = batch.column(name)
     if not pa.types.is_binary(column.type):
         column = column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
-    payloads: list[bytes | None] = column.to_pylist()
-    return payloads
+    found: list[bytes | None] = column.to_pylist()
+    return found
 
 
 def _is_large(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""The one schema of the source in Spark's types; a test holds it equal to `bulk.arrow.SCHEMA`."""
+"""The schemas of the source in Spark's types; tests hold them equal to those of `bulk.arrow`."""
 
 from __future__ import annotations
 
@@ -40,10 +40,24 @@ SCHEMA = StructType(
 )
 """stream, subject, seq, timestamp, data, headers: what they hold stands in `bulk.arrow`."""
 
+BUCKET_SCHEMA = StructType(
+    [
+        StructField("bucket", StringType(), nullable=False),
+        StructField("key", StringType(), nullable=False),
+        StructField("value", BinaryType(), nullable=True),
+        StructField("revision", LongType(), nullable=False),
+        StructField("created", TimestampType(), nullable=False),
+        StructField("operation", StringType(), nullable=False),
+    ]
+)
+"""The rows of a Key-Value bucket."""
+
+_FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
+
 
 def schema_of(columns: Sequence[str]) -> StructType:
     """These columns, in this order."""
-    return StructType([SCHEMA[name] for name in columns])
+    return StructType([_FIELDS[name] for name in columns])
 
 
 def check_schema(asked: StructType, columns: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ def _subject(name: str, value: str) -> str:
 
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "stream": ("stream", lambda name, value: check_name("stream", value)),
+    "bucket": ("bucket", lambda name, value: check_name("bucket", value)),
     "subject": ("subject", _subject),
     "guarantee": ("guarantee", _guarantee),
     "transactionId": ("transaction_id", _name),
@@ -65,6 +66,7 @@ class SinkOptions:
 
     connection: ConnectOptions = field(repr=False)
     stream: str
+    bucket: str | None = None
     subject: str | None = None
     """The subject of every row, in place of a column."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
@@ -111,8 +113,16 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         else:
             target, convert = _WRITING[name]
             writing[target] = convert(name, value)
-    if "stream" not in writing:
-        raise ConfigError("Option 'stream' is missing: name the stream to write to.")
+    if ("stream" in writing) == ("bucket" in writing):
+        raise ConfigError("Give the option 'stream' or 'bucket': the one to write to.")
+    if "bucket" in writing:
+        for name in ("subject", "guarantee"):
+            if name in given:
+                raise ConfigError(
+                    f"Option {name!r} is for streams: a bucket's rows have keys, and writing them "
+                    "again changes nothing."
+                )
+        writing["stream"] = f"KV_{writing['bucket']}"
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
         for name in _ONLY_EXACTLY_ONCE:
             if name in given:

@@ -75,6 +75,10 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         raise ConfigError(
             f"Stream {name!r} does not acknowledge (no_ack), so nothing could be promised."
         )
+    if options.bucket is not None and f"$KV.{options.bucket}.>" not in (
+        config.get("subjects") or ()
+    ):
+        raise ConfigError(f"Bucket {options.bucket!r} takes no writes of its own.")
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     if config.get("retention") == "interest":

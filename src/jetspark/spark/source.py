@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
 from jetspark.spark.batch import JetStreamBatchReader
+from jetspark.spark.bucket_rows import check_bucket_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.rows import check_columns
 from jetspark.spark.schema import check_schema, schema_of
@@ -19,7 +20,7 @@ from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
 
 
 class JetStreamDataSource(DataSource):
-    """format("jetstream"): reads and writes streams, in batch and in Structured Streaming.
+    """format("jetstream"): reads and writes streams and buckets, in batch and in streaming.
 
     Found by itself once jetspark is installed; `spark.dataSource.register(JetStreamDataSource)`
     does it by hand, for example under Spark Connect.
@@ -65,9 +66,12 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
             "A stream can only be appended to: use mode('append') or outputMode 'append' or "
             "'update'. (Purge the stream yourself if it shall be replaced.)"
         )
-    check_columns(
-        schema,
-        subject=options.subject,
-        msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
-    )
+    if options.bucket is not None:
+        check_bucket_columns(schema)
+    else:
+        check_columns(
+            schema,
+            subject=options.subject,
+            msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
+        )
     return look_at(options)

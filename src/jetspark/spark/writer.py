@@ -6,6 +6,8 @@ effectively-once   the same, with a message id that the stream remembers for its
 exactly-once       a task stages its rows, and the driver's commit copies what was decided
                    (`bulk.exactly_once`)
 
+Rows for a bucket are published at least once and in order: writing them again changes no value.
+
 Spark may write a batch again with other partitions, calls `abort` even after a commit that failed
 half-way, and makes a new writer for each of these calls: nothing is kept in a writer, and `abort`
 takes nothing back.
@@ -26,8 +28,10 @@ from pyspark.sql.datasource import (
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
 from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.outgoing import Outgoing
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import PipelineError
+from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.rows import RowEncoder
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.spark.sink_target import SinkTarget
@@ -51,24 +55,34 @@ class _Sink:
         self._target = target
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        options, target = self._options, self._target
+        options = self._options
         exactly = options.guarantee is Guarantee.EXACTLY_ONCE
-        rows = RowEncoder(
-            options.stream,
-            target.subjects,
-            subject=options.subject,
-            largest=target.largest_staged if exactly else target.largest,
-        ).messages(batches)
+        rows = self._messages(batches)
         if exactly:
             ledger = Ledger(
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
             return Written(writer, stage(ledger, rows))
         with StreamPublisher(
-            options.connection, options.stream, timeout=options.publish_timeout
+            options.connection,
+            options.stream,
+            timeout=options.publish_timeout,
+            in_order=options.bucket is not None,
         ) as publisher:
             publisher.send(rows)
         return Written(writer, Piece(publisher.acked))
+
+    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Outgoing]:
+        options, target = self._options, self._target
+        if options.bucket is not None:
+            return EntryEncoder(options.bucket, largest=target.largest).messages(batches)
+        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
+        return RowEncoder(
+            options.stream,
+            target.subjects,
+            subject=options.subject,
+            largest=target.largest_staged if exactly else target.largest,
+        ).messages(batches)
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         options = self._options

@@ -127,6 +127,14 @@ class Deliveries:
         for column in (self.subjects, self.sequences, self.times, self.headers, self.data):
             del column[rows:]
 
+    def keep(self, rows: list[int]) -> None:
+        """Keep only these rows."""
+        self.subjects = [self.subjects[row] for row in rows]
+        self.sequences = [self.sequences[row] for row in rows]
+        self.times = [self.times[row] for row in rows]
+        self.headers = [self.headers[row] for row in rows]
+        self.data = [self.data[row] for row in rows]
+
 
 OTHER_FRAME = -1
 

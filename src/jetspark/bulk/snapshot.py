@@ -1,0 +1,178 @@
+"""The last message of each subject, as a bucket's snapshot: a consumer of its own kind reads them.
+
+There is no such thing as all subjects at one moment while others write. What is promised: every
+subject that the stream held when it was looked at comes exactly once, with the last message that
+it had then or a later one. After a lost link a new consumer goes on, and what came already is
+skipped; for that the subjects are remembered.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Generator, Iterator, Sequence
+
+import pyarrow as pa
+
+from jetspark.bulk import links
+from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
+from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.pull import OverlappingPull
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    ConnectionFailure,
+    ConsumerDeletedError,
+    IncompleteRangeError,
+    JetsparkError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
+    StreamRecreatedError,
+)
+from jetspark.wire.kernel import Deliveries, DeliveryDecoder
+
+logger = logging.getLogger("jetspark.bulk")
+
+_INACTIVE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+_PASSING = (
+    ConnectionFailure,
+    ConsumerDeletedError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
+)
+
+
+def read_snapshot(
+    options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The last message of each subject under `wanted.subjects`, which must be given.
+
+    `wanted.end` is the sequence behind the stream's last message when it was looked at. Raises
+    StreamRecreatedError, StreamNotFoundError, IncompleteRangeError.
+    """
+    return _Snapshot(options, wanted, limits, columns).run()
+
+
+class _Snapshot:
+    def __init__(
+        self,
+        options: ConnectOptions,
+        wanted: SequenceRange,
+        limits: ReadLimits,
+        columns: Sequence[str],
+    ) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._limits = limits
+        self._columns = columns
+        self._seen: set[bytes] = set()
+        self._alive = time.monotonic()
+
+    def run(self) -> Generator[pa.RecordBatch, None, None]:
+        complete = self._wanted.end <= self._wanted.start
+        while not complete:
+            try:
+                complete = yield from self._with_one_link()
+            except _PASSING as error:
+                self._give_up_after_timeout(error)
+                logger.info("%s: reading goes on: %s", self._wanted.stream, error)
+                time.sleep(_PAUSE_SECONDS)
+
+    def _give_up_after_timeout(self, error: JetsparkError) -> None:
+        if time.monotonic() - self._alive >= self._limits.timeout:
+            raise IncompleteRangeError(
+                self._wanted.stream,
+                f"Reading stream {self._wanted.stream!r} made no progress for "
+                f"{self._limits.timeout:g} s: {error}",
+            ) from error
+
+    def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
+        """Read with one consumer; True when every subject has come."""
+        link = links.borrow(self._options)
+        try:
+            api = StreamAPI(link)
+            facts = api.stream(self._wanted.stream)
+            if facts.created != self._wanted.created:
+                raise StreamRecreatedError(facts.name, self._wanted.created, facts.created)
+            last = yield from self._with_one_consumer(link, api)
+            # A replica that lags ends too early: the leader knows what was there.
+            rest = api.next_sequence(facts.name, last + 1, self._wanted.subjects)
+        except BaseException:
+            link.close()
+            raise
+        links.give_back(self._options, link)
+        if rest is None or rest >= self._wanted.end:
+            return True
+        raise MissedHeartbeatError("the consumer is behind the stream's leader")
+
+    def _with_one_consumer(
+        self, link: BlockingLink, api: StreamAPI
+    ) -> Generator[pa.RecordBatch, None, int]:
+        """The last sequence that came."""
+        stream, consumer = self._wanted.stream, f"jetspark_{secrets.token_hex(8)}"
+        first = api.create_reader(
+            stream,
+            consumer,
+            1,
+            self._wanted.subjects,
+            _INACTIVE_SECONDS,
+            headers_only=not WITH_PAYLOAD & set(self._columns),
+            last_per_subject=True,
+        )
+        decoder = DeliveryDecoder(stream, consumer)
+        decoder.pending = first
+        pull = OverlappingPull(link, stream, consumer, self._limits)
+        last = 0
+        # What is written meanwhile comes behind the last messages of now, without end perhaps.
+        while decoder.pending and decoder.consumer_sequence < first:
+            rows = Deliveries()
+            while (
+                decoder.pending
+                and len(rows) < self._limits.max_rows
+                and rows.size < self._limits.max_bytes
+            ):
+                pull.top_up(decoder.pending)
+                self._take(link, decoder, pull, rows)
+            last = int(rows.sequences[-1])
+            yield from self._unseen(rows)
+        pull.stop()
+        api.delete_reader(stream, consumer)
+        return last
+
+    def _take(
+        self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull, rows: Deliveries
+    ) -> None:
+        had, seen = len(rows), decoder.consumer_sequence
+        silence = 2 * self._limits.heartbeat
+        others = link.deliveries(decoder, rows, time.monotonic() + silence)
+        new = len(rows) - had
+        if decoder.consumer_sequence != seen + new:
+            raise MissedHeartbeatError("deliveries came with gaps")
+        if new:
+            pull.received(new)
+            self._alive = time.monotonic()
+        elif time.monotonic() - self._alive > silence:
+            raise MissedHeartbeatError(f"no message for {silence:g} s")
+        for frame in others:
+            pull.on_other(frame, decoder.consumer_sequence)
+
+    def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
+        """Those of subjects that did not come before."""
+        subjects = rows.subjects
+        if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
+            self._seen.update(subjects)
+        else:
+            kept = []
+            for row, subject in enumerate(subjects):
+                if subject not in self._seen:
+                    self._seen.add(subject)
+                    kept.append(row)
+            rows.keep(kept)
+        if len(rows):
+            yield to_batch(self._wanted.stream, rows, self._columns)
+        self._alive = time.monotonic()

@@ -1,0 +1,92 @@
+"""Rows of a DataFrame as entries of a Key-Value bucket.
+
+| column | type | |
+|---|---|---|
+| key | string | |
+| value | binary or string | null deletes the key |
+| operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
+
+The source's own columns bucket, revision and created may be there and are not written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from jetspark.bulk.outgoing import Outgoing, header_block
+from jetspark.errors import BadNameError, ConfigError
+from jetspark.spark.rows import payloads
+from jetspark.subjects import nearest_name
+
+_WRITTEN = ("key", "value", "operation")
+_NOT_WRITTEN = ("bucket", "revision", "created")
+_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
+_BLOCKS = {
+    "PUT": None,
+    "DEL": header_block([("KV-Operation", "DEL")]),
+    "PURGE": header_block([("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")]),
+}
+
+
+def check_bucket_columns(schema: StructType) -> None:
+    """Raises ConfigError for a DataFrame that cannot be written to a bucket."""
+    names = schema.fieldNames()
+    for name in names:
+        if name not in _WRITTEN and name not in _NOT_WRITTEN:
+            near = nearest_name(name, _WRITTEN)
+            hint = f" Did you mean {near}?" if near else ""
+            raise ConfigError(
+                f"The column {name!r} cannot be written to a bucket; the columns are "
+                f"{', '.join(_WRITTEN)}.{hint}"
+            )
+    for name in ("key", "value"):
+        if name not in names:
+            raise ConfigError(f"A column {name!r} is wanted to write to a bucket.")
+    for name, kinds in (
+        ("key", StringType),
+        ("value", (BinaryType, StringType)),
+        ("operation", StringType),
+    ):
+        if name in names and not isinstance(schema[name].dataType, kinds):
+            found = schema[name].dataType.simpleString()
+            wanted = "binary or string" if name == "value" else "string"
+            raise ConfigError(f"The column {name!r} must be {wanted}, not {found}.")
+
+
+class EntryEncoder:
+    """Makes messages of record batches. One for a task."""
+
+    def __init__(self, bucket: str, *, largest: int) -> None:
+        """`largest`: bytes of the largest value, headers included."""
+        self._bucket = bucket
+        self._largest = largest
+
+    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Outgoing]:
+        """Every row in order. Raises ConfigError for one that cannot be an entry."""
+        for batch in batches:
+            keys = batch.column("key").to_pylist()
+            said: list[str | None] = [None] * batch.num_rows
+            if "operation" in batch.schema.names:
+                said = batch.column("operation").to_pylist()
+            for key, value, operation in zip(keys, payloads(batch, "value"), said, strict=True):
+                yield self._message(key, value, operation)
+
+    def _message(self, key: str | None, value: bytes | None, operation: str | None) -> Outgoing:
+        if key is None or not _KEY.fullmatch(key):
+            raise BadNameError("key", str(key), "only letters, digits and - / _ = . are allowed")
+        done = operation or ("DEL" if value is None else "PUT")
+        if done not in _BLOCKS:
+            raise ConfigError(f"The operation of key {key!r} is {done!r}, not PUT, DEL or PURGE.")
+        if done == "PUT" and value is None:
+            raise ConfigError(f"The row for key {key!r} is a PUT without a value (null).")
+        payload = value if done == "PUT" and value is not None else b""
+        if len(payload) > self._largest:
+            raise ConfigError(
+                f"The value of key {key!r} has {len(payload)} bytes; the bucket takes "
+                f"{self._largest} at most."
+            )
+        return f"$KV.{self._bucket}.{key}".encode(), _BLOCKS[done], payload

@@ -1,0 +1,214 @@
+"""Key-Value buckets as tables: snapshot, history, changes; upsert and delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pyarrow as pa
+import pytest
+from nats.js.errors import KeyNotFoundError
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_SCHEMA
+from jetspark.errors import BadNameError, ConfigError
+from jetspark.spark.bucket_rows import EntryEncoder
+from jetspark.spark.failures import explain
+from jetspark.spark.options import parse_options
+from jetspark.spark.schema import BUCKET_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+
+def make_bucket(admin: Admin, name: str, history: int = 5) -> str:
+    admin.create(
+        f"KV_{name}",
+        f"$KV.{name}.>",
+        max_msgs_per_subject=history,
+        allow_rollup_hdrs=True,
+        allow_direct=True,
+        deny_delete=True,
+        discard="new",
+    )
+    return name
+
+
+@pytest.fixture
+def bucket(admin: Admin, unique: Callable[[str], str]) -> str:
+    """Keys a.1 (two revisions), a.2 (deleted), b.1 (purged), b.2."""
+    name = make_bucket(admin, unique("prices"))
+    delete = [("KV-Operation", "DEL")]
+    purge = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")]
+    admin.fill(
+        [
+            (f"$KV.{name}.a.1", b"old"),
+            (f"$KV.{name}.a.1", b"new"),
+            (f"$KV.{name}.a.2", b"x"),
+            (f"$KV.{name}.a.2", b"", delete),
+            (f"$KV.{name}.b.1", b"y"),
+            (f"$KV.{name}.b.1", b"", purge),
+            (f"$KV.{name}.b.2", b"z"),
+        ]
+    )
+    return name
+
+
+def load(spark: SparkSession, server: NatsServer, **options: str) -> DataFrame:
+    return spark.read.format("jetstream").options(servers=server.url, **options).load()
+
+
+def values(rows: DataFrame) -> set[tuple[Any, ...]]:
+    return {(row.key, row.value and row.value.decode()) for row in rows.collect()}
+
+
+def test_the_present_values(spark: SparkSession, shared_server: NatsServer, bucket: str) -> None:
+    rows = load(spark, shared_server, bucket=bucket)
+    assert rows.columns == ["bucket", "key", "value", "revision", "created", "operation"]
+    assert values(rows) == {("a.1", "new"), ("b.2", "z")}
+    assert {(row.bucket, row.operation) for row in rows.collect()} == {(bucket, "PUT")}
+    assert values(load(spark, shared_server, bucket=bucket, keys="a.*,c")) == {("a.1", "new")}
+    chosen = load(spark, shared_server, bucket=bucket, columns="revision,key")
+    assert {tuple(row) for row in chosen.collect()} == {(2, "a.1"), (7, "b.2")}
+
+
+def test_an_empty_bucket(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    assert load(spark, shared_server, bucket=make_bucket(admin, unique("empty"))).count() == 0
+
+
+def test_the_history(spark: SparkSession, shared_server: NatsServer, bucket: str) -> None:
+    rows = load(spark, shared_server, bucket=bucket, history="true").orderBy("revision").collect()
+    assert [(row.revision, row.key, row.value, row.operation) for row in rows] == [
+        (1, "a.1", b"old", "PUT"),
+        (2, "a.1", b"new", "PUT"),
+        (3, "a.2", b"x", "PUT"),
+        (4, "a.2", None, "DEL"),
+        (6, "b.1", None, "PURGE"),
+        (7, "b.2", b"z", "PUT"),
+    ]
+
+
+def test_changes_as_they_come(
+    spark: SparkSession, shared_server: NatsServer, bucket: str, admin: Admin, tmp_path: Path
+) -> None:
+    def run() -> None:
+        rows = (
+            spark.readStream.format("jetstream")
+            .options(servers=shared_server.url, bucket=bucket, startingOffsets="earliest")
+            .load()
+        )
+        query = rows.writeStream.format("parquet").option("path", str(tmp_path / "table"))
+        query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination(60)
+
+    run()
+    admin.fill([(f"$KV.{bucket}.c", b"later")])
+    run()
+    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("revision").collect()
+    assert [row.revision for row in rows] == [1, 2, 3, 4, 6, 7, 8]
+    assert (rows[-1].key, rows[-1].value, rows[3].operation) == ("c", b"later", "DEL")
+
+
+async def test_rows_are_put_and_deleted_and_a_peer_reads_them(
+    spark: SparkSession, shared_server: NatsServer, bucket: str
+) -> None:
+    rows = spark.sql(
+        "SELECT * FROM VALUES ('n.1', 'one', 'PUT'), ('n.2', 'two', NULL), ('a.1', NULL, NULL), "
+        "('b.2', NULL, 'PURGE') AS t(key, value, operation)"
+    )
+    sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=bucket)
+    for _ in range(2):
+        sink.mode("append").save()
+    assert values(load(spark, shared_server, bucket=bucket)) == {("n.1", "one"), ("n.2", "two")}
+    peer = await nats.connect(shared_server.url)
+    try:
+        kv = await peer.jetstream().key_value(bucket)
+        assert (await kv.get("n.1")).value == b"one"
+        for key in ("a.1", "b.2"):
+            with pytest.raises(KeyNotFoundError):
+                await kv.get(key)
+    finally:
+        await peer.close()
+
+
+def test_a_snapshot_can_be_written_to_another_bucket(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    bucket: str,
+    admin: Admin,
+    unique: Callable[[str], str],
+) -> None:
+    copy = make_bucket(admin, unique("copy"))
+    rows = load(spark, shared_server, bucket=bucket)
+    sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=copy)
+    sink.mode("append").save()
+    assert values(load(spark, shared_server, bucket=copy)) == values(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"bucket": "B", "stream": "S"}, "only one of"),
+        ({"bucket": "B", "subjects": "a"}, "'subjects' is for reading streams"),
+        ({"stream": "S", "keys": "a"}, "'keys' is for reading a 'bucket'"),
+        ({"bucket": "B", "columns": "seq"}, "no column 'seq'"),
+        ({"stream": "S", "columns": "keys"}, "no column 'keys'"),
+        ({"bucket": "B", "startingOffsets": "1"}, "set 'history' to true"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_options(options).for_batch()
+
+
+def test_a_bucket_that_is_not_there_is_told(
+    spark: SparkSession, shared_server: NatsServer, bucket: str
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        load(spark, shared_server, bucket=bucket + "x").count()
+    assert f"did you mean '{bucket}'" in str(explain(caught.value))
+    rows = spark.range(1).selectExpr("'k' key", "'v' value", "1 price")
+    with pytest.raises(PySparkException) as caught:
+        sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=bucket)
+        sink.mode("append").save()
+    assert "'price' cannot be written to a bucket" in str(explain(caught.value))
+
+
+def test_entries_that_cannot_be() -> None:
+    def encode(key: str | None, value: str | None, operation: str | None = None) -> list[Any]:
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "key": pa.array([key], pa.string()),
+                "value": pa.array([value], pa.string()),
+                "operation": pa.array([operation], pa.string()),
+            }
+        )
+        return list(EntryEncoder("B", largest=5).messages([batch]))
+
+    assert encode("a.b", "v") == [(b"$KV.B.a.b", None, b"v")]
+    assert encode("a", "v", "DEL") == [(b"$KV.B.a", b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n", b"")]
+    for key in (None, "", "a b", ".a", "a.", "a..b", "a.*"):
+        with pytest.raises(BadNameError):
+            encode(key, "v")
+    with pytest.raises(ConfigError, match="not PUT, DEL or PURGE"):
+        encode("a", "v", "put")
+    with pytest.raises(ConfigError, match="without a value"):
+        encode("a", None, "PUT")
+    with pytest.raises(ConfigError, match="has 6 bytes"):
+        encode("a", "123456")
+
+
+def test_the_schema_is_that_of_the_batches() -> None:
+    arrow = to_arrow_schema(BUCKET_SCHEMA, timezone="UTC")
+    assert [(f.name, f.type, f.nullable) for f in arrow] == [
+        (f.name, f.type, f.nullable) for f in ARROW_SCHEMA
+    ]
