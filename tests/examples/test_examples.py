@@ -30,6 +30,7 @@ NEEDS = {
     "jetstream_batch": "2.12",
     "jetstream_counter": "2.12",
     "jetstream_schedule": "2.12",
+    "jetstream_fast_ingest": "2.14",
 }
 IN_THE_LOG = {"errors"}  # shows what goes wrong, which the log tells too
 
