@@ -28,6 +28,7 @@ from jetspark import (
 from jetspark.errors import (
     BrokenSocketError,
     ConfigError,
+    ConnectionLostError,
     NoServersError,
     RequestTimeoutError,
     ServerRefusedError,
@@ -121,6 +122,19 @@ async def test_a_graceful_restart_is_survived(nats_server: NatsServer, connect: 
     await asyncio.to_thread(nats_server.restart)
     await nc.publish("a", b"x")
     assert (await sub.next(5)).data == b"x"
+
+
+@pytest.mark.parametrize("timeout", [None, 10])
+async def test_next_raises_at_once_when_the_connection_is_lost_for_good(
+    nats_server: NatsServer, connect: Connect, timeout: float | None
+) -> None:
+    nc = await connect(nats_server.url, reconnect=False)
+    sub = nc.subscribe("x")
+    await nc.flush()
+    waiting = asyncio.create_task(sub.next(timeout))
+    await asyncio.to_thread(nats_server.kill)
+    with pytest.raises(ConnectionLostError):
+        await asyncio.wait_for(waiting, 5)
 
 
 async def test_a_frozen_server_is_noticed_by_its_silence(

@@ -199,6 +199,8 @@ class Subscription:
             if self._error is not None:
                 raise self._error from None
             raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.") from None
+        except JetsparkError:
+            raise  # a lost connection is a TimeoutError, too
         except TimeoutError:
             raise RequestTimeoutError(
                 f"No message on {self.subject!r} within {timeout:g} s."

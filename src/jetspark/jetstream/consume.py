@@ -181,6 +181,8 @@ class ConsumerMessages:
         if self._callback is not None:
             raise ConfigError("There is a callback; next() would take its messages.")
         try:
+            if self._frames or timeout is None:
+                return await self.__anext__()
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
         except StopAsyncIteration:
