@@ -272,6 +272,25 @@ async def test_a_full_queue_of_api_requests(
     assert reached.dropped in (0, 1)  # the server may have begun with the one
 
 
+async def heard_from_everywhere(events: Events, urls: list[str], **user: str) -> None:
+    """Until all servers know that somebody listens; they tell nobody else.
+
+    What was subscribed to before `events` on the same connection is known then, too.
+    """
+    (subject,) = events.subjects
+    probe = subject.replace("*", "probe")
+    for url in urls:
+        async with connect(url, **user) as nc:
+            while True:
+                await nc.publish(probe, b'{"type": "probe"}')
+                await nc.flush()
+                await asyncio.sleep(0.05)
+                if events.pending:
+                    break
+        with pytest.raises(RequestTimeoutError):
+            await events.next(0.01)  # it is of no kind that is wanted
+
+
 async def test_leaders_and_removed_servers_of_a_cluster(
     make_cluster: Callable[..., Any], tmp_path: Any, needs_server: Callable[[str], None]
 ) -> None:
@@ -290,7 +309,8 @@ async def test_leaders_and_removed_servers_of_a_cluster(
         system.jetstream().events(kinds=["server_removed"]) as removed,
     ):
         js = nc.jetstream()
-        await asyncio.gather(nc.flush(), system.flush())
+        await heard_from_everywhere(of_consumer, urls)
+        await heard_from_everywhere(removed, urls, user="sys", password="sys")
         await js.create_stream(name="S", subjects=["s"], num_replicas=3)
         stream = await told(of_stream, documents.StreamLeaderElectedEvent)
         same = await told(of_system, documents.StreamLeaderElectedEvent)
@@ -354,12 +374,16 @@ async def test_events_of_another_account_come_on_the_prefix_they_were_imported_t
     assert kinds == {"stream_action", "api_audit"}
 
 
+@pytest.mark.parametrize(
+    ("tail", "kind"),
+    [("METRIC.CONSUMER_ACK", "consumer_ack"), ("ADVISORY.MAX_DELIVERIES", "max_deliver")],
+)
 async def test_the_subjects_of_the_wire_document_are_heard_too(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Callable[[str], str], tail: str, kind: str
 ) -> None:
     name = unique("S")
-    metric = {
-        "type": "io.nats.jetstream.metric.v1.consumer_ack",
+    event = {
+        "type": f"io.nats.jetstream.{tail.partition('.')[0].lower()}.v1.{kind}",
         "stream": name,
         "consumer": "c",
         "stream_seq": 1,
@@ -368,12 +392,13 @@ async def test_the_subjects_of_the_wire_document_are_heard_too(
         "deliveries": 1,
     }
     async with (
-        js.events(kinds=["consumer_ack"], stream=name) as by_kind,
+        js.events(kinds=[kind], stream=name) as by_kind,
         js.events(stream=name, consumer="c") as by_name,
     ):
-        await nc.publish(f"$JS.EVENT.METRIC.CONSUMER_ACK.{name}.c", json.dumps(metric).encode())
+        await nc.publish(f"$JS.EVENT.{tail}.{name}.c", json.dumps(event).encode())
         for events in (by_kind, by_name):
-            assert isinstance(await events.next(5), documents.ConsumerAckMetric)
+            heard = await events.next(5)
+            assert (heard.kind, type(heard) is Event) == (kind, False)
         await nc.flush()
         assert by_kind.pending == by_name.pending == 0
 

@@ -65,9 +65,6 @@ class Permissions:
             "subscribe": _side(self.subscribe),
         }
         if self.responses is not None:
-            # Beside "deny everything" the server would let no response through.
-            if not self.publish:
-                document["publish"] = {"allow": []}
             document["allow_responses"] = self.responses.to_dict()
         return document
 
