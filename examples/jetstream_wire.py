@@ -19,6 +19,8 @@ from typing import Any
 
 import jetspark
 
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.WIRE.test"
+
 
 async def call(nc: jetspark.Client, subject: str, request: Any = None) -> dict[str, Any]:
     payload = b"" if request is None else json.dumps(request).encode()
@@ -43,15 +45,16 @@ async def main(server: str) -> None:
         await call(nc, "CONSUMER.DURABLE.CREATE.WIRE.test", body)
         pull = json.dumps({"batch": 2, "no_wait": True}).encode()
         async with nc.subscribe(nc.new_inbox()) as inbox:
+            await nc.publish(NEXT, pull, reply=inbox.subject)
             for _ in range(2):
-                await nc.publish("$JS.API.CONSUMER.MSG.NEXT.WIRE.test", pull, reply=inbox.subject)
-            async for msg in inbox:
-                if msg.status is not None:
-                    print("status", msg.status.code, msg.status.description)
-                    break
-                await msg.respond(b"+ACK")
+                msg = await inbox.next(timeout=2)
                 print("next:", msg.subject, msg.data, end=", ")
+                await nc.request(msg.reply or "", b"+ACK", timeout=2)
                 print("acknowledged")
+            await nc.publish(NEXT, pull, reply=inbox.subject)
+            status = (await inbox.next(timeout=2)).status
+            if status is not None:
+                print("status", status.code, status.description)
 
         answer = await call(nc, "STREAM.MSG.GET.WIRE", {"seq": 1})
         message = answer["message"]
