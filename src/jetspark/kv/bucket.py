@@ -5,7 +5,8 @@ before anything is sent. Every write gives a revision, and may be made to depend
 one: the server decides, so of several writers one wins. Reads are direct gets where the bucket
 allows them, answered by any server that has it, which may lag behind the last write by a moment;
 `leader=True` asks the leader, which has every acknowledged write. A bucket that is gone raises
-BucketNotFoundError; one that nobody serves at the moment, DirectGetError with status 503.
+BucketNotFoundError; one that nobody serves at the moment, DirectGetError with status 503 (servers
+before 2.10 do not answer: RequestTimeoutError).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from jetspark.errors import (
     KeyNotFoundError,
     MessageNotFoundError,
     NoStreamResponseError,
+    RequestTimeoutError,
     StreamNotFoundError,
     WrongLastSequenceError,
 )
@@ -106,6 +108,10 @@ class Bucket(ReadingCalls):
             return await self._js.get_msg(self.stream, seq, last_by_subject=subject, direct=direct)
         except StreamNotFoundError:
             raise BucketNotFoundError(self.name) from None
+        except RequestTimeoutError:
+            # Servers before 2.10 are silent where the others say 503.
+            await self.status()
+            raise
         except DirectGetError as error:
             if error.status != _UNAVAILABLE:
                 raise

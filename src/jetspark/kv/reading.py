@@ -13,6 +13,7 @@ from functools import partial
 
 from jetspark.errors import ConfigError
 from jetspark.jetstream import JetStream
+from jetspark.jetstream.requirements import check_feature
 from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle
 from jetspark.kv.listing import Listing
@@ -29,12 +30,18 @@ class ReadingCalls:
     _js: JetStream
     _handle: Handle
 
+    def _subjects(self, keys: str | Iterable[str]) -> list[str]:
+        subjects = self._handle.filters(keys)
+        if len(subjects) > 1:
+            check_feature("several filters", (2, 10), self._js._api.server)
+        return subjects
+
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
 
         None of them is held here: a bucket of any size can be listed.
         """
-        wanted = Wanted(self._handle.filters(keys), meta_only=True, ignore_deletes=True)
+        wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
         return Listing(partial(self._keys, wanted))
 
     async def _keys(self, wanted: Wanted) -> AsyncIterator[str]:
@@ -43,7 +50,7 @@ class ReadingCalls:
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries that the bucket holds of a key, oldest first; of several with a filter."""
-        wanted = Wanted(self._handle.filters(keys), include_history=True)
+        wanted = Wanted(self._subjects(keys), include_history=True)
         return Listing(partial(self._initial_data, wanted))
 
     async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
@@ -80,7 +87,7 @@ class ReadingCalls:
         if resume_from is not None and resume_from < 1:
             raise ConfigError("resume_from begins at 1.")
         wanted = Wanted(
-            self._handle.filters(keys),
+            self._subjects(keys),
             include_history=include_history,
             meta_only=meta_only,
             ignore_deletes=ignore_deletes,
@@ -105,7 +112,7 @@ class ReadingCalls:
         """
         if not resync > 0:
             raise ConfigError("resync must be more than 0 seconds.")
-        wanted = Wanted(self._handle.filters(keys))
+        wanted = Wanted(self._subjects(keys))
         return LiveBucket(self._js, self._handle, wanted, on_change, resync)
 
     async def purge_deletes(
@@ -117,7 +124,7 @@ class ReadingCalls:
         away for a while learn of it. A key that is written meanwhile keeps what is new.
         """
         before = time.time_ns() - duration_to_ns(older_than)
-        wanted = Wanted(self._handle.filters(keys), meta_only=True)
+        wanted = Wanted(self._subjects(keys), meta_only=True)
         markers = [entry async for entry in self._initial_data(wanted) if entry.is_deleted]
         removed = 0
         for marker in markers:
