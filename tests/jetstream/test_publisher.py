@@ -261,6 +261,23 @@ async def test_a_message_that_is_not_taken_is_nobodys_failure(
     assert (publisher.sent, publisher.acked, publisher.failed) == (1, 1, [])
 
 
+async def test_a_refused_message_gives_its_place_to_the_next(
+    js: JetStream, withholding: WithholdingStream
+) -> None:
+    async with js.publisher(1) as publisher:
+        await publisher.send(withholding.subject)
+        bad = asyncio.create_task(publisher.send("a..b"))
+        good = asyncio.create_task(publisher.send(withholding.subject))
+        await withholding.holds(1)
+        await withholding.ack()
+        with pytest.raises(BadSubjectError):
+            await bad
+        async with asyncio.timeout(2):
+            await good
+        await withholding.holds(1)
+        await withholding.ack()
+
+
 async def test_headers_may_be_changed_after_sending(
     js: JetStream, withholding: WithholdingStream
 ) -> None:

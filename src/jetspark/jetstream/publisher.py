@@ -169,22 +169,22 @@ class Publisher:
         try:
             self._client.publish_replying(subject, payload, b"%b%d" % (self._inbox, index), kept)
         except BaseException:
-            del self._pending[index]
+            self._pending.pop(index, None)
+            self._freed()  # somebody else may wait for the place
             raise
         self._next = index + 1
         return index
 
     async def _wait_for_space(self) -> None:
-        if self._outbox.crowded:
-            await self._outbox.wait()
-            return
-        space = self._client.loop.create_future()
-        self._senders.append(space)
         try:
-            await space
+            if self._outbox.crowded:
+                await self._outbox.wait()
+            else:
+                space = self._client.loop.create_future()
+                self._senders.append(space)
+                await space
         except asyncio.CancelledError:
-            if space.done() and not space.cancelled():
-                self._freed()  # this waking was for somebody else then
+            self._freed()  # this waking may have been for somebody else
             raise
 
     # -- results -------------------------------------------------------------------------------
