@@ -336,5 +336,6 @@ async def test_garbage_on_the_inbox_is_ignored(
     async with scripted([]) as peer, peer.consumer.consume() as messages:
         await asked(peer, 1)
         await nc.publish(peer.inboxes[0], b"neither message nor status")
+        peer.say(peer.inboxes[0].rpartition(".")[0] + ".x", "408 x", "409 MaxWaiting")
         peer.say(peer.inboxes[0], "408 x\r\nNats-Pending-Messages: many", 5)
         assert await take(messages, 1) == [b"5"]

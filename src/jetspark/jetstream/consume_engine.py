@@ -298,7 +298,8 @@ class ContinuousPull:
                 self.stop_asking()
                 self._on_trouble(Trouble.NO_LEADER, error_of(status))
             return
-        asked = int(frame[1].rpartition(b".")[2])
+        token = frame[1].rpartition(b".")[2]
+        asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
         limits = self._limits
         unit = "Nats-Pending-Bytes" if limits.in_bytes else "Nats-Pending-Messages"
         left = not_delivered(frame[3], unit)
