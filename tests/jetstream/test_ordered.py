@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from jetspark.face import Client
     from jetspark.jetstream import JetStream, JsMsg, OrderedMessages
+    from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server
 
@@ -364,6 +365,20 @@ async def test_making_it_again_is_tried_until_it_works(
         assert got == list(range(1, 12))
         assert str(messages.last_error) == "failure 2"
         assert len(reported) == 3
+
+
+async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+    async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
+        js = nc.jetstream()
+        await js.publish(f"{stream}.a")
+        async with js.ordered(stream) as messages:
+            await read(messages, 1)
+            await js.delete_consumer(stream, messages.name)
+            await js.publish(f"{stream}.a")
+            await read(messages, 1)
+            subjects = [route.subject for route in nc._link.routes]
+    assert len(subjects) == 2
+    assert all(subject.startswith("_MINE.") for subject in subjects)
 
 
 async def test_leaders_may_change(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:

@@ -82,7 +82,7 @@ async def test_a_slow_reader_holds_the_server_back_and_gets_everything(
 ) -> None:
     count = 8000  # 8 MB; the server's first window is a part of it
     await fill(js, stream, count, 1024)
-    consumer = await controlled(js, stream)
+    consumer = await controlled(js, stream, 60)  # no heartbeat reminds of a forgotten answer
     async with consumer.subscribe() as messages:
         before = -1
 
@@ -94,12 +94,9 @@ async def test_a_slow_reader_holds_the_server_back_and_gets_everything(
 
         await eventually(nothing_more_comes)
         assert messages.pending_msgs < count
-        expected = 1
-        async for msg in messages:
-            assert int(msg.data) == expected
-            expected += 1
-            if expected > count:
-                break
+        async with asyncio.timeout(10):
+            for expected in range(1, count + 1):
+                assert int((await messages.next()).data) == expected
         assert messages.dropped == 0
         assert reported == []
 
@@ -193,7 +190,12 @@ async def test_members_of_a_group_share_the_messages(
     js: JetStream, nc: Client, stream: str, reported: list[JetsparkError]
 ) -> None:
     consumer = await js.create_push_consumer(
-        stream, name="p", deliver_subject=nc.new_inbox(), deliver_group="g", ack_policy="none"
+        stream,
+        name="p",
+        deliver_subject=nc.new_inbox(),
+        deliver_group="g",
+        ack_policy="none",
+        idle_heartbeat=timedelta(seconds=0.1),
     )
     got: list[int] = []
     done = asyncio.Event()
@@ -213,6 +215,7 @@ async def test_members_of_a_group_share_the_messages(
     await asyncio.wait_for(done.wait(), 5)
     assert sorted(got) == list(range(1, 201))
     assert all(counts)
+    await asyncio.sleep(0.5)  # the heartbeats go to one of them
     assert len(members) == 2
     assert reported == []
 
