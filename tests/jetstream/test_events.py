@@ -272,7 +272,7 @@ async def test_a_full_queue_of_api_requests(
     assert reached.dropped in (0, 1)  # the server may have begun with the one
 
 
-async def heard_from_everywhere(events: Events, urls: list[str], **user: str) -> None:
+async def heard_from_everywhere(events: Events, urls: list[str], **user: Any) -> None:
     """Until all servers know that somebody listens; they tell nobody else.
 
     What was subscribed to before `events` on the same connection is known then, too.
