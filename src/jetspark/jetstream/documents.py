@@ -1,4 +1,4 @@
-"""All JetStream documents under one name; see `document` for what they promise."""
+"""All JetStream documents but events (`event_documents`) under one name; see `document`."""
 
 from jetspark.jetstream.consumer_documents import (
     AckPolicy,
