@@ -97,8 +97,8 @@ def test_a_stream_is_backed_up_and_restored(
     with blocking.connect(there) as nc:
         info = nc.jetstream().stream_info(orders)
         assert (info.config.description, info.state.last_seq) == ("new", 3)
-        nc.jetstream().delete_stream(orders)
-    assert app.run([*restore, "--json"]) == 0
+    again = ["stream", "restore", str(folder), "--server", make_server().url]
+    assert app.run([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["config"]["description"] == "old"
 
 
