@@ -20,8 +20,8 @@ async def main(server: str) -> None:
                 await msg.respond(stock)
 
             nc.subscribe("stock", callback=answer)
-        # Until nobody has said anything for 0.2 s.
-        replies = await nc.request_many("stock", stall=0.2, timeout=2)
+        # Until nobody has said anything for 0.5 s.
+        replies = await nc.request_many("stock", stall=0.5, timeout=2)
         print("stock:", ", ".join(sorted(reply.data.decode() for reply in replies)))
 
         async for _ in nc.request_many("stock", max_msgs=2, timeout=2):
