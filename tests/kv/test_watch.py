@@ -334,6 +334,38 @@ async def test_closing_the_connection_ends_the_watch(
         await bucket.keys().all()
 
 
+async def test_closing_ends_callbacks_and_draining_finishes_them(
+    shared_server: NatsServer, bucket: Bucket
+) -> None:
+    for number in range(20):
+        await bucket.put(f"k{number}")
+    for drains in (True, False):
+        heard: list[Entry | None] = []
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        async def on_entry(
+            entry: Entry | None,
+            heard: list[Entry | None] = heard,
+            begun: asyncio.Event = begun,
+            gate: asyncio.Event = gate,
+        ) -> None:
+            heard.append(entry)
+            begun.set()
+            await gate.wait()
+
+        nc = await connect(shared_server.url)
+        watcher = (await nc.jetstream().bucket(bucket.name)).watch(callback=on_entry)
+        await asyncio.wait_for(begun.wait(), 5)
+        ending = asyncio.create_task(nc.drain(5) if drains else nc.close())
+        await asyncio.sleep(0)
+        if drains:
+            gate.set()
+        await asyncio.wait_for(ending, 5)
+        assert watcher._task is not None
+        assert watcher._task.done()
+        assert len(heard) == (21 if drains else 1)
+
+
 async def test_what_cannot_be_decoded_is_reported_and_left_out(nc: Client, bucket: Bucket) -> None:
     await bucket.put("k", b"plain")
     coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())

@@ -12,8 +12,8 @@ Contract
 - Without `include_history` the initial data is the last entry of each key. When the consumer is
   lost in the middle of it, it is begun anew, and what was given out is left out.
 - What a codec cannot read is reported (log, last_error, error callback) and left out.
-- It ends with an error when the bucket is deleted or the connection is closed for good; what is
-  here is given out first. With a callback the error is reported. It stays in `error`.
+- It ends with an error when the bucket is deleted, or made anew, or the connection lost for good;
+  what is here is given out first. With a callback the error is reported. It stays in `error`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
     MessageNotFoundError,
+    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg
@@ -99,6 +100,8 @@ class Watcher:
             self._task = js.client.loop.create_task(
                 self._call_back(callback), name=f"jetspark-watch-{handle.name}"
             )
+            release = js.client.adopt(_WithClient(self._task, self._ready))
+            self._task.add_done_callback(lambda _: release())
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -307,8 +310,7 @@ class Watcher:
             except StopAsyncIteration:
                 return
             except JetsparkError as error:
-                if not isinstance(error, ConnectionClosedError):
-                    self.report(error)
+                self.report(error)
                 return
             try:
                 result = callback(entry)
@@ -344,6 +346,24 @@ class Watcher:
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"Watcher({self._handle.name!r}, {state}, {len(self._ready)} here)"
+
+
+class _WithClient:
+    """What the client's `drain` and `close` do with a callback; the messages are known to them."""
+
+    def __init__(self, task: asyncio.Task[None], ready: deque[Entry | None]) -> None:
+        self._task = task
+        self._ready = ready
+
+    async def drain(self, timeout: float | None = None) -> None:
+        if not (await asyncio.wait({self._task}, timeout=timeout))[0]:
+            raise RequestTimeoutError(f"{len(self._ready)} entries were not taken in time.")
+
+    async def abandon(self) -> None:
+        self._ready.clear()
+        if self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
 
 def user_error(what: str, bucket: str, error: Exception) -> JetsparkError:
