@@ -6,6 +6,7 @@ Contract
   deliveries are missing, the heartbeats are, it was deleted, its leader is gone, or the link was
   lost. What still comes from an older one finds nobody. So every message that the stream holds
   comes once, in stream order; the consumer's name changes.
+  One that began with "last_per_subject" goes on with all that lies behind, older values too.
 - What made that necessary is not the reader's business: it goes to `last_error`, the log and the
   error callback. Making it again is tried for ever, after growing waits, except without the stream
   (StreamNotFoundError), with another one of the same name that is not yet as long
