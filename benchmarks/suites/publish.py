@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -30,9 +31,15 @@ _LABELS = {
     "jetspark_ingest": "jetspark fast ingest",
     "jetspark_atomic": "jetspark atomic batches(1000)",
     "natsrpy_window": f"natsrpy publish(wait), {WINDOW} at a time",
+    "natsio_window": f"natsio publish_async({WINDOW})",
     "nats_py_window": f"nats-py publish_async({WINDOW})",
 }
-_SINGLE = {"jetspark_single": "jetspark", "natsrpy_single": "natsrpy", "nats_py_single": "nats-py"}
+_SINGLE = {
+    "jetspark_single": "jetspark",
+    "natsrpy_single": "natsrpy",
+    "natsio_single": "natsio",
+    "nats_py_single": "nats-py",
+}
 
 Publish = Callable[[str, int], Awaitable[None]]
 """Stores so many messages: (stream, messages)."""
@@ -41,6 +48,12 @@ Publish = Callable[[str, int], Awaitable[None]]
 def arguments(parser: argparse.ArgumentParser) -> None:
     names = [function.replace("_", "-") for function in (*_LABELS, *_SINGLE)]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.add_argument(
+        "--natsio-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="an interpreter that has natsio: 1.0 needs Python 3.13",
+    )
     parser.add_argument("--single", type=int, default=20_000, metavar="N")
 
 
@@ -57,7 +70,15 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
                 warm_messages=min(options.warm_up, messages),
             )
             contestants = [
-                Contestant(label=label, suite=__name__, function=function, job=job)
+                Contestant(
+                    label=label,
+                    suite=__name__,
+                    function=function,
+                    job=job,
+                    python=(
+                        options.natsio_python if function.startswith("natsio_") else sys.executable
+                    ),
+                )
                 for function, label in labels.items()
                 if function.replace("_", "-") in options.only
             ]
@@ -213,6 +234,41 @@ def nats_py_window(job: Job) -> Measure:
 
 def nats_py_single(job: Job) -> Measure:
     return _in_one_loop(job, _nats_py_single)
+
+
+# -- natsio ------------------------------------------------------------------------------------
+
+
+def _natsio(how: str) -> Callable[[Job], Any]:
+    @asynccontextmanager
+    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+        import natsio
+        import natsio.jetstream  # versions before 1.0 have none, and another interface
+
+        subjects, payloads = _subjects_and_payloads(job)
+        async with await natsio.connect(job.url) as nc:
+            js = nc.jetstream(publish_async_max_pending=WINDOW, publish_async_stall_wait=30)
+
+            async def window(count: int) -> None:
+                for n in range(count):
+                    await js.publish_async(subjects[n % SUBJECTS], payloads[n % 1000])
+                await js.publish_async_complete()
+
+            async def single(count: int) -> None:
+                for n in range(count):
+                    await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
+
+            yield {"window": window, "single": single}[how]
+
+    return opened
+
+
+def natsio_window(job: Job) -> Measure:
+    return _in_one_loop(job, _natsio("window"))
+
+
+def natsio_single(job: Job) -> Measure:
+    return _in_one_loop(job, _natsio("single"))
 
 
 # -- natsrpy -----------------------------------------------------------------------------------
