@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.face import Client, JetStream
     from jetspark.kv import Bucket
@@ -218,19 +219,19 @@ async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(
         entries = await take(changes, 20)
         assert changes._messages is not None
         await bucket._js.delete_consumer(bucket.stream, changes._messages.name)
-        for number in range(100):
+        for number in range(10, 100):
             await bucket.put(f"k{number}", b"2")
             await bucket.put(f"k{number}", b"3")
         while entries[-1] is not None:
             entries += await take(changes, 1)
-        rest = await take(changes, 400 - max(e.revision for e in entries if e is not None))
+        rest = await take(changes, 380 - max(e.revision for e in entries if e is not None))
     seen = [entry for entry in entries if entry is not None]
     revisions = [entry.revision for entry in seen]
     assert revisions == sorted(set(revisions))
     assert {entry.key for entry in seen} == {f"k{number}" for number in range(100)}
     assert {entry.value for entry in seen} <= {b"1", b"3"}
     assert [entry.revision for entry in rest if entry is not None] == list(
-        range(revisions[-1] + 1, 401)
+        range(revisions[-1] + 1, 381)
     )
 
 
@@ -480,3 +481,41 @@ async def test_reasons_of_markers(
     [entry] = await bucket.history("k").all()
     assert entry.operation == operation
     assert await bucket.keys().all() == []
+
+
+async def test_changes_over_new_leaders(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    async with connect(nats_cluster.urls[0]) as nc:
+        js = nc.jetstream(timeout=2)
+        bucket = await js.create_bucket(unique("R3"), replicas=3, history=64)
+        acknowledged: list[int] = []
+
+        async def write(key: str, value: bytes) -> None:
+            while True:
+                try:
+                    acknowledged.append(await bucket.put(key, value))
+                    return
+                except JetsparkError:
+                    await asyncio.sleep(0.02)
+
+        async def write_all() -> None:
+            for number in range(120):
+                await write("k", b"%d" % number)
+                if number % 40 == 20:
+                    await js.stream_leader_stepdown(bucket.stream)
+            await write("end", b"")
+
+        seen: list[int] = []
+        async with bucket.watch() as changes, asyncio.timeout(20):
+            assert await anext(changes) is None
+            writing = asyncio.create_task(write_all())
+            async for entry in changes:
+                assert entry is not None
+                seen.append(entry.revision)
+                if entry.key == "end":
+                    break
+            await writing
+        assert seen == list(range(1, seen[-1] + 1))
+        assert set(acknowledged) <= set(seen)
+        await js.delete_bucket(bucket.name)
