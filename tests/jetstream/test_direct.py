@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.cluster import Cluster
+    from tests.support.leaf import HubAndLeaf
 
     from jetspark.client.messages import Message
     from jetspark.face import Client
@@ -350,6 +351,26 @@ async def test_every_acknowledged_message_is_read_on_a_cluster(
             assert (await js.get_msg(stream, ack.seq)).data == b"%d" % number
             if number % 20 == 0:
                 assert len(await js.get_msgs(stream, number - 19).all()) == 20
+        await js.delete_stream(stream)
+
+
+async def test_a_stream_of_another_domain(
+    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    stream = unique("S")
+    async with connect(hub_and_leaf.leaf.url) as nc:
+        js = nc.jetstream(domain="hub")
+        await js.create_stream(name=stream, subjects=[f"{stream}.>"], allow_direct=True)
+        async with connect(hub_and_leaf.hub.url) as hub:
+            await fill(hub.jetstream(), stream, 5)
+        for direct in (None, True, False):
+            found = await js.get_msg(stream, last_by_subject=f"{stream}.1", direct=direct)
+            assert (found.seq, found.subject) == (4, f"{stream}.1")
+        assert [msg.seq async for msg in js.get_msgs(stream, 2, batch=2)] == [2, 3, 4, 5]
+        assert len(await js.get_last_msgs(stream, ">").all()) == 3
+        await js.update_stream(name=stream, allow_direct=False)
+        assert (await nc.jetstream(domain="hub").get_msg(stream, 5)).seq == 5
         await js.delete_stream(stream)
 
 

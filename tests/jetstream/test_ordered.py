@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
+    from tests.support.leaf import HubAndLeaf
 
     from jetspark.face import Client
     from jetspark.jetstream import JetStream, JsMsg, OrderedMessages
@@ -379,6 +380,23 @@ async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: s
             subjects = [route.subject for route in nc._link.routes]
     assert len(subjects) == 2
     assert all(subject.startswith("_MINE.") for subject in subjects)
+
+
+async def test_a_stream_of_another_domain(
+    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    async with connect(hub_and_leaf.leaf.url) as nc:
+        js = nc.jetstream(domain="hub")
+        await js.create_stream(name=stream, subjects=[f"{stream}.>"])
+        async with connect(hub_and_leaf.hub.url) as hub:
+            await fill(hub.jetstream(), stream, 1000)
+        async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+            got = await read(messages, 300)
+            await js.delete_consumer(stream, messages.name)
+            got += await read(messages, 700)
+        assert got == list(range(1, 1001))
+        await js.delete_stream(stream)
 
 
 async def test_leaders_may_change(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
