@@ -418,6 +418,22 @@ async def test_a_server_that_stores_the_first_message_gets_no_more(
     assert (len(taken), ingest.acked) == (1, 1)
 
 
+async def test_a_gap_beyond_what_was_sent_is_cut(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("odd")
+
+    async def answer(msg: Message) -> None:
+        await msg.respond(b'{"type":"gap","last_seq":1,"seq":%d}' % (2**64 - 1))
+        await msg.respond(b'{"stream":"S","seq":0,"batch":"b","count":0}')
+
+    nc.subscribe(subject, callback=answer)
+    async with js.fast_ingest() as ingest:
+        await ingest.add(subject)
+        await ingest.commit()
+        assert [type(one.error) for one in ingest.failed] == [NotStoredError]
+
+
 async def test_cancelling_the_block_does_not_wait(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:

@@ -295,23 +295,26 @@ class AtomicBatch:
                 await self._send(number, message, commit)
                 async with asyncio.timeout_at(deadline):
                     frame = await self._answer
-                error = _error_in(frame, message[0])
-                if error is None:
+                refused = _error_in(frame, message[0])
+                if refused is None:
                     return frame
                 if (
-                    not isinstance(error, NoStreamResponseError)
+                    not isinstance(refused, NoStreamResponseError)
                     or retries == RETRIES
                     or loop.time() + RETRY_WAIT >= deadline
                 ):
-                    raise error
+                    raise refused
                 retries += 1
                 await asyncio.sleep(RETRY_WAIT)
-        except TimeoutError:
-            error = self._no_answer()
+        except JetsparkError as error:
             self._fail(error)
-            raise error from None
-        except BaseException as error:
-            self._fail(error if isinstance(error, JetsparkError) else _interrupted(number))
+            raise
+        except TimeoutError:
+            late = self._no_answer()
+            self._fail(late)
+            raise late from None
+        except BaseException:
+            self._fail(_interrupted(number))
             raise
         finally:
             self._answer = None

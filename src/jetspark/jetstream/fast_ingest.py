@@ -144,8 +144,8 @@ class FastIngest(MessageFates):
             )
         index = self._sent
         # Before it is sent: the blocking client's acks may come while we are still here.
-        self._sent = index + 1
         self._subjects.append(subject)
+        self._sent = index + 1
         try:
             self._client.publish_replying(
                 subject,
@@ -191,7 +191,7 @@ class FastIngest(MessageFates):
             if not self._sent:
                 self._over = ConfigError("The batch was ended already.")
             else:
-                self._control(END)
+                self._ask()
         while self._over is None:
             ended = self._client.loop.create_future()
             self._waiting.append(ended)
@@ -268,7 +268,7 @@ class FastIngest(MessageFates):
                 self._flow = messages
                 self._pass(number)
             case Gap(first, last):
-                for number in range(first, last + 1):
+                for number in range(first, min(last, self._sent) + 1):
                     self._fail(number, was_lost(number))
             case Refusal(number, error):
                 self._on_refusal(number, error, goes_on=reply.goes_on)
@@ -346,7 +346,7 @@ class FastIngest(MessageFates):
         try:
             self._control(END if self._ending else PING)
         except JetsparkError:
-            pass  # the link is going: asked again when it is back
+            pass  # asked again in time
 
     def _on_disconnect(self) -> None:
         # Asked about the first message, a server that has restarted would begin a new batch.
