@@ -7,6 +7,7 @@ const load = createRequire(process.argv[2] + "/");
 const nats = load("@nats-io/transport-node");
 const js = load("@nats-io/jetstream");
 const kv = load("@nats-io/kv");
+const obj = load("@nats-io/obj");
 
 const say = (document) => process.stdout.write(JSON.stringify(document) + "\n");
 const decode = (bytes) => Buffer.from(bytes).toString("utf8");
@@ -33,6 +34,7 @@ const entry = (e) =>
     delta: e.delta,
     created: e.created.toISOString(),
   };
+const plain = (info) => (info && info.info) || info;
 const isIterable = (r) => r && typeof r[Symbol.asyncIterator] === "function";
 
 const commands = {
@@ -104,6 +106,43 @@ const commands = {
     const watch = await opened.watch(options);
     (async () => {
       for await (const e of watch) say({ on: bucket, ...entry(e) });
+    })();
+    return {};
+  },
+
+  // Object stores: any method of one, called; contents as base64.
+  async obj_create(nc, { store, options }) {
+    await new obj.Objm(nc).create(store, options);
+    return {};
+  },
+  async obj(nc, { store, call, args = [] }) {
+    const objm = new obj.Objm(nc);
+    const opened = await objm.open(store);
+    switch (call) {
+      case "putBlob":
+        args[0].headers = fromPairs(args[0].headers);
+        return { result: await opened.putBlob(args[0], Buffer.from(args[1], "base64")) };
+      case "getBlob": {
+        const blob = await opened.getBlob(args[0]);
+        return { result: blob && Buffer.from(blob).toString("base64") };
+      }
+      case "link":
+        return { result: plain(await opened.link(args[0], await opened.info(args[1]))) };
+      case "linkStore":
+        return { result: await opened.linkStore(args[0], await objm.open(args[1])) };
+      case "status": {
+        const { bucket, description, size, sealed, ttl, replicas, storage, compression } = await opened.status();
+        return { result: { bucket, description, size, sealed, ttl, replicas, storage, compression } };
+      }
+    }
+    const result = await opened[call](...args);
+    return { result: Array.isArray(result) ? result.map(plain) : plain(result) };
+  },
+  async obj_watch(nc, { store, options }) {
+    const opened = await new obj.Objm(nc).open(store);
+    const watch = await opened.watch(options);
+    (async () => {
+      for await (const info of watch) say({ on: store, info: plain(info) });
     })();
     return {};
   },

@@ -10,11 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("transport-node", "jetstream", "kv")
+PACKAGES = ("transport-node", "jetstream", "kv", "obj")
 _MAJOR = 3
 _SCRIPT = Path(__file__).with_name("js_peer.cjs")
 _INSTALL_WITHIN = 120.0  # seconds
 _ANSWER_WITHIN = 10.0
+_LONGEST_LINE = 4 * 1024 * 1024
 
 
 def cache() -> Path:
@@ -87,6 +88,7 @@ class JsPeer:
             *("node", str(_SCRIPT), str(self._folder), self._url),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
         )
         self._reading = asyncio.create_task(self._read())
         try:

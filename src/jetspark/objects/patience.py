@@ -10,6 +10,7 @@ from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
     JetsparkError,
+    JetStreamNotEnabledError,
     NoStreamResponseError,
     OutboundBufferError,
     RequestTimeoutError,
@@ -22,7 +23,7 @@ LONGEST: Final = 30.0
 """Seconds without any progress until it is given up."""
 
 _PASSING = (BrokenSocketError, NoStreamResponseError, OutboundBufferError, RequestTimeoutError)
-_UNAVAILABLE = 503
+_NO_LEADER = (10008, 10009)  # of the cluster, for a while; a full store is a 503, too
 
 
 class Patience:
@@ -50,5 +51,5 @@ class Patience:
 def _passes(error: JetsparkError) -> bool:
     """No link, no leader, no answer in time; but no connection that is closed for good."""
     if isinstance(error, APIError):
-        return error.code == _UNAVAILABLE
+        return isinstance(error, JetStreamNotEnabledError) or error.err_code in _NO_LEADER
     return isinstance(error, _PASSING) and not isinstance(error, ConnectionClosedError)

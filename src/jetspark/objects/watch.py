@@ -6,7 +6,8 @@ Contract
   is first asked for something.
 - The end of the initial data is marked once, by None, also in an empty store. The store's leader
   says beforehand which is the last; should that one be replaced before it came, the leader is asked
-  again: silence is never taken for an end.
+  again: silence is never taken for an end. When the consumer is lost in the middle of it, it is
+  begun anew, and what was given out is left out.
 - Information that cannot be read is reported (log, last_error, error callback) and left out.
 - It ends with an error when the store is deleted or the connection lost for good.
 """
@@ -17,7 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from jetspark.errors import (
     ConnectionClosedError,
@@ -56,6 +57,9 @@ class ObjectWatcher:
         """Sequence of the last information seen."""
         self._until = 0
         """That of the last of the initial data."""
+        self._consumer: str | None = None
+        self._again = False
+        """Whether the initial data has to be asked for anew."""
 
     @property
     def complete(self) -> bool:
@@ -120,10 +124,16 @@ class ObjectWatcher:
                 self._until = last.seq
             except MessageNotFoundError:
                 pass
-        # All of it: of each object the store keeps only the last information.
-        self._messages = self._js.ordered(stream, subjects=self._subject, start_seq=first)
-        if not self._until:
+        if self._until:
+            self._follow(deliver_policy="last_per_subject")
+        else:
+            self._follow(start_seq=first)
             self._end_of_initial_data()
+
+    def _follow(self, **start: Any) -> None:
+        if self._messages is not None:
+            self._messages.stop()
+        self._messages = self._js.ordered(self._records.stream, subjects=self._subject, **start)
 
     def _end_of_initial_data(self) -> None:
         self._complete = True
@@ -145,14 +155,24 @@ class ObjectWatcher:
                 self._end_of_initial_data()
 
     def _take(self, message: JsMsg, messages: OrderedMessages) -> None:
+        if self._consumer is None:
+            self._consumer = message.metadata.consumer
         self._add(message)
         for frame in messages.take_queued(LOT):
             self._add(JsMsg(self._js.client, frame))
+        if self._again:
+            self._again, self._consumer = False, None
+            self._follow(deliver_policy="last_per_subject")
 
     def _add(self, message: JsMsg) -> None:
         metadata = message.metadata
-        if not self._complete and metadata.stream_seq > self._until:
-            self._end_of_initial_data()
+        if not self._complete:
+            # A consumer that was made in place of a lost one has not chosen the last of each.
+            self._again = self._again or metadata.consumer != self._consumer
+            if self._again or metadata.stream_seq <= self._last:
+                return
+            if metadata.stream_seq > self._until:
+                self._end_of_initial_data()
         self._last = metadata.stream_seq
         try:
             info = info_of(message.data, metadata.timestamp)

@@ -52,7 +52,7 @@ class ObjectWriter:
             window, on_disconnect="fail", retries=0, raise_failures=False
         )
         self._sha256 = hashlib.sha256()
-        self._rest: list[bytes | memoryview] = []
+        self._rest: list[bytes] = []
         """What does not fill a chunk yet."""
         self._rest_size = 0
         self._sent: deque[tuple[bytes, asyncio.Future[PubAck]]] = deque()
@@ -152,7 +152,8 @@ class ObjectWriter:
         begin = 0
         if self._rest:
             begin = wanted - self._rest_size
-            self._rest.append(block[:begin])
+            # Copied, as the rest below: it may be a view of a buffer that is filled anew.
+            self._rest.append(bytes(block[:begin]))
             self._rest_size += len(self._rest[-1])
             if self._rest_size < wanted:
                 return
@@ -160,10 +161,8 @@ class ObjectWriter:
         while len(block) - begin >= wanted:
             await self._send(bytes(block[begin : begin + wanted]))
             begin += wanted
-        rest = block[begin:]
-        # A copy, since a view may be of a buffer that is filled anew.
-        self._rest = [bytes(rest)] if len(rest) else []
-        self._rest_size = len(rest)
+        self._rest_size = len(block) - begin
+        self._rest = [bytes(block[begin:])] if self._rest_size else []
 
     async def _send(self, chunk: bytes) -> None:
         await self._submit(chunk)

@@ -1,0 +1,204 @@
+"""With the official JavaScript client as the other side, for every operation.
+
+Needs node and npm, and the network the first time. Names are ASCII: that client encodes other
+letters as Latin-1, against ADR-20.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from tests.support.js_peer import JsPeer, install
+
+from jetspark.errors import APIError, ObjectNotFoundError
+from jetspark.objects import ObjectLink
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from jetspark.face import JetStream
+    from jetspark.objects import ObjectStore
+    from jetspark.server import NatsServer
+
+Theirs: TypeAlias = "Callable[..., Awaitable[Any]]"
+
+CONTENT = os.urandom(300_000)
+CONTENT_64 = base64.b64encode(CONTENT).decode()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    found = install()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture
+async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
+    async with JsPeer(folder, shared_server.url) as peer:
+        yield peer
+
+
+@pytest.fixture
+def theirs(peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]:
+    """A method of their object for our store: `await theirs("info", "name")`."""
+
+    async def call(name: str, *args: object) -> Any:
+        return (await peer.run("obj", store=store.name, call=name, args=list(args))).get("result")
+
+    return call
+
+
+async def test_they_read_what_we_put(store: ObjectStore, theirs: Theirs) -> None:
+    name = "two words/>*."
+    ours = await store.put(
+        name,
+        CONTENT,
+        description="d",
+        headers={"A": "1", "b": ["2", "3"]},
+        metadata={"k": "v"},
+        chunk_size=100_000,
+    )
+    found = await theirs("info", name)
+    assert {**found, "mtime": None, "revision": None} == {
+        "name": name,
+        "bucket": store.name,
+        "nuid": ours.nuid,
+        "size": 300_000,
+        "chunks": 3,
+        "digest": ours.digest,
+        "description": "d",
+        "headers": {"A": ["1"], "b": ["2", "3"]},
+        "metadata": {"k": "v"},
+        "options": {"max_chunk_size": 100_000},
+        "deleted": False,
+        "mtime": None,
+        "revision": None,
+    }
+    assert await theirs("getBlob", name) == CONTENT_64
+    assert [one["name"] for one in await theirs("list")] == [name]
+    await store.put("empty", b"")
+    assert await theirs("getBlob", "empty") == ""
+
+
+async def test_we_read_what_they_put(store: ObjectStore, theirs: Theirs) -> None:
+    name = "two words/>*."
+    meta = {
+        "name": name,
+        "description": "d",
+        "headers": [("A", "1"), ("b", "2"), ("b", "3")],
+        "metadata": {"k": "v"},
+        "options": {"max_chunk_size": 100_000},
+    }
+    await theirs("putBlob", meta, CONTENT_64)
+    found = await store.info(name)
+    assert (found.name, found.description, found.size, found.chunks) == (name, "d", 300_000, 3)
+    assert found.headers == {"A": ["1"], "b": ["2", "3"]}
+    assert found.metadata == {"k": "v"}
+    assert await store.get_bytes(name) == CONTENT
+    assert [one.name for one in await store.objects().all()] == [name]
+    await theirs("putBlob", {"name": "empty"}, "")
+    assert await store.get_bytes("empty") == b""
+
+
+async def test_deleted_by_us_is_gone_for_them_and_back(store: ObjectStore, theirs: Theirs) -> None:
+    for name in ("a", "b"):
+        await store.put(name, CONTENT)
+    await store.delete("a")
+    assert (await theirs("info", "a"))["deleted"] is True
+    assert await theirs("getBlob", "a") is None
+    await theirs("delete", "b")
+    with pytest.raises(ObjectNotFoundError):
+        await store.info("b")
+    assert (await store.info("b", include_deleted=True)).deleted
+    assert await store.objects().all() == []
+    await theirs("putBlob", {"name": "a"}, CONTENT_64)
+    assert await store.get_bytes("a") == CONTENT
+    await store.put("b", b"new")
+    assert base64.b64decode(await theirs("getBlob", "b")) == b"new"
+    assert (await store._js.stream_info(store.stream)).state.messages == 3 + 1 + 1 + 1
+
+
+async def test_links_lead_the_same_way(
+    store: ObjectStore, theirs: Theirs, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    other = await js.create_object_store(unique("O"), storage="memory")
+    ours = await store.put("a", CONTENT)
+    far = await other.put("far", b"away")
+    await store.add_link("ours", ours)
+    await store.add_link("ours far", far)
+    await store.add_store_link("folder", other.name)
+    assert await theirs("getBlob", "ours") == CONTENT_64
+    assert base64.b64decode(await theirs("getBlob", "ours far")) == b"away"
+    assert (await theirs("info", "folder"))["options"]["link"] == {"bucket": other.name}
+    await theirs("link", "theirs", "a")
+    await theirs("linkStore", "their folder", other.name)
+    assert await store.get_bytes("theirs") == CONTENT
+    link = (await store.info("their folder")).link
+    assert link is not None
+    assert (link.bucket, link.name or None) == (other.name, None)
+    assert (await store.info("theirs")).link == ObjectLink(bucket=store.name, name="a")
+    await js.delete_object_store(other.name)
+
+
+async def test_metadata_changed_by_one_is_seen_by_the_other(
+    store: ObjectStore, theirs: Theirs
+) -> None:
+    await store.put("a", CONTENT, description="old", metadata={"k": "v"})
+    await store.update_meta("a", new_name="b", description="new", metadata={"l": "w"})
+    found = await theirs("info", "b")
+    assert (found["description"], found["metadata"]) == ("new", {"l": "w"})
+    assert await theirs("getBlob", "b") == CONTENT_64
+    assert (await theirs("info", "a"))["deleted"] is True
+    # They may delete again what is deleted: that must not take the renamed one's chunks.
+    await theirs("delete", "a")
+    assert await theirs("getBlob", "b") == CONTENT_64
+    await theirs("update", "b", {"name": "c", "description": "theirs"})
+    assert (await store.info("c")).description == "theirs"
+    assert await store.get_bytes("c") == CONTENT
+
+
+async def test_both_watch_the_other(store: ObjectStore, theirs: Theirs, peer: JsPeer) -> None:
+    await store.put("a", b"1")
+    await peer.run("obj_watch", store=store.name, options={})
+    async with store.watch() as watch:
+        assert (await anext(watch)).name == "a"  # type: ignore[union-attr]
+        assert await anext(watch) is None
+        await theirs("putBlob", {"name": "b"}, CONTENT_64)
+        change = await anext(watch)
+        assert change is not None
+        assert (change.name, change.size) == ("b", 300_000)
+        await store.delete("a")
+        heard = [(await peer.hear())["info"] for _ in range(2)]
+        assert [(one["name"], one.get("deleted", False)) for one in heard] == [
+            *(("b", False), ("a", True))
+        ]
+
+
+async def test_sealed_by_one_is_closed_for_the_other(
+    store: ObjectStore, theirs: Theirs, peer: JsPeer, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    await store.put("a", b"1")
+    await store.seal()
+    status = await theirs("status")
+    assert (status["sealed"], status["storage"]) == (True, "memory")
+    name = unique("T")
+    await peer.run(
+        "obj_create",
+        store=name,
+        options={"description": "d", "ttl": 10**9 * 3600, "storage": "memory"},
+    )
+    made = await js.object_store(name)
+    assert (await made.status()).description == "d"
+    assert (await made.status()).ttl == timedelta(hours=1)
+    await peer.run("obj", store=name, call="seal")
+    assert (await made.status()).sealed
+    with pytest.raises(APIError, match="sealed"):
+        await made.put("a", b"1")
+    await js.delete_object_store(name)

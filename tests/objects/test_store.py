@@ -1,0 +1,394 @@
+"""Objects are put, found, changed, linked, listed and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import (
+    APIError,
+    BadNameError,
+    ConfigError,
+    DigestMismatchError,
+    NameInUseError,
+    ObjectDamagedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectStoreNotFoundError,
+)
+from jetspark.objects import ObjectLink, ObjectStoreConfig
+from jetspark.objects.names import is_digest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from jetspark.face import JetStream
+    from jetspark.objects import ObjectInfo, ObjectStore
+
+
+async def messages(store: ObjectStore) -> int:
+    """What the store's stream holds: infos, marks and chunks."""
+    return (await store.status()).stream_info.state.messages
+
+
+async def spoil(store: ObjectStore, info: ObjectInfo, *, add: bytes | None = None) -> None:
+    """Take the first chunk away, and perhaps put another one behind the last."""
+    js, subject = store._js, f"$O.{store.name}.C.{info.nuid}"
+    first = await js.get_msg(store.stream, 1, next_by_subject=subject)
+    await js.delete_msg(store.stream, first.seq)
+    if add is not None:
+        await js.publish(subject, add)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+# -- stores --------------------------------------------------------------------------------------
+
+
+async def test_a_store_is_the_stream_of_the_adr(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("F")
+    store = await js.create_object_store(
+        name,
+        description="d",
+        ttl=timedelta(seconds=90),
+        max_bytes=10**6,
+        storage="memory",
+        replicas=1,
+    )
+    config = (await js.stream_info(f"OBJ_{name}")).config
+    assert config.subjects == [f"$O.{name}.C.>", f"$O.{name}.M.>"]
+    assert (config.discard, config.allow_rollup_hdrs, config.allow_direct) == ("new", True, True)
+    status = await store.status()
+    assert (status.bucket, status.description, status.storage) == (name, "d", "memory")
+    assert (status.ttl, status.replicas) == (timedelta(seconds=90), 1)
+    assert (status.config.max_bytes, status.size, status.sealed) == (10**6, 0, False)
+    assert (status.backing_store, status.is_compressed) == ("JetStream", False)
+    assert name in await js.object_store_names().all()
+    assert name in [one.bucket async for one in js.object_stores()]
+    await js.create_object_store(name, status.config)  # the same again
+    with pytest.raises(NameInUseError, match="another configuration"):
+        await js.create_object_store(name)
+    await js.update_object_store(name, description="new")
+    assert (await store.status()).config.ttl == timedelta(seconds=90)
+    assert (await store.status()).description == "new"
+    await js.delete_object_store(name)
+    for call in (
+        store.status,
+        store.seal,
+        lambda: js.object_store(name),
+        lambda: js.delete_object_store(name),
+        lambda: js.update_object_store(name, description="x"),
+        lambda: store.info("a"),
+        lambda: store.put("a", b"1"),
+        lambda: store.put("a", b""),
+        lambda: store.delete("a"),
+        lambda: anext(store.watch()),
+    ):
+        with pytest.raises(ObjectStoreNotFoundError):
+            await call()
+
+
+async def test_compression_and_metadata_are_kept(
+    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    name = unique("F")
+    store = await js.create_object_store(name, compression=True, metadata={"a": "b"})
+    status = await store.status()
+    assert status.is_compressed
+    assert status.metadata["a"] == "b"
+    await js.delete_object_store(name)
+
+
+async def test_what_cannot_be_a_store_is_refused(js: JetStream) -> None:
+    for name in ("", "a.b", "a b", "ä"):
+        with pytest.raises(BadNameError):
+            await js.create_object_store(name)
+    for options in ({"replicas": 6}, {"max_bytes": 0}, {"ttl": timedelta(-1)}, {"tll": 1}):
+        with pytest.raises(ConfigError):
+            await js.create_object_store("F", **options)
+    assert ObjectStoreConfig(description="d").description == "d"
+
+
+# -- putting and getting -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 2000, 70_001])
+async def test_what_is_put_comes_back(store: ObjectStore, size: int) -> None:
+    content = os.urandom(size)
+    before = datetime.now(UTC)
+    put = await store.put("a", content, chunk_size=1000)
+    assert (put.size, put.chunks) == (size, -(-size // 1000))
+    assert put.digest is not None
+    assert is_digest(put.digest, hashlib.sha256(content).digest())
+    assert put.mtime is not None
+    assert before <= put.mtime <= datetime.now(UTC)
+    assert await store.get_bytes("a") == content
+    chunks = [chunk async for chunk in await store.get("a")]
+    assert b"".join(chunks) == content
+    assert all(len(chunk) == 1000 for chunk in chunks[:-1])
+    assert (await store.info("a")).replace(mtime=None) == put.replace(mtime=None)
+    assert await messages(store) == put.chunks + 1
+
+
+async def test_bytes_come_from_everywhere(store: ObjectStore, tmp_path: Path) -> None:
+    content = os.urandom(1_500_000)
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    pieces = [content[at : at + 777] for at in range(0, len(content), 777)]
+
+    async def later() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    def refilled() -> Iterator[memoryview]:
+        buffer = bytearray(777)
+        for piece in pieces:
+            buffer[: len(piece)] = piece
+            yield memoryview(buffer)[: len(piece)]
+
+    reader = asyncio.StreamReader()
+    reader.feed_data(content)
+    reader.feed_eof()
+    sources = (
+        *(content, bytearray(content), memoryview(content), file, io.BytesIO(content)),
+        *(pieces, iter(pieces), later(), refilled(), reader),
+    )
+    for source in sources:
+        await store.put("a", source)
+        assert await store.get_bytes("a") == content, source
+    with file.open("rb") as opened:
+        opened.seek(1000)
+        await store.put("a", opened)
+        assert not opened.closed
+    assert await store.get_bytes("a") == content[1000:]
+    assert await messages(store) == 12 + 1
+
+
+async def test_what_is_no_source_of_bytes_is_refused(store: ObjectStore) -> None:
+    for source in ("text", None, 7, {"a": b"1"}, [b"ok", "text"], io.StringIO("text"), [1]):
+        with pytest.raises(ConfigError):
+            await store.put("a", source)  # type: ignore[arg-type]
+    for size in (0, -1, 10**9):
+        with pytest.raises(ConfigError):
+            await store.put("a", b"", chunk_size=size)
+    for name in ("", "x" * 2049, "\ud800"):
+        with pytest.raises(BadNameError):
+            await store.put(name, b"1")
+    assert await messages(store) == 0
+
+
+async def test_bytes_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    await store.put("a", content)
+    path = tmp_path / "there"
+    for target in (path, str(path)):
+        path.write_bytes(b"old")
+        assert (await store.get_into("a", target)).size == 3_000_000
+        assert path.read_bytes() == content
+    memory = io.BytesIO()
+    await store.get_into("a", memory)
+    assert memory.getvalue() == content
+    with pytest.raises(ConfigError):
+        await store.get_into("a", 7)  # type: ignore[arg-type]
+    with pytest.raises(ObjectNotFoundError):
+        await store.get_into("b", tmp_path / "b")
+    with pytest.raises(OSError, match="No such"):
+        await store.get_into("a", tmp_path / "no folder" / "a")
+    assert files(tmp_path) == ["there"]
+
+
+async def test_a_new_object_takes_the_place_of_the_old_one(store: ObjectStore) -> None:
+    await store.put("a", b"x" * 5000, chunk_size=1000, description="d")
+    assert await messages(store) == 6
+    await store.put("a", b"y" * 2000, chunk_size=1000)
+    assert await messages(store) == 3
+    assert await store.get_bytes("a") == b"y" * 2000
+    assert (await store.info("a")).description is None
+
+
+async def test_iteration_that_is_left_ends_its_consumer(store: ObjectStore) -> None:
+    await store.put("a", os.urandom(50_000), chunk_size=1000)
+    async for _ in await store.get("a"):
+        break
+    reader = await store.get("a")
+    await reader.next_lot()
+    reader.stop()
+    assert await reader.next_lot() == []
+    await store._js.client.flush()
+    info = await store._js.stream_info(store.stream)
+    assert info.state.consumer_count == 0
+
+
+# -- deleting, changing, linking -----------------------------------------------------------------
+
+
+async def test_a_deleted_object_is_gone_with_its_chunks(store: ObjectStore) -> None:
+    await store.put("a", b"x" * 3000, chunk_size=1000)
+    await store.delete("a")
+    for call in (store.info, store.get, store.get_bytes):
+        with pytest.raises(ObjectNotFoundError):
+            await call("a")
+    mark = await store.info("a", include_deleted=True)
+    assert (mark.deleted, mark.size, mark.chunks, mark.digest) == (True, 0, 0, None)
+    assert await messages(store) == 1
+    await store.delete("a")  # nothing happens
+    with pytest.raises(ObjectNotFoundError):
+        await store.delete("never there")
+    with pytest.raises(ObjectNotFoundError):
+        await store.update_meta("a", description="x")
+    await store.put("a", b"back")
+    assert await store.get_bytes("a") == b"back"
+
+
+async def test_metadata_changes_and_the_content_stays(store: ObjectStore) -> None:
+    first = await store.put("a", b"1" * 3000, description="d", metadata={"k": "v"}, chunk_size=1000)
+    changed = await store.update_meta("a", headers={"H": ["1", "2"]})
+    assert (changed.description, changed.metadata) == ("d", {"k": "v"})
+    assert (await store.info("a")).headers == {"H": ["1", "2"]}
+    await store.update_meta("a", description="", metadata={})
+    assert (await store.info("a")).description == ""
+    await store.put("taken", b"2")
+    await store.put("free again", b"3")
+    await store.delete("free again")
+    with pytest.raises(ObjectExistsError):
+        await store.update_meta("a", new_name="taken")
+    for new, old in (("b", "a"), ("free again", "b")):
+        renamed = await store.update_meta(old, new_name=new, description=new)
+        assert (renamed.name, renamed.nuid, renamed.description) == (new, first.nuid, new)
+        assert await store.get_bytes(new) == b"1" * 3000
+        with pytest.raises(ObjectNotFoundError):
+            await store.info(old)
+    await store.delete("a")  # is only a mark, and must not take the chunks
+    await store.put("b", b"another")
+    assert await store.get_bytes("free again") == b"1" * 3000
+    assert await store.get_bytes("taken") == b"2"
+
+
+async def test_links_lead_to_objects_and_stores(
+    store: ObjectStore, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    other = await js.create_object_store(unique("O"), storage="memory")
+    near, far = await store.put("a", b"near"), await other.put("b", b"far")
+    link = await store.add_link("l", near)
+    assert link.link == ObjectLink(bucket=store.name, name="a")
+    assert await store.get_bytes("l") == b"near"
+    assert (await store.get("l")).info.name == "a"
+    await store.add_link("l", far)
+    assert await store.get_bytes("l") == b"far"
+    assert (await store.info("l")).link == ObjectLink(bucket=other.name, name="b")
+    await store.add_store_link("folder", other.name)
+    assert (await store.info("folder")).link == ObjectLink(bucket=other.name)
+    with pytest.raises(ObjectNotFoundError, match="whole store"):
+        await store.get("folder")
+    with pytest.raises(ConfigError, match="to a link"):
+        await store.add_link("x", await store.info("l"))
+    await other.delete("b")
+    with pytest.raises(ConfigError, match="deleted"):
+        await store.add_link("x", await other.info("b", include_deleted=True))
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("l")
+    for add in (store.add_link("a", near), store.add_store_link("a", other.name)):
+        with pytest.raises(ObjectExistsError):
+            await add
+    await store.update_meta("l", new_name="m")
+    assert (await store.info("m")).link is not None
+    await store.delete("m")
+    await store.delete("a")
+    await store.add_store_link("a", other.name)  # what is deleted is no obstacle
+    await js.delete_object_store(other.name)
+
+
+async def test_links_in_a_circle_are_no_object(store: ObjectStore) -> None:
+    a, b = await store.put("a", b"1"), await store.put("b", b"2")
+    await store.delete("a")
+    await store.add_link("a", b)
+    await store.delete("b")
+    await store.add_link("b", a)
+    with pytest.raises(ObjectNotFoundError, match="link to link"):
+        await store.get("a")
+
+
+async def test_a_sealed_store_is_read_and_never_changed(store: ObjectStore) -> None:
+    await store.put("a", b"1")
+    assert (await store.seal()).sealed
+    assert (await store.status()).sealed
+    for call in (
+        store.put("b", b"1"),
+        store.put("a", b""),
+        store.delete("a"),
+        store.update_meta("a", description="x"),
+        store.add_store_link("l", store.name),
+    ):
+        with pytest.raises(APIError, match="sealed"):
+            await call
+    assert await store.get_bytes("a") == b"1"
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+async def test_missing_chunks_are_an_error_at_once(store: ObjectStore, tmp_path: Path) -> None:
+    info = await store.put("a", os.urandom(5000), chunk_size=1000)
+    await spoil(store, info)
+    async with asyncio.timeout(5):
+        with pytest.raises(ObjectDamagedError, match="only 4 of its 5 chunks"):
+            await store.get_bytes("a")
+        with pytest.raises(ObjectDamagedError):
+            await store.get_into("a", tmp_path / "a")
+    assert files(tmp_path) == []
+
+
+async def test_other_bytes_are_a_wrong_digest_and_the_last_chunk_is_kept_back(
+    store: ObjectStore,
+) -> None:
+    info = await store.put("a", os.urandom(5000), chunk_size=1000)
+    await spoil(store, info, add=b"x" * 1000)
+    seen = 0
+    with pytest.raises(DigestMismatchError):
+        async for chunk in await store.get("a"):
+            seen += len(chunk)
+    assert seen < 5000
+
+
+async def test_another_size_is_damage(store: ObjectStore) -> None:
+    info = await store.put("a", os.urandom(5000), chunk_size=1000)
+    await spoil(store, info, add=b"x" * 999)
+    with pytest.raises(ObjectDamagedError, match="4999 bytes"):
+        await store.get_bytes("a")
+
+
+async def test_an_object_replaced_while_it_is_read_is_an_error_and_read_anew_as_a_whole(
+    store: ObjectStore,
+) -> None:
+    content = os.urandom(30_000_000)  # more than is pulled ahead
+    await store.put("a", content)
+    reader = await store.get("a")
+    await reader.next_lot()
+    await store.put("a", b"new")
+    with pytest.raises(ObjectDamagedError, match="replaced"):
+        async for _ in reader:
+            pass
+
+    async def use(late: object) -> bytes:
+        """The first time too late."""
+        uses.append(late)
+        if len(uses) == 1:
+            await store.put("a", b"newer")
+            raise ObjectDamagedError("replaced")
+        return await late.read()  # type: ignore[attr-defined,no-any-return]
+
+    uses: list[object] = []
+    assert await store._whole("a", use) == b"newer"
+    assert len(uses) == 2

@@ -1,0 +1,310 @@
+"""Transfers that are broken off, disturbed, or meet each other: whole objects or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark.errors import (
+    APIError,
+    ConnectionClosedError,
+    ObjectDamagedError,
+    ObjectNotFoundError,
+    RequestTimeoutError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from jetspark.face import JetStream
+    from jetspark.objects import ObjectStore
+    from jetspark.server import NatsServer
+
+BIG = os.urandom(4_000_000)
+
+
+async def messages(store: ObjectStore) -> int:
+    """What the store's stream holds: infos, marks and chunks."""
+    return (await store.status()).stream_info.state.messages
+
+
+class Stopper:
+    """A source of BIG that gives half of it, and then waits until `goes_on`."""
+
+    def __init__(self) -> None:
+        self.half_given = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        half = len(BIG) // 2
+        yield BIG[:half]
+        self.half_given.set()
+        await self.goes_on.wait()
+        yield BIG[half:]
+
+
+# -- broken off ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+async def test_a_put_that_is_cancelled_leaves_the_store_as_it_was(
+    store: ObjectStore, was_there: bool
+) -> None:
+    if was_there:
+        await store.put("a", b"old")
+    before = await messages(store)
+    source = Stopper()
+    putting = asyncio.create_task(store.put("a", source))
+    await source.half_given.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert await messages(store) == before
+    if was_there:
+        assert await store.get_bytes("a") == b"old"
+
+
+async def test_a_source_that_fails_leaves_the_store_as_it_was(store: ObjectStore) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield BIG
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await store.put("a", failing())
+    assert await messages(store) == 0
+
+
+async def test_the_old_object_is_read_until_the_new_one_is_complete(store: ObjectStore) -> None:
+    await store.put("a", b"old")
+    source = Stopper()
+    putting = asyncio.create_task(store.put("a", source))
+    await source.half_given.wait()
+    assert await store.get_bytes("a") == b"old"
+    source.goes_on.set()
+    await putting
+    assert await store.get_bytes("a") == BIG
+
+
+async def test_a_full_store_refuses_and_keeps_what_it_has(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    store = await js.create_object_store(unique("F"), storage="memory", max_bytes=1_000_000)
+    await store.put("a", b"old")
+    with pytest.raises(APIError, match="maximum bytes"):
+        await store.put("a", BIG)
+    assert await store.get_bytes("a") == b"old"
+    assert await messages(store) == 2
+    await js.delete_object_store(store.name)
+
+
+async def test_a_connection_that_is_closed_ends_a_put(
+    shared_server: NatsServer, store: ObjectStore
+) -> None:
+    async with connect(shared_server.url) as nc:
+        theirs = await nc.jetstream().object_store(store.name)
+        source = Stopper()
+        putting = asyncio.create_task(theirs.put("a", source))
+        await source.half_given.wait()
+    source.goes_on.set()
+    with pytest.raises(ConnectionClosedError):
+        await putting
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("a")
+
+
+async def test_a_store_deleted_in_the_middle_ends_both_ways(
+    store: ObjectStore, js: JetStream
+) -> None:
+    await store.put("b", BIG * 4)
+    reader = await store.get("b")
+    await reader.next_lot()
+    source = Stopper()
+    putting = asyncio.create_task(store.put("a", source))
+    await source.half_given.wait()
+    await js.delete_object_store(store.name)
+    source.goes_on.set()
+    with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
+        await putting
+    with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
+        while await reader.next_lot():
+            pass
+
+
+# -- disturbed -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["reconnect", "restart"])
+async def test_a_lost_link_disturbs_neither_way(
+    nats_server: NatsServer, how: str, tmp_path: Path
+) -> None:
+    async with connect(nats_server.url, reconnect_wait=0.05) as nc:
+        store = await nc.jetstream().create_object_store("F")
+        source = Stopper()
+
+        async def disturb() -> None:
+            if how == "restart":
+                await asyncio.to_thread(nats_server.stop)
+                await asyncio.to_thread(nats_server.start)
+            else:
+                await nc.force_reconnect()
+
+        putting = asyncio.create_task(store.put("a", source, chunk_size=10_000))
+        await source.half_given.wait()
+        await disturb()
+        source.goes_on.set()
+        assert (await putting).chunks == 400
+        assert await messages(store) == 401
+        await store.put("b", BIG * 4)
+        reader = await store.get("b")
+        content = b"".join(await reader.next_lot())
+        await disturb()
+        async for chunk in reader:
+            content += chunk
+        assert content == BIG * 4
+        assert await store.get_bytes("a") == BIG
+
+
+class Losing:
+    """Loses the acks of what is published, or the message itself."""
+
+    def __init__(self, js: JetStream, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acks = self.messages = 0
+        self._publish = js.publish
+        monkeypatch.setattr(js, "publish", self.publish)
+
+    async def publish(self, *args: Any, **kwargs: Any) -> Any:
+        if self.messages:
+            self.messages -= 1
+            raise RequestTimeoutError("The message was lost.")
+        ack = await self._publish(*args, **kwargs)
+        if self.acks:
+            self.acks -= 1
+            raise RequestTimeoutError("The ack was lost.")
+        return ack
+
+
+@pytest.mark.parametrize(("messages_lost", "acks_lost"), [(1, 0), (0, 1), (2, 1)])
+async def test_a_lost_ack_is_looked_for_and_nothing_is_stored_twice(
+    store: ObjectStore,
+    js: JetStream,
+    monkeypatch: pytest.MonkeyPatch,
+    messages_lost: int,
+    acks_lost: int,
+) -> None:
+    await store.put("a", b"old")
+    losing = Losing(js, monkeypatch)
+    losing.messages, losing.acks = messages_lost, acks_lost
+    await store.put("a", b"new")
+    assert await store.get_bytes("a") == b"new"
+    assert await messages(store) == 2
+    losing.messages, losing.acks = messages_lost, acks_lost
+    await store.delete("a")
+    assert await messages(store) == 1
+
+
+async def test_an_object_that_was_replaced_before_its_ack_came_is_not_made_visible_again(
+    store: ObjectStore, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing = Losing(js, monkeypatch)
+    publish = losing.publish
+    other: list[object] = []
+
+    async def publish_and_be_replaced(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await publish(*args, **kwargs)
+        except RequestTimeoutError:
+            other.append(await store.put("a", b"other"))
+            raise
+
+    monkeypatch.setattr(js, "publish", publish_and_be_replaced)
+    losing.acks = 1
+    await store.put("a", b"mine")
+    assert len(other) == 1
+    assert await store.get_bytes("a") == b"other"
+    assert await messages(store) == 2
+
+
+# -- together ------------------------------------------------------------------------------------
+
+
+async def test_of_many_writers_one_wins_and_readers_see_whole_objects(store: ObjectStore) -> None:
+    done = asyncio.Event()
+    contents = {bytes([number]) * (50_000 + number) for number in range(40)}
+
+    async def write(mine: list[bytes]) -> None:
+        for content in mine:
+            await store.put("a", content, chunk_size=10_000)
+
+    async def read() -> int:
+        seen = 0
+        while not done.is_set():
+            assert await store.get_bytes("a") in contents
+            seen += 1
+        return seen
+
+    everything = sorted(contents)
+    await write(everything[:1])
+    reading = [asyncio.create_task(read()) for _ in range(2)]
+    await asyncio.gather(*(write(everything[at::4]) for at in range(4)))
+    done.set()
+    assert min(await asyncio.gather(*reading)) > 0
+    assert await store.get_bytes("a") in contents
+    assert await messages(store) == 7  # six chunks and their info
+
+
+async def test_a_rename_loses_against_a_writer_who_is_faster(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", b"old" * 10, chunk_size=10)
+    replace = store._records.replace
+
+    async def replaced_meanwhile(name: str, decide: Any) -> Any:
+        monkeypatch.undo()
+        renamed = await replace(name, decide)
+        await store.put("a", b"new")
+        return renamed
+
+    monkeypatch.setattr(type(store._records), "replace", lambda _, *args: replaced_meanwhile(*args))
+    with pytest.raises(ObjectNotFoundError):
+        await store.update_meta("a", new_name="b")
+    assert await store.get_bytes("a") == b"new"
+    with pytest.raises(ObjectNotFoundError):
+        await store.info("b")
+    assert await messages(store) == 3  # the object and the mark that is left of "b"
+
+
+async def test_a_chunk_of_an_old_link_that_comes_late_is_noticed(
+    store: ObjectStore, js: JetStream
+) -> None:
+    writer = store._writer("a", None, None, None, 1000)
+    await writer.begin()
+    await writer.write(b"x" * 2000)
+    writer._sent_again = True
+    await js.publish(f"$O.{store.name}.C.{writer._info.nuid}", b"x" * 1000)
+    with pytest.raises(ObjectDamagedError, match="3 chunks"):
+        await writer.finish()
+    await writer.discard()
+    assert await messages(store) == 0
+
+
+async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
+    store: ObjectStore, js: JetStream
+) -> None:
+    writer = store._writer("a", None, None, None, 1000)
+    await writer.begin()
+    content = os.urandom(10_000)
+    await writer.write(content[:5000])
+    await writer._publisher.flush()
+    lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    lost.set_exception(RequestTimeoutError("The ack was lost."))
+    writer._sent[2] = (writer._sent[2][0], lost)
+    await writer.write(content[5000:])
+    await writer.finish()
+    assert await store.get_bytes("a") == content
+    assert await messages(store) == 11
+    assert writer._sent_again
