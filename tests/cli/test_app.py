@@ -11,6 +11,7 @@ from tests.support.processes import finish, python
 
 from jetspark.cli import app
 from jetspark.cli.main import main
+from jetspark.cli.where import spark_where
 from jetspark.errors import ConfigError
 from jetspark.version import __version__
 
@@ -117,6 +118,7 @@ class Without:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Without())
 from jetspark.cli.main import main
+from jetspark.cli.where import spark_where
 main()
 """
 
@@ -141,3 +143,16 @@ def test_main_exits_with_the_code_of_the_command(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
+
+
+def test_credentials_in_a_url_become_options_for_spark() -> None:
+    assert spark_where("nats://u:p@a:1,tls://u:p@b", None) == {
+        "servers": "nats://a:1,tls://b:4222",
+        "user": "u",
+        "password": "p",
+    }
+    assert spark_where("nats://t@a", None) == {"servers": "nats://a:4222", "token": "t"}
+    assert spark_where(None, "prod") == {"context": "prod"}
+    assert spark_where(None, None) == {}
+    with pytest.raises(ConfigError, match="the same user"):
+        spark_where("nats://u:p@a,nats://b", None)

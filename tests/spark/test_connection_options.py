@@ -30,10 +30,10 @@ EXAMPLES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "password": ({"user": "u", "password": "s3cret"}, {"password": "s3cret"}),
     "token": ({"token": "s3cret"}, {"token": "s3cret"}),
     "credsFile": ({"credsFile": "/c"}, {"creds_file": "/c"}),
-    "creds": ({"creds": "s3cret"}, {"creds": "s3cret"}),
+    "credentials": ({"credentials": "s3cret"}, {"creds": "s3cret"}),
     "nkeySeedFile": ({"nkeySeedFile": "/n"}, {"nkey_seed_file": "/n"}),
-    "nkeySeed": ({"nkeySeed": "s3cret"}, {"nkey_seed": "s3cret"}),
-    "jwt": ({"jwt": "s3cret", "nkeySeed": "x"}, {"jwt": "s3cret", "nkey_seed": "x"}),
+    "nkeySecret": ({"nkeySecret": "s3cret"}, {"nkey_seed": "s3cret"}),
+    "jwtToken": ({"jwtToken": "s3cret", "nkeySecret": "x"}, {"jwt": "s3cret", "nkey_seed": "x"}),
     "tls": ({"tls": "true"}, {"tls": True}),
     "tlsFirst": ({"tlsFirst": "true"}, {"tls_first": True}),
     "tlsCaFile": ({"tlsCaFile": "/ca"}, {"tls_ca_file": "/ca"}),
@@ -66,11 +66,13 @@ def test_every_option_has_its_example() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"sign": "x"}, "executors cannot call it; use creds"),
-        ({"nkey": "x"}, "use nkeySeed"),
+        ({"sign": "x"}, "executors cannot call it; use credentials"),
+        ({"nkey": "x"}, "use nkeySecret"),
+        ({"nkeySeed": "x"}, "is called 'nkeySecret' here"),
+        ({"servers": "nats://u:p@h"}, "holds a user or token"),
         ({"sslContext": "x"}, "use the tls… options"),
         ({"tlsFirst": "yes"}, "'tlsFirst' must be true or false"),
-        ({"creds": "x", "token": "y"}, "one kind of credentials"),
+        ({"credentials": "x", "token": "y"}, "one kind of credentials"),
         ({"credFile": "x"}, "did you mean 'credsFile'"),
     ],
 )
@@ -109,7 +111,7 @@ def test_the_range_reader_connects_with_credentials(
     file = tmp_path / "me.creds"
     file.write_text(text)
     base = STREAM | {"servers": server.url}
-    for option in ({"creds": text}, {"credsFile": str(file)}):
+    for option in ({"credentials": text}, {"credsFile": str(file)}):
         with connect(parse_options(base | option).connection) as link:
             assert link.check()
     with pytest.raises(AuthorizationError):
@@ -124,7 +126,7 @@ def test_no_secret_is_in_a_plan_or_an_error(
     jwt = operator.user(user)
     options = STREAM | {
         "servers": f"tls://localhost:{server.port}",
-        "creds": creds_text(jwt, user.seed),
+        "credentials": creds_text(jwt, user.seed),
         "tlsCaFile": str(certificates.ca),
         "tlsKeyPassword": "s3cret",
     }
@@ -135,7 +137,7 @@ def test_no_secret_is_in_a_plan_or_an_error(
     frame = spark.read.format("jetstream").options(**options).load()
     assert frame.count() == 1
     shown = frame._jdf.queryExecution().toString() + str(frame)
-    wrong = options | {"creds": creds_text(Operator().user(user), user.seed)}
+    wrong = options | {"credentials": creds_text(Operator().user(user), user.seed)}
     with pytest.raises(Exception, match="refused these credentials") as caught:
         spark.read.format("jetstream").options(**wrong).load().count()
     shown += str(caught.value)

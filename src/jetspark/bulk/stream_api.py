@@ -21,6 +21,7 @@ from jetspark.errors import (
     JetStreamNotEnabledError,
     MessageNotFoundError,
     NoRespondersError,
+    PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
     UnsupportedByServerError,
@@ -244,7 +245,10 @@ class StreamAPI:
         return answer["message"]["seq"], parse_isotime(answer["message"]["time"])
 
     def _not_found(self, name: str) -> str:
-        near = nearest_name(name, self.stream_names())
+        try:
+            near = nearest_name(name, self.stream_names())
+        except (PermissionsError, RequestTimeoutError):
+            near = None  # who may not list streams gets no hint
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
 

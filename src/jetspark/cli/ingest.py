@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, run_queries
-from jetspark.cli.where import pairs, where
+from jetspark.cli.where import pairs, spark_where
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
@@ -59,7 +59,7 @@ def ingest(
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
     """
-    source = where(server, context) | {
+    source = spark_where(server, context) | {
         "stream": stream,
         "startingOffsets": start,
         "maxOffsetsPerTrigger": str(max_offsets_per_trigger),

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, spinner
-from jetspark.cli.where import pairs, where
+from jetspark.cli.where import pairs, spark_where
 
 _REPEATED = Parameter(negative="")
 
@@ -59,7 +59,7 @@ def replay(
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
     """
-    sink = where(server, context) | {"stream": to, "guarantee": guarantee}
+    sink = spark_where(server, context) | {"stream": to, "guarantee": guarantee}
     if transaction_id is not None:
         sink["transactionId"] = transaction_id
     if prepare_stream:

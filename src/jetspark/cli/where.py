@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 
 
@@ -14,6 +15,22 @@ def where(server: str | None, context: str | None) -> dict[str, Any]:
     if context is not None:
         return {"context": context}
     return {} if server is None else {"servers": server}
+
+
+def spark_where(server: str | None, context: str | None) -> dict[str, str]:
+    """The options of Spark's format; a user or token in the URL becomes one of its own.
+
+    Raises ConfigError for both, and for URLs with different credentials.
+    """
+    options = where(server, context)
+    if "servers" not in options:
+        return options
+    urls = parse_urls(options["servers"])
+    credentials = {(url.user, url.password, url.token) for url in urls}
+    if len(credentials) > 1:
+        raise ConfigError("All servers need the same user and password, or token.")
+    given = zip(("user", "password", "token"), credentials.pop(), strict=True)
+    return {"servers": ",".join(map(str, urls))} | {k: v for k, v in given if v is not None}
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:

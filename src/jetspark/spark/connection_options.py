@@ -2,7 +2,9 @@
 
 They are read on the driver and used on the executors. What is text travels with the plan's
 readers, in no repr; what is a file (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) has to be
-there on every machine under the same path, and is read at each connect. A context of the `nats`
+there on every machine under the same path, and is read at each connect. Spark shows the options of
+a write in its plans and masks those whose names say secret, password, token or credential; so do
+all names here that hold one, and URLs may not. A context of the `nats`
 command and the NATS_… variables exist on the driver only: the credentials' files that they name
 are read there and their contents travel.
 """
@@ -13,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.urls import parse_urls
+from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
 
 CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
@@ -22,10 +26,10 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "password": ("password", values.text),
     "token": ("token", values.text),
     "credsFile": ("creds_file", values.text),
-    "creds": ("creds", values.text),
+    "credentials": ("creds", values.text),
     "nkeySeedFile": ("nkey_seed_file", values.text),
-    "nkeySeed": ("nkey_seed", values.text),
-    "jwt": ("jwt", values.text),
+    "nkeySecret": ("nkey_seed", values.text),
+    "jwtToken": ("jwt", values.text),
     "tls": ("tls", values.truth),
     "tlsFirst": ("tls_first", values.truth),
     "tlsCaFile": ("tls_ca_file", values.text),
@@ -41,9 +45,17 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 }
 """Name for Spark to the name in ConnectOptions and what reads its text."""
 
+MASKED = {
+    "creds": "credentials",
+    "nkeyseed": "nkeySecret",
+    "nkey_seed": "nkeySecret",
+    "jwt": "jwtToken",
+}
+"""Names of the client, folded, that Spark would show in plans, and those that it masks."""
+
 CALLABLES = {
-    "sign": "executors cannot call it; use creds, credsFile, or jwt with nkeySeed",
-    "nkey": "executors cannot call sign; use nkeySeed or nkeySeedFile",
+    "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
+    "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
     "sslcontext": "it cannot be sent to executors; use the tls… options",
     "ssl_context": "it cannot be sent to executors; use the tls… options",
 }
@@ -52,6 +64,12 @@ CALLABLES = {
 
 def connection_options(given: dict[str, Any]) -> ConnectOptions:
     """Of names in ConnectOptions and `context`. Raises ConfigError."""
+    for url in parse_urls(given["servers"]) if "servers" in given else ():
+        if url.user is not None or url.token is not None:
+            raise ConfigError(
+                "Option 'servers' holds a user or token: give them in the options 'user' and "
+                "'password', or 'token', which Spark does not show."
+            )
     options = make_options(**given)
     named_here = {"creds_file", "nkey_seed_file"} & given.keys()
     return options if named_here else options.with_contents()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from jetspark.errors import ConfigError
-from jetspark.spark.connection_options import CALLABLES
+from jetspark.spark.connection_options import CALLABLES, MASKED
 from jetspark.subjects import nearest_name
 
 # A catalog table's own properties, which Spark hands over beside the options.
@@ -52,6 +52,8 @@ def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]
     folded = given.casefold()
     if folded in CALLABLES:
         return f"Option {given!r} is for the client only: {CALLABLES[folded]}."
+    if folded in MASKED:
+        return f"Option {given!r} is called {MASKED[folded]!r} here, a name that Spark masks."
     if folded in places:
         name, place = places[folded]
         return f"Option {name!r} is for {place}."

@@ -1,0 +1,113 @@
+"""Reads and writes with secrets in a Spark of its own that shows as much as it can.
+
+Arguments: a folder, and a JSON list of options, each for a stream "S". What the UI showed is left
+in the folder, beside Spark's log and event log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from jetspark.spark.session import close_session, local_session
+
+ENDPOINTS = (
+    "environment", "jobs", "stages", "executors", "allexecutors", "sql?details=true",
+    "storage/rdd", "logs",
+)  # fmt: skip
+PAGES = (
+    "jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/", "StreamingQuery/",
+    "SQL/execution/?id=0", "SQL/execution/?id=1", "SQL/execution/?id=2", "jobs/job/?id=0",
+    "stages/stage/?id=0&attempt=0", "executors/threadDump/?executorId=driver",
+)  # fmt: skip
+
+
+def main(folder: Path, logins: list[dict[str, str]]) -> None:
+    (folder / "events").mkdir()
+    spark = local_session(
+        "secrets",
+        master="local[2]",
+        log_file=folder / "spark.log",
+        conf={
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": (folder / "events").as_uri(),
+        },
+    )
+    spark.sparkContext.setLogLevel("INFO")
+    try:
+        for number, options in enumerate(logins):
+            place = folder / str(number)
+            place.mkdir()
+            work(spark, place, options)
+        show(spark, folder)
+    finally:
+        close_session(spark)
+
+
+def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
+    shown = []
+    reader = spark.read.format("jetstream").options(**options)
+    rows = reader.load()
+    shown.append(str(rows._jdf.queryExecution().toString()))
+    rows.createOrReplaceTempView("rows")
+    spark.sql("SELECT count(*) FROM rows").collect()
+    rows.select("data").write.format("jetstream").options(**options, subject="s.copy").mode(
+        "append"
+    ).save()
+    changes = spark.readStream.format("jetstream").options(**options, startingOffsets="earliest")
+    query = (
+        changes.load()
+        .drop("subject")
+        .writeStream.format("jetstream")
+        .options(**options, subject="s.copy", guarantee="exactly-once", prepareStream="true")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    shown.append(str([report.json for report in query.recentProgress]))
+    wrong = options | {"stream": "NOPE"}
+    for attempt in (
+        lambda: spark.read.format("jetstream").options(**wrong).load().count(),
+        lambda: spark.range(1).selectExpr("'x' data").write.format("jetstream")
+        .options(**wrong, subject="x").mode("append").save(),
+        lambda: spark.range(1).selectExpr("'x' data").write.format("jetstream")
+        .options(**options, subject="not.there").mode("append").save(),
+    ):  # fmt: skip
+        try:
+            attempt()
+            raise AssertionError("that should have failed")
+        except PySparkException as error:
+            shown.append(str(error))
+    (folder / "shown.txt").write_text("\n".join(shown), "utf-8")
+
+
+def show(spark: SparkSession, folder: Path) -> None:
+    """Everything that the UI has to say."""
+    url = spark.sparkContext.uiWebUrl
+    assert url is not None
+    url = re.sub(r"//[^:/]+:", "//127.0.0.1:", url)
+    api = f"{url}/api/v1/applications/{spark.sparkContext.applicationId}"
+    addresses = [f"{api}/{name}" for name in ENDPOINTS] + [f"{url}/{page}" for page in PAGES]
+    pages = []
+    for address in addresses:
+        try:
+            with urlopen(address, timeout=20) as answer:
+                pages.append(f"{address}\n{answer.read().decode()}")
+        except OSError:
+            continue  # not every number is there
+    assert len(pages) >= len(ENDPOINTS) + 5
+    (folder / "ui.txt").write_text("\n".join(pages), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

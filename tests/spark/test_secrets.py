@@ -1,0 +1,80 @@
+"""No secret is in what Spark shows: plans, progress, errors, logs, event logs, the UI (row S9)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.accounts import new_key
+
+from jetspark.bulk.link import connect
+from jetspark.connection.options import make_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeServer
+
+# Words that Spark itself would mask wherever they stand must not be in them.
+PASSWORD = "Xq7-hidden-w0rd"
+KEY_PHRASE = "Yq8-hidden-w0rd"
+SEED = new_key()
+RUN = Path(__file__).with_name("secrets_run.py")
+
+
+@pytest.fixture
+def url(make_server: MakeServer, needs_server: Callable[[str], None]) -> str:
+    """A server with a user of each kind, and a stream S."""
+    needs_server("2.12")
+    server = make_server(
+        f"""
+        authorization {{ users: [
+            {{ user: me, password: "{PASSWORD}" }}, {{ nkey: {SEED.public} }}
+        ] }}
+        """
+    )
+    with connect(make_options(server.url, user="me", password=PASSWORD)) as link:
+        config = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+        link.request("$JS.API.STREAM.CREATE.S", json.dumps(config).encode(), 5)
+        link.request("s.a", b"x", 5)
+    return server.url
+
+
+@pytest.mark.spark
+def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
+    common = {"stream": "S", "servers": url, "tlsKeyPassword": KEY_PHRASE}
+    logins = [
+        common | {"user": "me", "password": PASSWORD},
+        common | {"nkeySecret": SEED.seed},
+    ]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, RUN, folder, json.dumps(logins)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [
+        f"{file.relative_to(folder)}: …{context(text, secret)}…"
+        for file in [*folder.rglob("*")]
+        if file.is_file()
+        for text in [file.read_bytes().decode("utf-8", "replace")]
+        for secret in (PASSWORD, SEED.seed, KEY_PHRASE)
+        if secret in text
+    ]
+    assert found == []
+    shown = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
+    assert {"ui.txt", "0/shown.txt", "1/shown.txt", "spark.log"} <= shown
+    assert [file for file in (folder / "events").rglob("*") if file.is_file()]
+
+
+def context(text: str, secret: str) -> str:
+    at = text.index(secret)
+    return text[max(0, at - 200) : at + 80]
