@@ -50,7 +50,9 @@ def test_acks(data: bytes, ack: PubAck) -> None:
     assert parse_pub_ack(data) == ack
 
 
-@pytest.mark.parametrize("data", [b"", b"+OK", b"[]", b'{"stream":"S"}', b'{"seq":"x"}', b'{"error":1}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"+OK", b"[]", b'{"stream":"S"}', b'{"seq":"x"}', b'{"error":1}']
+)
 def test_what_is_no_ack_is_an_error(data: bytes) -> None:
     with pytest.raises(JetStreamError):
         parse_pub_ack(data)
