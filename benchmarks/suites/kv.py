@@ -1,7 +1,8 @@
 """Starting on a bucket with many keys: watching until the initial data is complete, listing keys.
 
 Key, value and revision of every entry are looked at. The peak of `keys` shows whether listing
-holds what it has given out; the live mapping holds all of it, on purpose.
+holds what it has given out; the live mapping holds all of it, on purpose. nats-py is left out above
+500,000 keys: it drops messages there, and its watch never becomes complete.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _LABELS = {
     "nats_py_watch": "nats-py watch",
 }
 _BUCKET, _WARM = "bench", "warm"
+_NATS_PY_HOLDS = 500_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +52,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
             Contestant(label=label, suite=__name__, function=function, job=job)
             for function, label in _LABELS.items()
             if function.replace("_", "-") in options.only
+            and (function != "nats_py_watch" or options.messages <= _NATS_PY_HOLDS)
         ]
         yield Section(
             f"Start on a bucket of {options.messages:,} keys, values of {options.size:,} bytes, "
@@ -164,7 +167,7 @@ def nats_py_watch(job: Job) -> Measure:
 
         async def read(name: str) -> Tally:
             bucket = await context.key_value(name)
-            watcher = await bucket.watchall()
+            watcher: Any = await bucket.watchall()
             count = size = revisions = 0
             while (entry := await watcher.updates(timeout=60)) is not None:
                 assert entry.key.startswith("key.")

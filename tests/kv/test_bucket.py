@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark.errors import (
+    APIError,
     BucketNotFoundError,
     DirectGetError,
     KeyExistsError,
@@ -17,10 +18,13 @@ from jetspark.errors import (
     RequestTimeoutError,
     WrongLastSequenceError,
 )
+from jetspark.face import connect
 from jetspark.kv import Entry, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.support.cluster import Cluster
 
     from jetspark.face import Client, JetStream
     from jetspark.kv import Bucket
@@ -180,15 +184,10 @@ async def test_a_bucket_without_direct_gets_asks_the_leader(nc: Client, bucket: 
 
 
 async def test_read_your_write_over_three_servers(
-    nats_cluster: object, unique: Callable[[str], str]
+    nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
-    from tests.support.cluster import Cluster
-
-    from jetspark import connect
-
-    assert isinstance(nats_cluster, Cluster)
     async with connect(nats_cluster.urls[0]) as nc:
-        js = nc.jetstream()
+        js = nc.jetstream(timeout=15)
         bucket = await js.create_bucket(unique("R3"), replicas=3)
         for number in range(50):
             await bucket.put("k", b"%d" % number)
@@ -216,8 +215,6 @@ async def test_a_bucket_that_is_gone(nc: Client, js: JetStream, bucket: Bucket) 
 async def test_a_value_that_is_too_large(js: JetStream, unique: Callable[[str], str]) -> None:
     bucket = await js.create_bucket(unique("B"), max_value_size=100, storage="memory")
     await bucket.put("k", b"x" * 50)
-    from jetspark.errors import APIError
-
     with pytest.raises(APIError, match="size"):
         await bucket.put("k", b"x" * 200)
     await js.delete_bucket(bucket.name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.kv.conftest import take
 
 from jetspark.errors import ConfigError, KeyNotFoundError, WrongLastSequenceError
 from jetspark.face import connect
@@ -65,6 +66,13 @@ async def test_every_call_on_a_bucket_of_another_domain(
     with pytest.raises(WrongLastSequenceError):
         await far.update("a.b", b"3", 1)
     assert await near.get_value("a.b") == b"2"
+    assert await far.keys().all() == ["a.b"]
+    assert [entry.value for entry in await far.history("a.*").all()] == [b"1", b"2"]
+    async with far.watch() as changes, far.live() as live:
+        first, end = await take(changes, 2)
+        assert first is not None
+        assert (first.key, first.value, end) == ("a.b", b"2", None)
+        assert live.snapshot() == {"a.b": b"2"}
     await far.delete("a.b", revision)
     with pytest.raises(KeyNotFoundError):
         await near.get("a.b")
@@ -227,6 +235,8 @@ async def test_the_deprecated_mirror_is_a_bucket_that_writes_to_its_origin(
     assert await copy.update("k", b"2", first) == first + 1
     await has(copy, "k", b"2")
     assert await hub.get_value("k") == b"2"
+    assert await copy.keys().all() == ["k"]
+    assert [entry.revision for entry in await copy.history("k").all()] == [first, first + 1]
     await copy.purge("k")
     await has(hub, "k", None)
     await has(copy, "k", None)
@@ -278,6 +288,7 @@ async def test_buckets_of_another_account(
         assert await far.get_value("a.k") == b"1"
         assert await far.put("a.k", b"2") == 2
         assert await theirs.get_value("a.k") == b"2"
+        assert await far.keys("a.>").all() == ["a.k"]
         # … and as an origin.
         own = await guest.jetstream().create_bucket_aggregate(
             "AGG", [Origin("B", keys=["a.>"], api="owner.API", deliver="deliver.guest")]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.jetstream.eventually import eventually
 from tests.kv.conftest import take
 
 from jetspark.errors import (
@@ -300,7 +301,6 @@ async def test_leaving_the_loop_removes_the_consumer(filled: Bucket) -> None:
             break
     async for _ in filled.keys():
         break
-    from tests.jetstream.eventually import eventually
 
     async def gone() -> bool:
         return await js.consumer_names(filled.stream).all() == []
@@ -462,7 +462,6 @@ async def test_limits_leave_markers_that_watchers_see(
         # The purge itself goes after its time.
         await bucket.purge("stays", ttl=second)
         assert shown(await take(changes, 1)) == [("stays", "PURGE")]
-        from tests.jetstream.eventually import eventually
 
         async def forgotten() -> bool:
             return await bucket.history("stays").all() == []
