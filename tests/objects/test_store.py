@@ -387,7 +387,7 @@ async def test_an_object_replaced_while_it_is_read_is_an_error_and_read_anew_as_
         if len(uses) == 1:
             await store.put("a", b"newer")
             raise ObjectDamagedError("replaced")
-        return await late.read()  # type: ignore[attr-defined,no-any-return]
+        return await late.all()  # type: ignore[attr-defined,no-any-return]
 
     uses: list[object] = []
     assert await store._whole("a", use) == b"newer"

@@ -148,7 +148,7 @@ async def test_a_lost_link_disturbs_neither_way(
 
         async def disturb() -> None:
             if how == "restart":
-                await asyncio.to_thread(nats_server.stop)
+                await asyncio.to_thread(nats_server.kill)
                 await asyncio.to_thread(nats_server.start)
             else:
                 await nc.force_reconnect()

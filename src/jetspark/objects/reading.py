@@ -43,7 +43,7 @@ _IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of th
 
 
 class ObjectReader:
-    """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.read()`.
+    """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.all()`.
 
     For one use.
     """
@@ -66,7 +66,7 @@ class ObjectReader:
         """What it is; of a link, what it leads to."""
         return self._info
 
-    async def read(self) -> bytes:
+    async def all(self) -> bytes:
         """All of it."""
         return b"".join([chunk async for chunk in self])
 
@@ -149,7 +149,9 @@ class ObjectReader:
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
-        except (StreamNotFoundError, ConnectionClosedError):
+        except StreamNotFoundError:
+            raise no_store(self._records.store) from None
+        except ConnectionClosedError:
             raise
         except JetsparkError:
             return  # no leader, no link: asked again soon

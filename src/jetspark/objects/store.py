@@ -261,7 +261,7 @@ class ObjectStore:
 
     async def get_bytes(self, name: str) -> bytes:
         """All of an object. Raises as `get`."""
-        return await self._whole(name, ObjectReader.read)
+        return await self._whole(name, ObjectReader.all)
 
     async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write an object into a file; returns its info. Raises as `get`, and OSError.

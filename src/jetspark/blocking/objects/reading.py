@@ -14,7 +14,7 @@ from jetspark.objects.reading import ObjectReader as AsyncObjectReader
 
 
 class ObjectReader:
-    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.read()`.
+    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`.
 
     For one use.
     """
@@ -28,9 +28,9 @@ class ObjectReader:
         """What it is; of a link, what it leads to."""
         return self._inner.info
 
-    def read(self) -> bytes:
+    def all(self) -> bytes:
         """All of it."""
-        return self._thread.run(self._inner.read)
+        return self._thread.run(self._inner.all)
 
     def __iter__(self) -> Iterator[bytes]:
         try:

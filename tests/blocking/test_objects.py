@@ -1,0 +1,144 @@
+"""Object stores without async."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import (
+    ConfigError,
+    ObjectDamagedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectStoreNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from jetspark.blocking import Client
+    from jetspark.blocking.objects import ObjectStore
+
+CONTENT = os.urandom(3_000_000)
+
+
+@pytest.fixture
+def store(nc: Client, unique: Callable[[str], str]) -> Iterator[ObjectStore]:
+    js = nc.jetstream()
+    name = unique("F")
+    yield js.create_object_store(name, storage="memory")
+    js.delete_object_store(name)
+
+
+def messages(store: ObjectStore) -> int:
+    return store.status().stream_info.state.messages
+
+
+def test_stores_are_made_found_changed_and_deleted(
+    nc: Client, unique: Callable[[str], str]
+) -> None:
+    js = nc.jetstream()
+    name = unique("F")
+    assert js.create_object_store(name, storage="memory").name == name
+    assert js.update_object_store(name, description="d").status().description == "d"
+    assert js.object_store(name).stream == f"OBJ_{name}"
+    assert name in js.object_store_names().all()
+    assert name in [status.bucket for status in js.object_stores()]
+    assert js.object_store(name).seal().sealed
+    js.delete_object_store(name)
+    with pytest.raises(ObjectStoreNotFoundError):
+        js.object_store(name)
+
+
+def test_bytes_come_from_everywhere_and_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(CONTENT)
+    threads = set()
+
+    def pieces() -> Iterator[bytes]:
+        threads.add(threading.current_thread())
+        for at in range(0, len(CONTENT), 777):
+            yield CONTENT[at : at + 777]
+
+    for data in (CONTENT, bytearray(CONTENT), source, io.BytesIO(CONTENT), pieces()):
+        store.put("a", data)
+        assert store.get_bytes("a") == CONTENT
+    assert threads == {threading.current_thread()}
+    assert store.get_into("a", target).size == len(CONTENT)
+    assert target.read_bytes() == CONTENT
+    memory = io.BytesIO()
+    store.get_into("a", memory)
+    assert memory.getvalue() == CONTENT
+    assert b"".join(store.get("a")) == CONTENT
+    assert store.get("a").all() == CONTENT
+    for chunk in store.get("a"):  # leaving early does no harm
+        assert CONTENT.startswith(chunk)
+        break
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["source", "target"]
+
+    async def later() -> object:
+        yield b""
+
+    for wrong in ("text", later(), 7, ["text"]):
+        with pytest.raises(ConfigError):
+            store.put("b", wrong)  # type: ignore[arg-type]
+
+
+def test_a_source_that_fails_leaves_the_store_as_it_was(store: ObjectStore) -> None:
+    def failing() -> Iterator[bytes]:
+        yield CONTENT
+        raise ZeroDivisionError
+
+    store.put("a", b"old")
+    with pytest.raises(ZeroDivisionError):
+        store.put("a", failing())
+    assert store.get_bytes("a") == b"old"
+    assert messages(store) == 2
+
+
+def test_an_object_may_be_put_while_it_is_read(store: ObjectStore) -> None:
+    store.put("a", CONTENT)
+    store.put("b", store.get("a"))
+    assert store.get_bytes("b") == CONTENT
+
+
+def test_infos_are_changed_linked_listed_watched_and_deleted(store: ObjectStore) -> None:
+    info = store.put("a", b"1", description="d", headers={"H": "1"}, metadata={"k": "v"})
+    assert store.info("a").nuid == info.nuid
+    assert store.update_meta("a", new_name="b", description="e").description == "e"
+    store.add_link("l", store.info("b"))
+    store.add_store_link("s", store.name)
+    with pytest.raises(ObjectExistsError):
+        store.add_link("b", info)
+    assert store.get_bytes("l") == b"1"
+    assert [one.name for one in store.objects()] == ["b", "l", "s"]
+    with store.watch(ignore_deletes=True) as watcher:
+        assert [one and one.name for _, one in zip(range(4), watcher, strict=False)] == [
+            *("b", "l", "s", None)
+        ]
+        assert watcher.complete
+        store.delete("b")
+        store.put("c", b"2")
+        assert next(watcher).name == "c"  # type: ignore[union-attr]
+    with pytest.raises(ObjectNotFoundError):
+        store.get("b")
+    assert store.info("b", include_deleted=True).deleted
+
+
+def test_damage_is_an_error_and_leaves_no_file(
+    nc: Client, store: ObjectStore, tmp_path: Path
+) -> None:
+    info = store.put("a", CONTENT)
+    js = nc.jetstream()
+    first = js.get_msg(store.stream, 1, next_by_subject=f"$O.{store.name}.C.{info.nuid}")
+    js.delete_msg(store.stream, first.seq)
+    with pytest.raises(ObjectDamagedError):
+        store.get_into("a", tmp_path / "a")
+    with pytest.raises(ObjectDamagedError):
+        list(store.get("a"))
+    assert list(tmp_path.iterdir()) == []

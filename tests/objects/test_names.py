@@ -1,0 +1,45 @@
+"""Names, ids and digests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.objects.names import digest_text, info_subject, is_digest, new_nuid
+from jetspark.subjects import check_publish_subject
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))
+def test_any_text_becomes_one_token_of_a_subject_and_back(name: str) -> None:
+    subject = info_subject("F", name)
+    check_publish_subject(subject)
+    tokens = subject.split(".")
+    assert tokens[:-1] == ["$O", "F", "M"]
+    assert base64.urlsafe_b64decode(tokens[-1]).decode() == name
+
+
+@given(st.binary())
+def test_a_digest_is_known_again_however_it_was_written(content: bytes) -> None:
+    digest = hashlib.sha256(content).digest()
+    text = digest_text(digest)
+    assert re.fullmatch(r"SHA-256=[-_0-9A-Za-z]{43}=", text)
+    padded = text.rstrip("=")
+    plain = "SHA-256=" + base64.b64encode(digest).decode()
+    for written in (text, padded, plain, "sha-256" + text[7:]):
+        assert is_digest(written, digest)
+        assert not is_digest(written, digest[::-1] + b"x")
+
+
+@given(st.text())
+def test_what_is_no_digest_is_none(text: str) -> None:
+    assert not is_digest(text, hashlib.sha256(b"").digest())
+
+
+def test_ids_are_those_of_nats() -> None:
+    ids = {new_nuid() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(re.fullmatch("[0-9A-Za-z]{22}", one) for one in ids)

@@ -1,0 +1,153 @@
+"""Watching: the objects that are there, one mark, and then every change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import JetStreamError, ObjectStoreNotFoundError
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import JetStream
+    from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
+    from jetspark.server import NatsServer
+
+
+def names(infos: list[ObjectInfo | None]) -> list[str | None]:
+    return [None if info is None else "-" * info.deleted + info.name for info in infos]
+
+
+async def take(watcher: ObjectWatcher, count: int) -> list[str | None]:
+    async with asyncio.timeout(10):
+        return names([await anext(watcher) for _ in range(count)])
+
+
+async def test_an_empty_store_gives_the_mark_at_once(store: ObjectStore) -> None:
+    for options in ({}, {"updates_only": True}, {"ignore_deletes": True}):
+        async with store.watch(**options) as watcher:
+            assert not watcher.complete
+            assert await take(watcher, 1) == [None]
+            assert watcher.complete
+            await store.put("a", b"1")
+            assert await take(watcher, 1) == ["a"]
+        await store._js.purge_stream(store.stream)
+
+
+async def test_what_is_there_then_the_mark_then_changes(store: ObjectStore) -> None:
+    for name in ("a", "b", "c"):
+        await store.put(name, b"1")
+    await store.put("a", b"2")
+    await store.delete("b")
+    changes = ["d", "-a", "c"]
+    async with (
+        store.watch() as everything,
+        store.watch(ignore_deletes=True) as there,
+        store.watch(updates_only=True) as later,
+    ):
+        assert await take(everything, 4) == ["c", "a", "-b", None]
+        assert await take(there, 3) == ["c", "a", None]
+        assert await take(later, 1) == [None]
+        await store.put("d", b"1")
+        await store.delete("a")
+        await store.update_meta("c", description="new")
+        assert await take(everything, 3) == changes
+        assert await take(later, 3) == changes
+        assert await take(there, 2) == ["d", "c"]
+    assert names([*await store.objects().all()]) == ["d", "c"]
+    assert names([*await store.objects(include_deleted=True).all()]) == ["-b", "d", "-a", "c"]
+
+
+async def test_each_object_is_listed_once_even_if_its_writer_left_older_infos(
+    store: ObjectStore, js: JetStream
+) -> None:
+    await store.put("b", b"1")
+    await store.put("a", b"1")
+    last = await js.get_msg(store.stream, last_by_subject=f"$O.{store.name}.M.*")
+    for _ in range(3):
+        await js.publish(last.subject, last.data)  # without roll-up, as some clients do
+    assert names([*await store.objects().all()]) == ["b", "a"]
+
+
+async def test_the_mark_comes_when_the_last_one_was_replaced_on_the_way(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", b"1")
+    await store.put("b", b"1")
+    watcher = store.watch()
+    await watcher._open()
+    await store._js.delete_msg(store.stream, watcher._until)
+    assert await take(watcher, 2) == ["a", None]
+    await store.put("c", b"1")
+    assert await take(watcher, 1) == ["c"]
+    watcher.stop()
+
+
+async def test_nothing_is_missed_or_repeated_over_a_restart(nats_server: NatsServer) -> None:
+    async with (
+        connect(nats_server.url, reconnect_wait=0.05) as nc,
+        connect(nats_server.url, reconnect_wait=0.05) as other,
+    ):
+        store = await nc.jetstream().create_object_store("F")
+        await store.put("a", b"1")
+        theirs = await other.jetstream().object_store("F")
+        async with theirs.watch() as watcher:
+            assert await take(watcher, 2) == ["a", None]
+            await asyncio.to_thread(nats_server.kill)
+            await asyncio.to_thread(nats_server.start)
+            await store.put("b", b"1")
+            await store.put("c", b"1")
+            assert await take(watcher, 2) == ["b", "c"]
+
+
+async def test_initial_data_is_begun_anew_when_its_consumer_is_lost(store: ObjectStore) -> None:
+    async with store._js.publisher() as publisher:
+        for number in range(3000):
+            await publisher.send(
+                f"$O.{store.name}.M.{number}",
+                b'{"name":"%d","bucket":"%s"}' % (number, store.name.encode()),
+            )
+    seen: list[str | None] = []
+    async with asyncio.timeout(20), store.watch() as watcher:
+        async for info in watcher:
+            if info is None:
+                break
+            seen.append(info.name)
+            if len(seen) == 700:
+                assert watcher._messages is not None
+                await store._js.delete_consumer(store.stream, watcher._messages.name)
+    assert seen == [str(number) for number in range(3000)]
+
+
+async def test_what_cannot_be_read_is_reported_and_left_out(
+    store: ObjectStore, js: JetStream, shared_server: NatsServer
+) -> None:
+    reported: list[Exception] = []
+    await js.publish(f"$O.{store.name}.M.eA==", b"no JSON")
+    await store.put("a", b"1")
+    async with connect(shared_server.url, error_callback=reported.append) as nc:
+        theirs = await nc.jetstream().object_store(store.name)
+        assert names([*await theirs.objects().all()]) == ["a"]
+    assert [type(error) for error in reported] == [JetStreamError]
+    with pytest.raises(JetStreamError, match="Unreadable"):
+        await store.info("x")
+
+
+async def test_a_watch_ends_with_its_store_and_with_its_client(
+    store: ObjectStore, js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    async with connect(shared_server.url) as nc:
+        theirs = await nc.jetstream().object_store(store.name)
+        watcher = theirs.watch()
+        assert await take(watcher, 1) == [None]
+    assert [one async for one in watcher] == []
+    async with store.watch() as watcher:
+        assert await take(watcher, 1) == [None]
+        await js.delete_object_store(store.name)
+        async with asyncio.timeout(20):
+            with pytest.raises(ObjectStoreNotFoundError):
+                await anext(watcher)
