@@ -16,8 +16,10 @@ from jetspark.server import NatsServer
 
 Unique = Callable[[str], str]
 
+# A run of the tests in the background has SIGINT ignored, and so would its children.
 START = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from jetspark import errors
 from jetspark.blocking import connect
 url, subject = sys.argv[1:]
