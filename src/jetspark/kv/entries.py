@@ -68,13 +68,12 @@ def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
     return _PUT
 
 
-def operation_of_message(message: Message) -> Operation:
-    """That of a delivered message."""
-    block = message._frame[3]
-    # Most entries of a bucket have no headers, or those of a meta-only watch.
-    if block is None or (b"KV-Operation" not in block and b"Nats-Marker-Reason" not in block):
+def operation_of_message(message: Message, block: bytes) -> Operation:
+    """That of a delivered message with this header block."""
+    # A meta-only watch has headers on every message, and seldom these.
+    if b"KV-Operation" not in block and b"Nats-Marker-Reason" not in block:
         return _PUT
     headers = message.headers
-    if headers is None:
+    if headers is None:  # malformed, and reported
         return _DEL
     return operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))

@@ -50,6 +50,16 @@ class Handle:
         other.keys, other.values = keys, values
         return other
 
+    @property
+    def cut(self) -> int:
+        """Where the key begins in a subject."""
+        return len(self._at)
+
+    @property
+    def plain(self) -> bool:
+        """Whether keys and values are stored as they are."""
+        return self.keys is None and self.values is None
+
     # -- keys ----------------------------------------------------------------------------------
 
     def _stored_key(self, key: str) -> str:
@@ -76,9 +86,9 @@ class Handle:
     def _filter(self, text: str) -> str:
         return check_filter(text if self.keys is None else encode_filter(self.keys, text), text)
 
-    def key_of(self, subject: str) -> str:
-        """The key that the stream has under a subject. Raises CodecError."""
-        stored = subject[len(self._at) :]
+    def key_of(self, subject: bytes) -> str:
+        """The key that the stream has under a subject. Raises CodecError, UnicodeDecodeError."""
+        stored = subject[self.cut :].decode()
         return stored if self.keys is None else self.keys.decode_key(stored)
 
     # -- values --------------------------------------------------------------------------------

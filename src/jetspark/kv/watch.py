@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -35,7 +35,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.kv.entries import Entry, Operation, operation_of_message
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Watcher:
             if self._messages is None:
                 await self._open()
             elif self._complete:
-                self._take(await anext(self._messages), self._add)
+                self._take(await anext(self._messages))
             else:
                 await self._fill_initially()
         except StopAsyncIteration:
@@ -235,7 +235,7 @@ class Watcher:
             return
         if self._snapshot and self._consumer is None:
             self._consumer = message.metadata.consumer
-        self._take(message, self._add_initially)
+        self._take(message)
         if self._snapshot and self._consumer is None:
             self._follow(deliver_policy=_LAST_OF_EACH)
 
@@ -250,54 +250,50 @@ class Watcher:
         if self._until <= self._last:
             self._end_of_initial_data()
 
-    def _take(self, message: JsMsg, add: Callable[[JsMsg], None]) -> None:
+    def _take(self, message: JsMsg) -> None:
         assert self._messages is not None  # noqa: S101
-        add(message)
-        client = self._js.client
-        for frame in self._messages.take_queued(LOT):
-            add(JsMsg(client, frame))
+        self._add([message._frame, *self._messages.take_queued(LOT)])
 
-    def _add_initially(self, message: JsMsg) -> None:
-        if self._complete:
-            self._add(message)
-            return
-        metadata = message.metadata
-        if self._snapshot and metadata.consumer != self._consumer:
-            # Made in place of the one that has chosen the entries, it goes on with every entry.
-            self._consumer = None
-            return
-        if metadata.stream_seq <= self._last:
-            return  # given out before it was begun anew
-        self._add(message)
-        # Nothing was left when this was sent. Only then: of a key that is overwritten all the time,
-        # the entry that was the last one at the beginning may never come.
-        if metadata.pending == 0 and self._last >= self._until:
-            self._end_of_initial_data()
+    def _add(self, frames: Iterable[MessageFrame]) -> None:
+        """Make entries. One loop and few calls: a large bucket starts with a million of them."""
+        handle, ready, initially = self._handle, self._ready, not self._complete
+        name, cut, plain = handle.name, handle.cut, handle.plain
+        meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
+        for frame in frames:
+            _, subject, reply, block, data = frame
+            revision, created_ns, pending = stream_position(reply)
+            if initially and self._snapshot and self._is_of_another(frame):
+                # Made in place of the one that has chosen the entries, it goes on with every entry.
+                self._consumer = None
+                return
+            if revision <= self._last:
+                continue  # given out before it was begun anew
+            self._last = revision
+            operation = Operation.PUT
+            if block is not None:
+                operation = operation_of_message(JsMsg(self._js.client, frame), block)
+            deleted = operation is not Operation.PUT
+            if not (deleted and ignore_deletes):
+                bare = deleted or meta_only
+                value = b"" if bare else data
+                try:
+                    if plain:
+                        key = subject[cut:].decode()
+                    else:
+                        key = handle.key_of(subject)
+                        value = value if bare else handle.value_of(data)
+                except (CodecError, UnicodeDecodeError) as error:
+                    self.report(_unreadable(name, error))
+                else:
+                    ready.append(Entry(name, key, value, revision, created_ns, pending, operation))
+            # Nothing was left when this was sent. Only then: of a key that is overwritten all the
+            # time, the entry that was the last one at the beginning may never come.
+            if initially and pending == 0 and revision >= self._until:
+                self._end_of_initial_data()
+                initially = False
 
-    def _add(self, message: JsMsg) -> None:
-        metadata, handle, wanted = message.metadata, self._handle, self._wanted
-        self._last = metadata.stream_seq
-        operation = operation_of_message(message)
-        put = operation is Operation.PUT
-        if not put and wanted.ignore_deletes:
-            return
-        try:
-            key = handle.key_of(message.subject)
-            value = handle.value_of(message.data) if put and not wanted.meta_only else b""
-        except CodecError as error:
-            self.report(error)
-            return
-        self._ready.append(
-            Entry(
-                handle.name,
-                key,
-                value,
-                metadata.stream_seq,
-                metadata.timestamp_ns,
-                metadata.pending,
-                operation,
-            )
-        )
+    def _is_of_another(self, frame: MessageFrame) -> bool:
+        return JsMsg(self._js.client, frame).metadata.consumer != self._consumer
 
     def report(self, error: JetsparkError) -> None:
         """To the client: last_error, the log, the error callback."""
@@ -364,6 +360,12 @@ class _WithClient:
         if self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.wait({self._task})
+
+
+def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecError:
+    if isinstance(error, CodecError):
+        return error
+    return CodecError(f"A key of bucket {bucket!r} is no text: {error}.")
 
 
 def user_error(what: str, bucket: str, error: Exception) -> JetsparkError:

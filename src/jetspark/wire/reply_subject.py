@@ -86,6 +86,19 @@ def delivery_parts(reply: bytes | None) -> tuple[bytes, int, int]:
     return b".".join(tokens[: at + 2]) + b".", int(numbers[0]), int(numbers[1])
 
 
+def stream_position(reply: bytes | None) -> tuple[int, int, int]:
+    """Stream sequence, time of storing (nanoseconds) and messages still to come: without the names.
+
+    For deliveries that were found to be in order: their numbers are not looked at very closely.
+    Raises NotJetStreamMessageError.
+    """
+    tokens, at = _tokens(reply)
+    try:
+        return int(tokens[at + 3]), int(tokens[at + 5]), int(tokens[at + 6])
+    except ValueError:
+        raise _not_jetstream() from None
+
+
 def _tokens(reply: bytes | None) -> tuple[list[bytes], int]:
     """The tokens, and which of them is the stream's name."""
     if reply is not None and reply.startswith(b"$JS.ACK."):
