@@ -21,9 +21,13 @@ from contextlib import suppress
 
 from jetspark.errors import (
     JetsparkError,
+    JetStreamError,
     MessageNotFoundError,
+    NoStreamResponseError,
     ObjectDamagedError,
+    OutboundBufferError,
     StreamNotFoundError,
+    WrongLastSequenceError,
 )
 from jetspark.jetstream.documents import PubAck
 from jetspark.objects.info import ObjectInfo
@@ -35,6 +39,7 @@ WINDOW_BYTES = 8 * 1024 * 1024
 """Of chunks that have no ack yet."""
 
 _MOST_CHUNKS = 4000
+_NEVER = 2**53  # no stream gets so far
 _IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
 
 
@@ -116,12 +121,21 @@ class ObjectWriter:
         )
 
     async def discard(self) -> None:
-        """Remove what was stored, unless the object is visible."""
-        # First the chunks on their way: they might be stored behind the removal.
-        await self._publisher.flush()
-        await self._close()
-        if self._chunks and not await self._may_be_visible():
-            await self._records.remove_chunks(self._info.nuid)
+        """Remove what was stored, unless the object is visible; within the context's timeout."""
+        try:
+            async with asyncio.timeout(self._js.timeout):
+                # First the chunks on their way: they might be stored behind the removal.
+                await self._publisher.flush()
+                if self._chunks and not await self._may_be_visible():
+                    await self._records.remove_chunks(self._info.nuid)
+        except TimeoutError:
+            self._js.client.report(
+                JetStreamError(
+                    f"Chunks of an object that was not completed are left: {self._subject!r}."
+                )
+            )
+        finally:
+            await self._close()
 
     async def _may_be_visible(self) -> bool:
         if self._commit is None:
@@ -172,7 +186,14 @@ class ObjectWriter:
             await self._settle(sent[0][1])
 
     async def _submit(self, chunk: bytes) -> None:
-        self._sent.append((chunk, await self._publisher.submit(self._subject, chunk)))
+        while True:
+            try:
+                ack = await self._publisher.submit(self._subject, chunk)
+            except OutboundBufferError as error:  # no link for a while
+                await self._patience.wait(error)
+            else:
+                self._sent.append((chunk, ack))
+                return
 
     async def _settle(self, ack: asyncio.Future[PubAck]) -> None:
         """Look at the oldest ack."""
@@ -210,6 +231,9 @@ class ObjectWriter:
             await self._submit(chunk)
 
     async def _remove_behind_good(self) -> None:
+        # What was kept for the next link is behind us when the stream has refused this.
+        with suppress(WrongLastSequenceError, NoStreamResponseError):
+            await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
         stream = self._records.stream
         while True:
             try:

@@ -1,0 +1,150 @@
+"""One large object into an object store and out of it, against nats-py.
+
+From a file and into a file that keeps nothing (/dev/null), in chunks of 128 KiB, digest included on
+both ways. A "message" of the table is a chunk: 8 of them are a MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks.report import Section
+from benchmarks.turns import Contestant, take_turns
+
+CHUNK = 128 * 1024
+_STORE, _OBJECT = "BENCH", "large"
+_LABELS = {
+    "jetspark": "jetspark",
+    "jetspark_blocking": "jetspark, blocking",
+    "nats_py": "nats-py",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [name.replace("_", "-") for name in _LABELS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.set_defaults(messages=2048, size=CHUNK, rounds=3)
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    from jetspark import blocking
+    from jetspark.server import NatsServer
+
+    size = options.messages * options.size
+    with tempfile.TemporaryDirectory() as folder, NatsServer(name="benchmarks") as server:
+        source = Path(folder) / "source"
+        block = random.Random(1).randbytes(options.size)
+        with source.open("wb") as file:
+            for number in range(options.messages):
+                file.write(block[number % 1000 :] + block[: number % 1000])
+        with blocking.connect(server.url) as nc:
+            store = nc.jetstream().create_object_store(_STORE)
+            store.put(_OBJECT, source, chunk_size=options.size)
+        job = Job(
+            url=server.url,
+            messages=options.messages,
+            size=options.size,
+            warm_messages=0,
+            stream=str(source),
+        )
+        for way in ("put", "get"):
+            contestants = [
+                Contestant(label=label, suite=__name__, function=f"{name}_{way}", job=job)
+                for name, label in _LABELS.items()
+                if name.replace("_", "-") in options.only
+            ]
+            yield Section(
+                f"{way.capitalize()} an object of {size / 2**20:,.0f} MiB, chunks of "
+                f"{options.size:,} bytes, medians of {options.rounds} rounds",
+                take_turns(contestants, options.rounds, options.timeout),
+                (_LABELS["nats_py"],),
+            )
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+
+def jetspark_put(job: Job) -> Measure:
+    from jetspark.face import connect
+
+    async def main() -> Measure:
+        async with connect(job.url) as nc:
+            store = await nc.jetstream().object_store(_STORE)
+            with open(job.stream, "rb") as file, Stopwatch() as watch:  # noqa: ASYNC230
+                await store.put("jetspark", file, chunk_size=job.size)
+            await store.delete("jetspark")
+        return watch.measure(job.messages)
+
+    return asyncio.run(main())
+
+
+def jetspark_get(job: Job) -> Measure:
+    from jetspark.face import connect
+
+    async def main() -> Measure:
+        async with connect(job.url) as nc:
+            store = await nc.jetstream().object_store(_STORE)
+            with open(os.devnull, "wb") as file, Stopwatch() as watch:  # noqa: ASYNC230
+                await store.get_into(_OBJECT, file)
+        return watch.measure(job.messages)
+
+    return asyncio.run(main())
+
+
+def jetspark_blocking_put(job: Job) -> Measure:
+    from jetspark.blocking import connect
+
+    with connect(job.url) as nc:
+        store = nc.jetstream().object_store(_STORE)
+        with open(job.stream, "rb") as file, Stopwatch() as watch:
+            store.put("jetspark", file, chunk_size=job.size)
+        store.delete("jetspark")
+    return watch.measure(job.messages)
+
+
+def jetspark_blocking_get(job: Job) -> Measure:
+    from jetspark.blocking import connect
+
+    with connect(job.url) as nc:
+        store = nc.jetstream().object_store(_STORE)
+        with open(os.devnull, "wb") as file, Stopwatch() as watch:
+            store.get_into(_OBJECT, file)
+    return watch.measure(job.messages)
+
+
+def nats_py_put(job: Job) -> Measure:
+    import nats
+    from nats.js.api import ObjectMeta, ObjectMetaOptions
+
+    async def main() -> Measure:
+        nc = await nats.connect(job.url)
+        store = await nc.jetstream().object_store(_STORE)
+        meta = ObjectMeta(options=ObjectMetaOptions(max_chunk_size=job.size))
+        with open(job.stream, "rb") as file, Stopwatch() as watch:  # noqa: ASYNC230
+            await store.put("nats-py", file, meta)
+        await store.delete("nats-py")
+        await nc.close()
+        return watch.measure(job.messages)
+
+    return asyncio.run(main())
+
+
+def nats_py_get(job: Job) -> Measure:
+    import nats
+
+    async def main() -> Measure:
+        nc = await nats.connect(job.url)
+        store = await nc.jetstream().object_store(_STORE)
+        with open(os.devnull, "wb") as file, Stopwatch() as watch:  # noqa: ASYNC230
+            await store.get(_OBJECT, file)
+        await nc.close()
+        return watch.measure(job.messages)
+
+    return asyncio.run(main())
