@@ -1,0 +1,53 @@
+"""One program for every deployment: counts a stream, copies it exactly once, counts the copy.
+
+Arguments: where Spark is (local[2], spark://…, sc://…), the server's URL, two streams, a folder.
+Prints its findings as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> None:
+    builder = SparkSession.builder.appName("program")
+    builder = builder.remote(spark_at) if spark_at.startswith("sc://") else builder.master(spark_at)
+    if not spark_at.startswith("sc://"):
+        builder = (
+            builder.config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.executor.memory", "512m")
+        )
+    spark = builder.getOrCreate()
+    stream = {"servers": servers, "stream": source}
+    rows = spark.read.format("jetstream").options(**stream, minPartitions="4").load()
+    counted = rows.count()
+    changes = (
+        spark.readStream.format("jetstream")
+        .options(**stream, startingOffsets="earliest", maxOffsetsPerTrigger="400")
+        .options(minPartitions="2")
+        .load()
+    )
+    for _ in range(2):
+        query = (
+            changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
+            .writeStream.format("jetstream")
+            .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
+            .option("checkpointLocation", f"{folder}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+    copy = spark.read.format("jetstream").options(servers=servers, stream=target)
+    copied = copy.option("subjects", f"{target}.>").load()
+    found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]
+    print(json.dumps({"counted": counted, "copied": found.n, "different": found.different}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
