@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 TOKENS = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1)
 KEYS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
 PATHS = st.from_regex(r"/?[-_a-z0-9]+(/[-_a-z0-9]+){0,3}", fullmatch=True)
-FILTERS = st.lists(TOKENS | st.just("*"), min_size=1, max_size=4).map(".".join) | st.builds(
-    "{}.>".format, KEYS
+WORDS = TOKENS.filter(lambda token: token not in ("*", ">"))
+FILTERS = st.lists(WORDS | st.just("*"), min_size=1, max_size=4).flatmap(
+    lambda tokens: st.sampled_from([".".join(tokens), ".".join([*tokens, ">"])])
 )
 
 
@@ -40,10 +41,8 @@ def test_base64_keeps_the_tokens_apart() -> None:
     assert codec.encode_value(b"\xff\xfe") == b"__4"
 
 
-@given(KEYS, FILTERS)
+@given(st.lists(WORDS, min_size=1, max_size=4).map(".".join), FILTERS)
 def test_an_encoded_filter_takes_the_same_keys(key: str, text: str) -> None:
-    if "*" in key or ">" in key:
-        return
     codec = Base64Codec()
     wanted = subject_matches(text, key)
     stored = check_filter(codec.encode_filter(text))
