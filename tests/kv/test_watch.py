@@ -11,11 +11,13 @@ from tests.jetstream.eventually import eventually
 from tests.kv.conftest import take
 
 from jetspark.errors import (
+    APIError,
     BadNameError,
     BucketNotFoundError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
+    RequestTimeoutError,
     UnsupportedByServerError,
 )
 from jetspark.face import connect
@@ -205,6 +207,45 @@ async def test_the_mark_is_not_given_for_silence(
         gate.set()
         assert shown([await first]) == [("a", b"1", 1)]
         assert await take(changes, 1) == [None]
+
+
+@pytest.mark.parametrize("filled_before", [False, True])
+async def test_a_consumer_that_cannot_be_made_at_first(
+    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, filled_before: bool
+) -> None:
+    """Before anything was given out the caller hears of it; later it is tried again."""
+    if filled_before:
+        await bucket.put("k", b"1")
+    ordered, failures = js.ordered, 2
+
+    def failing(*args: Any, **options: Any) -> Any:
+        messages = ordered(*args, **options)
+        create = messages._create
+
+        async def fail(*given: Any) -> Any:
+            nonlocal failures
+            failures -= 1
+            if failures == 1:
+                raise RequestTimeoutError("slow")
+            if failures == 0:
+                raise APIError(503, 10008, "JetStream system temporarily unavailable")
+            return await create(*given)
+
+        messages._create = fail
+        return messages
+
+    monkeypatch.setattr(js, "ordered", failing)
+    async with bucket.watch() as changes:
+        if filled_before:
+            with pytest.raises(RequestTimeoutError, match="slow"):
+                await take(changes, 1)
+            assert isinstance(changes.error, RequestTimeoutError)
+            return
+        assert await take(changes, 1) == [None]
+        await bucket.put("k", b"1")
+        assert shown(await take(changes, 1)) == [("k", b"1", 1)]
+        assert changes.error is None
+        assert failures < 0
 
 
 async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from jetspark.errors import (
+    APIError,
     BucketNotFoundError,
     CodecError,
     ConfigError,
@@ -58,6 +59,7 @@ LOT = 500
 EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
 
 _LAST_OF_EACH = "last_per_subject"
+_SERVER_SIDE = 500
 
 
 class Wanted(NamedTuple):
@@ -94,6 +96,7 @@ class Watcher:
         self._snapshot = False
         """Whether the initial data is a choice that only one consumer has made: this one."""
         self._consumer: str | None = None
+        self._start: dict[str, Any] = {}
         self._callback = callback
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
@@ -143,6 +146,7 @@ class Watcher:
             self._end_of_initial_data()
 
     def _follow(self, **start: Any) -> None:
+        self._start = start
         if self._messages is not None:
             self._messages.stop()
         self._messages = self._js.ordered(
@@ -222,14 +226,30 @@ class Watcher:
             self._error = BucketNotFoundError(self._handle.name)
             raise self._error from None
         except JetsparkError as error:
-            self._error = error
-            raise
+            if not self._may_try_again(error):
+                self._error = error
+                raise
+            self.report(error)
+            await asyncio.sleep(LOOK_AFTER)
+            self._follow(**self._start)
+
+    def _may_try_again(self, error: JetsparkError) -> bool:
+        """The first attempt to make a consumer is the caller's; nothing is lost by another one."""
+        return (self._complete or self._last > 0) and (
+            (
+                isinstance(error, RequestTimeoutError)
+                and not isinstance(error, ConnectionClosedError)
+            )
+            or (isinstance(error, APIError) and error.code >= _SERVER_SIDE)
+        )
 
     async def _fill_initially(self) -> None:
         assert self._messages is not None  # noqa: S101
         try:
             async with asyncio.timeout(LOOK_AFTER):
                 message = await anext(self._messages)
+        except RequestTimeoutError:
+            raise  # a TimeoutError, too, but not of this clock
         except TimeoutError:
             await self._look_again()
             return
