@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from tests.support.cluster import Cluster
+    from tests.support.leaf import HubAndLeaf
+
     from jetspark.face import JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
@@ -169,6 +172,35 @@ async def test_a_lost_link_disturbs_neither_way(
         assert await store.get_bytes("a") == BIG
 
 
+async def test_changes_of_leader_disturb_neither_way(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    """Of the stream with three replicas; both ways are busy when it changes."""
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream(timeout=1)
+        store = await js.create_object_store(unique("F"), replicas=3, storage="memory")
+
+        async def change() -> None:
+            await js.stream_leader_stepdown(store.stream)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for at in range(0, len(BIG), 50_000):
+                if at in (1_000_000, 2_000_000):
+                    changes.append(asyncio.create_task(change()))
+                yield BIG[at : at + 50_000]
+
+        changes: list[asyncio.Task[None]] = []
+        info = await store.put("a", pieces(), chunk_size=10_000)
+        assert await messages(store) == info.chunks + 1
+        reader = await store.get("a")
+        content = b"".join(await reader.next_lot())
+        changes.append(asyncio.create_task(change()))
+        content += await reader.all()
+        assert content == BIG
+        await asyncio.gather(*changes, return_exceptions=True)
+        await js.delete_object_store(store.name)
+
+
 class Losing:
     """Loses the acks of what is published, or the message itself."""
 
@@ -308,3 +340,37 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
     assert await store.get_bytes("a") == content
     assert await messages(store) == 11
     assert writer._sent_again
+
+
+async def test_a_put_that_is_cancelled_without_a_link_ends_and_says_what_is_left(
+    nats_server: NatsServer,
+) -> None:
+    reported: list[str] = []
+    async with connect(nats_server.url, error_callback=lambda e: reported.append(str(e))) as nc:
+        store = await nc.jetstream(timeout=0.5).create_object_store("F")
+        source = Stopper()
+        putting = asyncio.create_task(store.put("a", source))
+        await source.half_given.wait()
+        nats_server.kill()
+        source.goes_on.set()
+        await asyncio.sleep(0.1)  # until it waits for the link
+        putting.cancel()
+        async with asyncio.timeout(3):
+            with pytest.raises(asyncio.CancelledError):
+                await putting
+    assert any("are left" in text for text in reported)
+
+
+async def test_a_store_of_another_domain(
+    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
+) -> None:
+    async with connect(hub_and_leaf.leaf.url) as nc:
+        js = nc.jetstream(domain="hub")
+        store = await js.create_object_store(unique("F"), storage="memory")
+        await store.put("a", BIG)
+        await store.update_meta("a", new_name="b")
+        assert await store.get_bytes("b") == BIG
+        async with connect(hub_and_leaf.hub.url) as there:
+            same = await there.jetstream().object_store(store.name)
+            assert [info.name async for info in same.objects()] == ["b"]
+        await js.delete_object_store(store.name)
