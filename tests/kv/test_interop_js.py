@@ -155,3 +155,27 @@ async def test_buckets_of_theirs_and_of_ours(
     assert (status["description"], status["compression"]) == ("a bucket", True)
     for made in (name, ours.name):
         await js.delete_bucket(made)
+
+
+async def test_times_to_live_of_theirs_and_of_ours(
+    js: JetStream,
+    peer: JsPeer,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.11")
+    bucket = await js.create_bucket(unique("TTL"), limit_marker_ttl=timedelta(minutes=1))
+    await peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
+    async with bucket.watch() as changes:
+        assert await take(changes, 1) == [None]
+        await peer.run("kv", bucket=bucket.name, call="create", args=["theirs", "1", "1s"])
+        await bucket.create("ours", b"2", ttl=1)
+        wanted = [
+            *(("theirs", "PUT"), ("ours", "PUT")),
+            *(("theirs", "PURGE"), ("ours", "PURGE")),
+        ]
+        seen = [(one.key, str(one.operation)) for one in await take(changes, 4) if one is not None]
+        assert sorted(seen) == sorted(wanted)
+        heard = [await peer.hear() for _ in range(4)]
+        assert sorted((one["key"], one["operation"]) for one in heard) == sorted(wanted)
+    await js.delete_bucket(bucket.name)

@@ -427,6 +427,8 @@ async def test_what_cannot_be_decoded_is_reported_and_left_out(nc: Client, bucke
         ("", {}),
         ([], {}),
         (["a", "b.>.c"], {}),
+        (["a.*", "b", "a.1"], {}),
+        (["a", "a"], {}),
         (">", {"include_history": True, "updates_only": True}),
         (">", {"updates_only": True, "resume_from": 1}),
         (">", {"resume_from": 0}),

@@ -27,7 +27,7 @@ class Handle:
     def __init__(self, config: StreamConfig, api_prefix: str) -> None:
         self.stream = config.name or ""
         self.name = self.stream.removeprefix(STREAM_PREFIX)
-        self.direct = bool(config.allow_direct or (config.mirror and config.mirror_direct))
+        self.direct = bool(config.allow_direct)
         self.history = config.max_msgs_per_subject or 1
         self.keys: KeyCodec | None = None
         self.values: ValueCodec | None = None

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from functools import partial
+from itertools import combinations
 
 from jetspark.errors import ConfigError
 from jetspark.jetstream import JetStream
@@ -19,6 +20,7 @@ from jetspark.kv.handle import Handle
 from jetspark.kv.listing import Listing
 from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
 from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
+from jetspark.subjects import subjects_overlap
 from jetspark.timestamps import duration_to_ns
 
 MARKER_AGE = timedelta(minutes=30)
@@ -34,6 +36,11 @@ class ReadingCalls:
         subjects = self._handle.filters(keys)
         if len(subjects) > 1:
             check_feature("several filters", (2, 10), self._js._api.server)
+        for one, other in combinations(subjects, 2):
+            if subjects_overlap(one, other):
+                raise ConfigError(
+                    f"The filters for {one!r} and {other!r} overlap: give one of them."
+                )
         return subjects
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
