@@ -98,8 +98,9 @@ async def test_a_full_store_refuses_and_keeps_what_it_has(
 ) -> None:
     store = await js.create_object_store(unique("F"), storage="memory", max_bytes=1_000_000)
     await store.put("a", b"old")
-    with pytest.raises(APIError, match="maximum bytes"):
-        await store.put("a", BIG)
+    async with asyncio.timeout(10):
+        with pytest.raises(APIError, match="maximum bytes"):
+            await store.put("a", BIG)
     assert await store.get_bytes("a") == b"old"
     assert await messages(store) == 2
     await js.delete_object_store(store.name)
@@ -199,6 +200,22 @@ async def test_changes_of_leader_disturb_neither_way(
         assert content == BIG
         await asyncio.gather(*changes, return_exceptions=True)
         await js.delete_object_store(store.name)
+
+
+async def test_a_link_that_is_away_for_a_while_holds_a_put_up(nats_server: NatsServer) -> None:
+    """More than the client keeps for the next link."""
+    async with connect(nats_server.url, reconnect_wait=0.05, pending_size=1_000_000) as nc:
+        store = await nc.jetstream().create_object_store("F")
+        source = Stopper()
+        putting = asyncio.create_task(store.put("a", source))
+        await source.half_given.wait()
+        nats_server.kill()
+        source.goes_on.set()
+        await asyncio.sleep(0.5)  # nothing tells when it has filled what there is
+        assert not putting.done()
+        await asyncio.to_thread(nats_server.start)
+        await putting
+        assert await store.get_bytes("a") == BIG
 
 
 class Losing:
