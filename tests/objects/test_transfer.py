@@ -7,7 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.jetstream.eventually import eventually
 
+from jetspark.connection.events import Disconnected
 from jetspark.errors import (
     APIError,
     ConnectionClosedError,
@@ -16,6 +18,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.face import connect
+from jetspark.objects.store import CHUNK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -209,7 +212,15 @@ async def test_a_link_that_is_away_for_a_while_holds_a_put_up(nats_server: NatsS
         source = Stopper()
         putting = asyncio.create_task(store.put("a", source))
         await source.half_given.wait()
+
+        async def all_stored() -> bool:
+            return await messages(store) == len(BIG) // 2 // CHUNK_SIZE
+
+        await eventually(all_stored)
+        await nc.flush()  # the last ack, too
+        events = nc.events()
         nats_server.kill()
+        assert isinstance(await anext(events), Disconnected)
         source.goes_on.set()
         await asyncio.sleep(0.5)  # nothing tells when it has filled what there is
         assert not putting.done()
