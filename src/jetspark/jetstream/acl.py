@@ -225,8 +225,11 @@ class Roles:
         return saved | Permissions(publish=(f"$JS.SNAPSHOT.ACK.{stream}.>",))
 
     def restore(self, stream: str) -> Permissions:
-        """Restore a stream that is not there: restore_stream, `jetspark stream restore`."""
-        restored = self._about(stream, (js_api.STREAM_RESTORE,))
+        """Restore a stream that is not there: restore_stream, `jetspark stream restore`.
+
+        A restore that fails half-way deletes what it has made of the stream.
+        """
+        restored = self._about(stream, (js_api.STREAM_RESTORE, js_api.STREAM_DELETE))
         return restored | Permissions(publish=(f"$JS.SNAPSHOT.RESTORE.{stream}.*",))
 
     def events(
