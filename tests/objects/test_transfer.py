@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import JetStream
+    from jetspark.face import Client, JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 
@@ -125,8 +125,9 @@ async def test_a_connection_that_is_closed_ends_a_put(
 
 
 async def test_a_store_deleted_in_the_middle_ends_both_ways(
-    store: ObjectStore, js: JetStream
+    nc: Client, store: ObjectStore, js: JetStream
 ) -> None:
+    store = await nc.jetstream(timeout=1).object_store(store.name)  # for a chunk without ack
     await store.put("b", BIG * 4)
     reader = await store.get("b")
     await reader.next_lot()

@@ -3,6 +3,7 @@
 Buckets are made and bound by `JetStream.create_bucket` and `JetStream.bucket`.
 """
 
+from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.calls import BucketCalls
 from jetspark.kv.codecs import (
@@ -18,7 +19,6 @@ from jetspark.kv.codecs import (
 )
 from jetspark.kv.config import BucketConfig, Origin
 from jetspark.kv.entries import Entry, Operation
-from jetspark.kv.listing import Listing
 from jetspark.kv.live import LiveBucket
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import Watcher

@@ -19,9 +19,9 @@ from jetspark.errors import (
 )
 from jetspark.jetstream import JetStream
 from jetspark.jetstream.documents import External, Source, StreamInfo
+from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
-from jetspark.kv.listing import Listing
 from jetspark.kv.names import STREAM_PREFIX, check_bucket
 from jetspark.kv.status import BucketStatus
 

@@ -14,10 +14,10 @@ from itertools import combinations
 
 from jetspark.errors import ConfigError
 from jetspark.jetstream import JetStream
+from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.requirements import check_feature
 from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle
-from jetspark.kv.listing import Listing
 from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
 from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
 from jetspark.subjects import subjects_overlap

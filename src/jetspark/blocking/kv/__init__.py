@@ -2,8 +2,8 @@
 
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.kv.calls import BucketCalls
-from jetspark.blocking.kv.listing import Listing
 from jetspark.blocking.kv.live import LiveBucket
 from jetspark.blocking.kv.watch import Watcher
+from jetspark.blocking.listing import Listing
 
 __all__ = ["Bucket", "BucketCalls", "Listing", "LiveBucket", "Watcher"]

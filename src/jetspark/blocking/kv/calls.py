@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jetspark.blocking.kv.bucket import Bucket
-from jetspark.blocking.kv.listing import Listing
+from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.face import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import Source, StreamInfo

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from jetspark.blocking.kv.listing import Listing
 from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
+from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.entries import Entry
