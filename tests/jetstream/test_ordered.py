@@ -368,6 +368,30 @@ async def test_making_it_again_is_tried_until_it_works(
         assert len(reported) == 3
 
 
+async def test_a_lost_request_to_make_it_again_does_not_cost_the_whole_timeout(
+    js: JetStream, stream: str
+) -> None:
+    await fill(js, stream, 10)
+    async with js.ordered(stream) as messages:
+        got = await read(messages, 5)
+        create, calls = messages._create, 0
+
+        async def lose_first(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                await asyncio.Event().wait()  # as when a server that stops has taken it along
+            return await create(*arguments)
+
+        messages._create = lose_first
+        await js.delete_consumer(stream, messages.name)
+        await js.publish(f"{stream}.a")
+        async with asyncio.timeout(js.timeout - 1):
+            got += await read(messages, 6)
+        assert got == list(range(1, 12))
+        assert str(messages.last_error) == "No consumer was made within 1 s."
+
+
 async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
     async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
         js = nc.jetstream()

@@ -31,6 +31,7 @@ from jetspark.errors import (
     ConnectionClosedError,
     ConsumerNotFoundError,
     JetsparkError,
+    RequestTimeoutError,
     SequenceMismatchError,
     StreamNotFoundError,
     StreamRecreatedError,
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 
 _API_WAIT = 1.0
 """Seconds for the API to tell about the stream before a consumer that was made again is used."""
+
+_FIRST_PATIENCE = 1.0
+"""Seconds for the first attempt to make the consumer again; later ones take up to the timeout."""
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to make the consumer again."""
@@ -122,9 +126,11 @@ class OrderedMessages(ConsumerMessages):
 
     async def _make_consumer(self, *, first: bool) -> None:
         wait = RETRY_WAIT
+        patience = self._api.timeout if first else min(_FIRST_PATIENCE, self._api.timeout)
         while True:
             try:
-                consumer = await self._create(self.stream, self._config)
+                async with asyncio.timeout(patience):
+                    consumer = await self._create(self.stream, self._config)
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
                 self._end(error)
@@ -134,6 +140,10 @@ class OrderedMessages(ConsumerMessages):
                     self._end(error)
                     return
                 self._tell(error)
+            except TimeoutError:
+                # A server that was just going down has taken the request along.
+                self._tell(RequestTimeoutError(f"No consumer was made within {patience:g} s."))
+                patience = min(2 * patience, self._api.timeout)
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = consumer.name
