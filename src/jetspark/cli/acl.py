@@ -122,7 +122,7 @@ def _purpose(method: str) -> str:
 def _method_of(role: str) -> str:
     if role not in _ROLES:
         near = nearest_name(role, _ROLES)
-        hint = f"; did you mean {near!r}?" if near else "."
+        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(_ROLES)}."
         raise ConfigError(f"There is no role {role!r}{hint}")
     return _ROLES[role]
 

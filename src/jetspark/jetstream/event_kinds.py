@@ -165,7 +165,7 @@ def event_kinds(kinds: Iterable[str]) -> frozenset[EventKind]:
     for word in words:
         if word not in known:
             near = nearest_name(word, known)
-            hint = f"; did you mean {near!r}?" if near else "."
+            hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}."
             raise ConfigError(f"No events are of kind {word!r}{hint}")
     return frozenset(known[word] for word in words)
 
