@@ -87,7 +87,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             try:
                 with urlopen(f"http://127.0.0.1:{ui}/json/", timeout=5) as answer:
                     return int(json.load(answer)["aliveworkers"]) == workers
-            except OSError:
+            except (OSError, ValueError):  # not up yet, or without its pages
                 return False
 
         _wait(ready, master, folder / "master.log")
