@@ -19,9 +19,9 @@ from typing import Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.messages import Message
-from jetspark.blocking.taking import Taking
+from jetspark.blocking.taking import Taking, drain
 from jetspark.client.subscription import Subscription as AsyncSubscription
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError
 
 MessageCallback: TypeAlias = Callable[[Message], None]
 
@@ -150,17 +150,7 @@ class Subscription:
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
         subscription has ended in any case.
         """
-        if self._taking.worker.is_current:
-            # It ends when this callback has: waiting for it here would never end.
-            self._thread.spawn(lambda: self._drain_alone(timeout))
-        else:
-            self._thread.run(self._inner.drain, timeout)
-
-    async def _drain_alone(self, timeout: float | None) -> None:
-        try:
-            await self._inner.drain(timeout)
-        except JetsparkError as error:
-            self._client.inner.report(error)
+        drain(self._client, self._taking.worker, self._inner.drain, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -11,14 +11,14 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.worker import Worker
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.connection.routes import user_error
-from jetspark.errors import RequestTimeoutError
+from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.wire.events import MessageFrame
 
 BATCH = 1000
@@ -136,6 +136,26 @@ class Taking(Generic[MessageT]):
                     self._client.report(user_error(f"The callback of {self._what}", error))
         finally:
             self._thread.post(lambda: _set(done))
+
+
+def drain(
+    client: CallerSide,
+    worker: Worker,
+    draining: Callable[[float | None], Coroutine[Any, Any, None]],
+    timeout: float | None,
+) -> None:
+    """Drain, and wait for it; in its own callback's thread, where that would never end, do not."""
+    if not worker.is_current:
+        client.thread.run(draining, timeout)
+        return
+
+    async def alone() -> None:
+        try:
+            await draining(timeout)
+        except JetsparkError as error:
+            client.inner.report(error)
+
+    client.thread.spawn(alone)
 
 
 def _set(done: asyncio.Future[None]) -> None:

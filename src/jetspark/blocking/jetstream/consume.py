@@ -15,7 +15,7 @@ from typing import Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.message import JsMsg
-from jetspark.blocking.taking import Taking
+from jetspark.blocking.taking import Taking, drain
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
@@ -115,17 +115,7 @@ class ConsumerMessages:
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
-        if self._taking.worker.is_current:
-            # It ends when this callback has: waiting for it here would never end.
-            self._thread.spawn(lambda: self._drain_alone(timeout))
-        else:
-            self._thread.run(self._inner.drain, timeout)
-
-    async def _drain_alone(self, timeout: float | None) -> None:
-        try:
-            await self._inner.drain(timeout)
-        except JetsparkError as error:
-            self._client.inner.report(error)
+        drain(self._client, self._taking.worker, self._inner.drain, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -16,10 +16,11 @@ from typing import Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.connection.routes import user_error
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
@@ -87,17 +88,7 @@ class Events:
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
-        if self._worker.is_current:
-            # It ends when this callback has: waiting for it here would never end.
-            self._thread.spawn(lambda: self._drain_alone(timeout))
-        else:
-            self._thread.run(self._inner.drain, timeout)
-
-    async def _drain_alone(self, timeout: float | None) -> None:
-        try:
-            await self._inner.drain(timeout)
-        except JetsparkError as error:
-            self._client.inner.report(error)
+        drain(self._client, self._worker, self._inner.drain, timeout)
 
     def __enter__(self) -> Self:
         return self
