@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.bulk.outgoing import Outgoing
     from jetspark.server import NatsServer
@@ -34,19 +35,20 @@ class Crash(BaseException):
 class Target:
     """A stream, a writer's name, and what batches should have brought."""
 
-    def __init__(self, url: str, stream: str, **config: Any) -> None:
-        self.url = url
+    def __init__(self, url: str, stream: str, *, replicas: int = 1, **config: Any) -> None:
+        self.url = url.partition(",")[0]
         self.stream = stream
         self.options = make_options(url)
         self.expected: list[bytes] = []
-        with Admin(url) as admin:
+        with Admin(self.url) as admin:
             admin.create(
                 stream,
                 f"{stream}.>",
                 f"_spark.{stream}.mark.>",
+                num_replicas=replicas,
                 **{"allow_atomic": True, "allow_rollup_hdrs": True} | config,
             )
-        self.ledger().make_stream(1)
+        self.ledger().make_stream(replicas)
 
     def ledger(self) -> Ledger:
         return Ledger(self.options, self.stream, "q", timeout=10)
@@ -302,4 +304,32 @@ def test_a_server_killed_again_and_again_while_copying(make_server: MakeServer) 
         timer.join()
         server.restart()
         commit.join()
+    target.check()
+
+
+def test_leaders_that_change_while_copying(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    target = Target(",".join(nats_cluster.urls), unique("T"), replicas=3)
+    stop = threading.Event()
+
+    def unseat() -> None:
+        """One leader after the other, of the target and of the ledger."""
+        with Admin(target.url) as admin:
+            while not stop.wait(0.3):
+                for stream in (target.stream, ledger_stream(target.stream)):
+                    admin.link.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", 10)
+
+    thread = threading.Thread(target=unseat)
+    thread.start()
+    try:
+        for batch in range(3):
+            target.commit(batch, 4000, parts=3, lanes=2)
+            target.expect(batch, 4000)
+    finally:
+        stop.set()
+        thread.join()
+    with Admin(target.url) as admin:
+        info = admin.call(f"STREAM.INFO.{target.stream}", {"subjects_filter": f"{target.stream}.>"})
+    assert info["state"]["subjects"] == {f"{target.stream}.rows": 12_000}
     target.check()

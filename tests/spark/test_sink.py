@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.support.streams import Admin
 
 from jetspark.spark.failures import explain
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from tests.support.streams import Admin
+    from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
 
@@ -222,3 +223,22 @@ def test_overwriting_is_refused(
     with pytest.raises(PySparkException) as caught:
         sink.options(servers=shared_server.url, stream=stream).save()
     assert "can only be appended to" in str(explain(caught.value))
+
+
+def test_over_three_servers(
+    spark: SparkSession,
+    nats_cluster: Cluster,
+    unique: Callable[[str], str],
+    exactly: dict[str, str],
+) -> None:
+    """Every replica may be asked, and none that lags may shorten what is read."""
+    stream, servers = unique("SINK"), ",".join(nats_cluster.urls)
+    with Admin(nats_cluster.urls[0]) as admin:
+        admin.create(stream, f"{stream}.>", num_replicas=3)
+    options = {"servers": servers, "stream": stream}
+    for number in range(3):
+        sink = numbers(spark, stream, 2000).write.format("jetstream").mode("append")
+        sink.options(**options, **exactly, transactionId=f"load-{number % 2}").save()
+        rows = spark.read.format("jetstream").options(**options, minPartitions="4")
+        expected = 2000 if number == 0 else 4000
+        assert rows.option("subjects", f"{stream}.>").load().count() == expected
