@@ -196,9 +196,11 @@ def test_entries_that_cannot_be() -> None:
 
     assert encode("a.b", "v") == [(b"$KV.B.a.b", None, b"v")]
     assert encode("a", "v", "DEL") == [(b"$KV.B.a", b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n", b"")]
-    for key in (None, "", "a b", ".a", "a.", "a..b", "a.*"):
+    for key in ("", "a b", ".a", "a.", "a..b", "a.*", "_kv.a"):
         with pytest.raises(BadNameError):
             encode(key, "v")
+    with pytest.raises(ConfigError, match="no key"):
+        encode(None, "v")
     with pytest.raises(ConfigError, match="not PUT, DEL or PURGE"):
         encode("a", "v", "put")
     with pytest.raises(ConfigError, match="without a value"):

@@ -32,6 +32,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from jetspark.buckets import (
+    MARKER_REASON,
+    OPERATION,
+    STREAM_PREFIX,
+    Operation,
+    has_operation,
+    operation_of,
+)
 from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Deliveries
 
@@ -82,13 +90,13 @@ _BUILD: dict[str, Callable[[str, Deliveries], Any]] = {
     "timestamp": lambda _, rows: _times(rows.times),
     "data": lambda _, rows: pa.array(rows.data, pa.binary()),
     "headers": lambda _, rows: _headers(rows.headers),
-    "bucket": lambda stream, rows: pa.repeat(stream.removeprefix("KV_"), len(rows)),
+    "bucket": lambda stream, rows: pa.repeat(stream.removeprefix(STREAM_PREFIX), len(rows)),
     # $KV.<bucket>.<key>; a mirror's entries have the bucket of their origin.
     "key": lambda _, rows: _text([subject.split(b".", 2)[-1] for subject in rows.subjects]),
     "value": lambda _, rows: pa.array(_values(rows), pa.binary()),
     "revision": lambda _, rows: pa.array(sequences(rows), pa.int64()),
     "created": lambda _, rows: _times(rows.times),
-    "operation": lambda _, rows: pa.array(map(operation_of, rows.headers), pa.string()),
+    "operation": lambda _, rows: pa.array(map(_operation, rows.headers), pa.string()),
 }
 
 
@@ -145,21 +153,18 @@ def _headers(column: list[bytes | None]) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=kind)
 
 
-def operation_of(block: bytes | None) -> str:
-    """What the headers of a bucket's entry say was done (ADR-8, ADR-48)."""
-    if block is None or (b"KV-Operation" not in block and b"Nats-Marker-Reason" not in block):
-        return "PUT"
-    said = dict(line.partition(b":")[::2] for line in header_lines(block))
-    operation = said.get(b"KV-Operation", b"").strip()
-    if operation:
-        return operation.decode() if operation in (b"PUT", b"PURGE") else "DEL"
-    reason = said.get(b"Nats-Marker-Reason", b"").strip()
-    return "PUT" if not reason else "PURGE" if reason in (b"MaxAge", b"Purge") else "DEL"
+def _operation(block: bytes | None) -> str:
+    """What the headers of a bucket's entry say was done."""
+    if block is None or not has_operation(block):
+        return Operation.PUT
+    said = dict(line.decode("utf-8", "replace").partition(":")[::2] for line in header_lines(block))
+    told = ((said.get(name) or "").strip() or None for name in (OPERATION, MARKER_REASON))
+    return operation_of(*told)
 
 
 def _values(rows: Deliveries) -> list[bytes | None]:
     return [
-        data if block is None or operation_of(block) == "PUT" else None
+        data if block is None or _operation(block) == Operation.PUT else None
         for data, block in zip(rows.data, rows.headers, strict=True)
     ]
 

@@ -3,6 +3,7 @@
 Buckets are made and bound by `JetStream.create_bucket` and `JetStream.bucket`.
 """
 
+from jetspark.buckets import Operation
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.calls import BucketCalls
@@ -18,7 +19,7 @@ from jetspark.kv.codecs import (
     ZlibCodec,
 )
 from jetspark.kv.config import BucketConfig, Origin
-from jetspark.kv.entries import Entry, Operation
+from jetspark.kv.entries import Entry
 from jetspark.kv.live import LiveBucket
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import Watcher

@@ -11,6 +11,7 @@ before 2.10 do not answer: RequestTimeoutError).
 
 from __future__ import annotations
 
+from jetspark.buckets import OPERATION, Operation
 from jetspark.errors import (
     BucketNotFoundError,
     DirectGetError,
@@ -26,7 +27,7 @@ from jetspark.jetstream import JetStream
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.kv.codecs import KeyCodec, ValueCodec
-from jetspark.kv.entries import OPERATION, Entry, Operation
+from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle
 from jetspark.kv.reading import ReadingCalls
 from jetspark.kv.status import BucketStatus

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -22,7 +23,6 @@ from jetspark.jetstream.documents import External, Source, StreamInfo
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
-from jetspark.kv.names import STREAM_PREFIX, check_bucket
 from jetspark.kv.status import BucketStatus
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from jetspark.buckets import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.errors import ConfigError
 from jetspark.jetstream.document import Document, Span, check_names, config_to_wire, from_wire
 from jetspark.jetstream.documents import (
@@ -21,7 +22,6 @@ from jetspark.jetstream.documents import (
     StreamConfig,
     SubjectTransform,
 )
-from jetspark.kv.names import STREAM_PREFIX, check_bucket, check_filter
 
 MAX_HISTORY: Final = 64
 _DUPLICATES: Final = timedelta(minutes=2)

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from jetspark.buckets import MARKER_REASON, OPERATION, Operation, has_operation, operation_of
 from jetspark.timestamps import ns_to_datetime
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jetspark.client.messages import Message
-
-OPERATION: Final = "KV-Operation"
-MARKER_REASON: Final = "Nats-Marker-Reason"
-
-
-class Operation(StrEnum):
-    """What a write did."""
-
-    PUT = "PUT"
-    DEL = "DEL"
-    """Deleted; what was before is in the history still."""
-    PURGE = "PURGE"
-    """Deleted with its history, or by a limit."""
-
-
-_PUT, _DEL, _PURGE = Operation.PUT, Operation.DEL, Operation.PURGE
-_REASONS: Final[Mapping[str, Operation]] = {"MaxAge": _PURGE, "Purge": _PURGE, "Remove": _DEL}
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -56,24 +37,15 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_deleted(self) -> bool:
         """Whether the key has no value after this."""
-        return self.operation is not _PUT
-
-
-def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
-    """The operation that the two headers tell. Whatever is not known deletes (ADR-8)."""
-    if operation is not None:
-        return _PUT if operation == "PUT" else _PURGE if operation == "PURGE" else _DEL
-    if marker_reason is not None:
-        return _REASONS.get(marker_reason, _DEL)
-    return _PUT
+        return self.operation is not Operation.PUT
 
 
 def operation_of_message(message: Message, block: bytes) -> Operation:
     """That of a delivered message with this header block."""
     # A meta-only watch has headers on every message, and seldom these.
-    if b"KV-Operation" not in block and b"Nats-Marker-Reason" not in block:
-        return _PUT
+    if not has_operation(block):
+        return Operation.PUT
     headers = message.headers
     if headers is None:  # malformed, and reported
-        return _DEL
+        return Operation.DEL
     return operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))

@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from jetspark.buckets import (
+    MARKER_REASON,
+    OPERATION,
+    STREAM_PREFIX,
+    check_filter,
+    check_key,
+    operation_of,
+)
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
 from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
-from jetspark.kv.entries import MARKER_REASON, OPERATION, Entry, operation_of
-from jetspark.kv.names import STREAM_PREFIX, check_filter, check_key
+from jetspark.kv.entries import Entry
 
 _DEFAULT_API: Final = "$JS.API"
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
+from jetspark.buckets import Operation
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
-from jetspark.kv.entries import Entry, Operation
+from jetspark.kv.entries import Entry
 from jetspark.kv.watch import Wanted, Watcher, user_error
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
+from jetspark.buckets import Operation
 from jetspark.errors import (
     APIError,
     BucketNotFoundError,
@@ -37,7 +38,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
-from jetspark.kv.entries import Entry, Operation, operation_of_message
+from jetspark.kv.entries import Entry, operation_of_message
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream

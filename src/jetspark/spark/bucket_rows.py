@@ -11,24 +11,23 @@ The source's own columns bucket, revision and created may be there and are not w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from jetspark.buckets import OPERATION, Operation, check_key
 from jetspark.bulk.outgoing import Outgoing, header_block
-from jetspark.errors import BadNameError, ConfigError
+from jetspark.errors import ConfigError
 from jetspark.spark.rows import payloads
 from jetspark.subjects import nearest_name
 
 _WRITTEN = ("key", "value", "operation")
 _NOT_WRITTEN = ("bucket", "revision", "created")
-_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 _BLOCKS = {
-    "PUT": None,
-    "DEL": header_block([("KV-Operation", "DEL")]),
-    "PURGE": header_block([("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")]),
+    Operation.PUT: None,
+    Operation.DEL: header_block([(OPERATION, Operation.DEL)]),
+    Operation.PURGE: header_block([(OPERATION, Operation.PURGE), ("Nats-Rollup", "sub")]),
 }
 
 
@@ -76,17 +75,18 @@ class EntryEncoder:
                 yield self._message(key, value, operation)
 
     def _message(self, key: str | None, value: bytes | None, operation: str | None) -> Outgoing:
-        if key is None or not _KEY.fullmatch(key):
-            raise BadNameError("key", str(key), "only letters, digits and - / _ = . are allowed")
-        done = operation or ("DEL" if value is None else "PUT")
+        if key is None:
+            raise ConfigError("A row has no key (null).")
+        check_key(key)
+        done = operation or (Operation.DEL if value is None else Operation.PUT)
         if done not in _BLOCKS:
             raise ConfigError(f"The operation of key {key!r} is {done!r}, not PUT, DEL or PURGE.")
-        if done == "PUT" and value is None:
+        if done == Operation.PUT and value is None:
             raise ConfigError(f"The row for key {key!r} is a PUT without a value (null).")
-        payload = value if done == "PUT" and value is not None else b""
+        payload = value if done == Operation.PUT and value is not None else b""
         if len(payload) > self._largest:
             raise ConfigError(
                 f"The value of key {key!r} has {len(payload)} bytes; the bucket takes "
                 f"{self._largest} at most."
             )
-        return f"$KV.{self._bucket}.{key}".encode(), _BLOCKS[done], payload
+        return f"$KV.{self._bucket}.{key}".encode(), _BLOCKS[Operation(done)], payload

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions
@@ -49,7 +50,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
     "soleReader": ("sole_reader", values.truth),
-    "bucket": ("bucket", lambda name, value: check_name("bucket", value)),
+    "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "keys": ("keys", values.subjects),
     "history": ("history", values.truth),
 }
@@ -196,7 +197,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     _check_selection(given, options)
     if "bucket" in reading:
         bucket = reading["bucket"]
-        reading["streams"] = (f"KV_{bucket}",)
+        reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
         reading.setdefault("columns", BUCKET_COLUMNS)
     _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
+from jetspark.buckets import STREAM_PREFIX, Operation
 from jetspark.bulk import links
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
@@ -79,7 +80,11 @@ def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
 
 
 def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
-    buckets = [name[3:] for name in api.stream_names() if name.startswith("KV_")]
+    buckets = [
+        name.removeprefix(STREAM_PREFIX)
+        for name in api.stream_names()
+        if name.startswith(STREAM_PREFIX)
+    ]
     near = nearest_name(bucket, buckets)
     hint = f"did you mean {near!r}?" if near else f"there are {', '.join(buckets) or 'none'}."
     return ConfigError(f"Bucket {bucket!r} not found; {hint}")
@@ -188,5 +193,5 @@ def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[p
     for batch in read_snapshot(
         options.connection, partition.wanted, options.limits(), columns=list(columns)
     ):
-        values = batch.filter(pc.equal(batch.column("operation"), "PUT"))
+        values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
         yield values.select(list(options.columns))

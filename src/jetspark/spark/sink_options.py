@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
@@ -47,7 +48,7 @@ def _subject(name: str, value: str) -> str:
 
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "stream": ("stream", lambda name, value: check_name("stream", value)),
-    "bucket": ("bucket", lambda name, value: check_name("bucket", value)),
+    "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "subject": ("subject", _subject),
     "guarantee": ("guarantee", _guarantee),
     "transactionId": ("transaction_id", _name),
@@ -122,7 +123,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
                     f"Option {name!r} is for streams: a bucket's rows have keys, and writing them "
                     "again changes nothing."
                 )
-        writing["stream"] = f"KV_{writing['bucket']}"
+        writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
         for name in _ONLY_EXACTLY_ONCE:
             if name in given:

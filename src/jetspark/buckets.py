@@ -1,14 +1,24 @@
-"""What buckets, keys and filters may be called (ADR-6, ADR-8), all pure."""
+"""Rules of Key-Value buckets (ADR-6, ADR-8, ADR-48), all pure: names, and what an entry did.
+
+For the client's buckets and for Spark, which share nothing else.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
 from jetspark.errors import BadNameError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 STREAM_PREFIX: Final = "KV_"
 """A bucket is the stream of this name and the bucket's."""
+
+OPERATION: Final = "KV-Operation"
+MARKER_REASON: Final = "Nats-Marker-Reason"
 
 _BUCKET = re.compile(r"[-_a-zA-Z0-9]+")
 _TOKEN = r"[-/_=a-zA-Z0-9]+"
@@ -51,3 +61,34 @@ def _refuse(key: str, shown: str | None, reason: str) -> None:
     if shown is not None and shown != key:
         reason = f"encoded as {key!r}, {reason}"
     raise BadNameError("key", key if shown is None else shown, reason)
+
+
+# -- entries ---------------------------------------------------------------------------------
+
+
+class Operation(StrEnum):
+    """What a write did."""
+
+    PUT = "PUT"
+    DEL = "DEL"
+    """Deleted; what was before is in the history still."""
+    PURGE = "PURGE"
+    """Deleted with its history, or by a limit."""
+
+
+_PUT, _DEL, _PURGE = Operation.PUT, Operation.DEL, Operation.PURGE
+_REASONS: Final[Mapping[str, Operation]] = {"MaxAge": _PURGE, "Purge": _PURGE, "Remove": _DEL}
+
+
+def has_operation(block: bytes) -> bool:
+    """Whether a header block may tell one: most do not, and need not be parsed."""
+    return b"KV-Operation" in block or b"Nats-Marker-Reason" in block
+
+
+def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
+    """The operation that the two headers tell. Whatever is not known deletes (ADR-8)."""
+    if operation is not None:
+        return _PUT if operation == "PUT" else _PURGE if operation == "PURGE" else _DEL
+    if marker_reason is not None:
+        return _REASONS.get(marker_reason, _DEL)
+    return _PUT
