@@ -22,7 +22,7 @@ from jetspark.errors import (
 from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
-from jetspark.wire.direct_get import DirectReply, parse_direct_reply
+from jetspark.wire.direct_get import parse_direct_reply
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
@@ -73,7 +73,13 @@ class DirectBatches:
                     return behind
                 behind = found.seq + 1
                 if found.seq < end and self._is_wanted(found.subject):
-                    _append(into, found, frame[4])
+                    into.append(
+                        found.subject.encode(),
+                        found.seq,
+                        parse_isotime(found.time),
+                        found.hdrs,
+                        frame[4],
+                    )
 
     def stop(self) -> None:
         """Listen no more."""
@@ -100,12 +106,3 @@ class DirectBatches:
         if code not in (END_OF_BATCH, NOT_FOUND):
             text = "" if status is None else status.description
             raise APIError(code, 0, f"direct get refused: {text}")
-
-
-def _append(rows: Deliveries, found: DirectReply, payload: bytes) -> None:
-    rows.subjects.append(found.subject.encode())
-    rows.sequences.append(b"%d" % found.seq)
-    rows.times.append(b"%d" % parse_isotime(found.time))
-    rows.headers.append(found.hdrs)
-    rows.data.append(payload)
-    rows.size += len(payload)

@@ -4,6 +4,10 @@ There is no such thing as all subjects at one moment while others write. What is
 subject that the stream held when it was looked at comes exactly once, with the last message that
 it had then or a later one. After a lost link a new consumer goes on, and what came already is
 skipped; for that the subjects are remembered.
+
+A consumer of last messages decides at the beginning which those are, and leaves out what was
+overwritten or removed before it came to it. When fewer came than were to come, the leader is asked
+which subjects there are, and for the last message of each that is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Generator, Iterator, Sequence
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
+from jetspark.bulk.arrow import WITH_PAYLOAD, sequences, to_batch
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -32,6 +36,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamRecreatedError,
 )
+from jetspark.timestamps import parse_isotime
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
@@ -99,21 +104,27 @@ class _Snapshot:
             facts = api.stream(self._wanted.stream)
             if facts.created != self._wanted.created:
                 raise StreamRecreatedError(facts.name, self._wanted.created, facts.created)
-            last = yield from self._with_one_consumer(link, api)
+            last, skipped = yield from self._with_one_consumer(link, api, facts.last_seq)
             # A replica that lags ends too early: the leader knows what was there.
             rest = api.next_sequence(facts.name, last + 1, self._wanted.subjects)
+            complete = rest is None or rest >= self._wanted.end
+            if complete and skipped:
+                yield from self._unseen(self._missing(api))
         except BaseException:
             link.close()
             raise
         links.give_back(self._options, link)
-        if rest is None or rest >= self._wanted.end:
+        if complete:
             return True
         raise MissedHeartbeatError("the consumer is behind the stream's leader")
 
     def _with_one_consumer(
-        self, link: BlockingLink, api: StreamAPI
-    ) -> Generator[pa.RecordBatch, None, int]:
-        """The last sequence that came."""
+        self, link: BlockingLink, api: StreamAPI, before: int
+    ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
+        """The last sequence that came, and whether messages may have been left out.
+
+        `before`: a sequence that was stored before this consumer is made.
+        """
         stream, consumer = self._wanted.stream, f"jetspark_{secrets.token_hex(8)}"
         first = api.create_reader(
             stream,
@@ -124,12 +135,13 @@ class _Snapshot:
             headers_only=not WITH_PAYLOAD & set(self._columns),
             last_per_subject=True,
         )
+        # Behind this, what comes was written meanwhile, without end perhaps.
+        enough = api.stream(stream).last_seq
         decoder = DeliveryDecoder(stream, consumer)
         decoder.pending = first
         pull = OverlappingPull(link, stream, consumer, self._limits)
-        last = 0
-        # What is written meanwhile comes behind the last messages of now, without end perhaps.
-        while decoder.pending and decoder.consumer_sequence < first:
+        last = came = 0
+        while decoder.pending and last <= enough:
             rows = Deliveries()
             while (
                 decoder.pending
@@ -139,10 +151,29 @@ class _Snapshot:
                 pull.top_up(decoder.pending)
                 self._take(link, decoder, pull, rows)
             last = int(rows.sequences[-1])
+            came += sum(sequence <= before for sequence in sequences(rows))
             yield from self._unseen(rows)
         pull.stop()
         api.delete_reader(stream, consumer)
-        return last
+        return last, came < first
+
+    def _missing(self, api: StreamAPI) -> Deliveries:
+        """The leader's last message of each subject that did not come."""
+        stream, rows = self._wanted.stream, Deliveries()
+        for pattern in self._wanted.subjects:
+            for subject in api.subjects(stream, pattern):
+                if subject.encode() in self._seen:
+                    continue
+                message = api.message(stream, last_by_subj=subject)
+                if message is not None:
+                    rows.append(
+                        message.subject.encode(),
+                        message.seq,
+                        parse_isotime(message.time),
+                        message.headers or None,
+                        message.data,
+                    )
+        return rows
 
     def _take(
         self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull, rows: Deliveries

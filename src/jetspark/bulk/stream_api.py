@@ -64,6 +64,9 @@ class StoredMessage(NamedTuple):
     seq: int
     headers: bytes
     data: bytes
+    subject: str
+    time: str
+    """RFC 3339."""
 
 
 class StreamAPI:
@@ -213,7 +216,20 @@ class StreamAPI:
             message["seq"],
             base64.b64decode(message.get("hdrs") or ""),
             base64.b64decode(message.get("data") or ""),
+            message["subject"],
+            message["time"],
         )
+
+    def subjects(self, stream: str, subject: str) -> set[str]:
+        """The leader's word: the subjects that have messages, of those under a filter."""
+        found: set[str] = set()
+        while True:
+            request = {"subjects_filter": subject, "offset": len(found)}
+            answer = self.call(js_api.STREAM_INFO, request, stream=stream)
+            page = (answer["state"].get("subjects") or {}).keys() - found
+            found |= page
+            if not page or len(found) >= answer.get("total", 0):
+                return found
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.

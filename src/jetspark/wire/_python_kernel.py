@@ -122,6 +122,17 @@ class Deliveries:
     def __len__(self) -> int:
         return len(self.data)
 
+    def append(
+        self, subject: bytes, sequence: int, ns: int, block: bytes | None, payload: bytes
+    ) -> None:
+        """One row that did not come as a delivery; `ns`: time since the epoch."""
+        self.subjects.append(subject)
+        self.sequences.append(b"%d" % sequence)
+        self.times.append(b"%d" % ns)
+        self.headers.append(block)
+        self.data.append(payload)
+        self.size += len(payload)
+
     def truncate(self, rows: int) -> None:
         """Keep the first `rows` rows."""
         for column in (self.subjects, self.sequences, self.times, self.headers, self.data):
