@@ -38,6 +38,7 @@ from jetspark.errors import (
     LedgerError,
     RequestTimeoutError,
 )
+from jetspark.wire import js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -45,9 +46,13 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 _ROWS = MOST_MESSAGES - 2  # the marker and the end mark
 _BYTES = 8 * 1024 * 1024
 _RETRY_SECONDS = 0.1
-_OPEN = PASSING | {10071, 10164, 10176, 10210}
-"""Refusals that leave open whether a chunk is stored: wrong last sequence, a write in process,
-an incomplete batch, too many batches."""
+_OPEN = PASSING | {
+    js_api.WRONG_LAST_SEQUENCE,
+    js_api.WRONG_LAST_SEQUENCE_CONSTANT,
+    js_api.BATCH_INCOMPLETE,
+    js_api.TOO_MANY_BATCHES,
+}
+"""Refusals that leave open whether a chunk is stored."""
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -72,8 +77,8 @@ class Lane:
         """The stream's last sequence, which the next chunk insists on."""
         self.rows: Iterator[Outgoing] = iter(())
         self.held: Outgoing | None = None
-        self.under_way: tuple[str, str, int] | None = None
-        """Reply subject, batch id and rows of the chunk that has no answer yet."""
+        self.under_way: tuple[str, int] | None = None
+        """Reply subject and rows of the chunk that has no answer yet."""
 
     @property
     def done(self) -> bool:
@@ -152,9 +157,7 @@ class Chain:
             while open_lanes := [lane for lane in lanes if not lane.done]:
                 self._round(open_lanes, decision)
         finally:
-            if self._link is not None:
-                self._link.close()
-                self._link = None
+            self._drop_link()
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class Chain:
         self._chunks += 1
         link = self._connected()
         reply = f"{self._inbox}{self._chunks}"
-        lane.under_way = (reply, batch_id, len(rows))
+        lane.under_way = (reply, len(rows))
         marker = Marker(decision.batch, lane.offset, len(rows))
         block = b"%bNats-Expected-Last-Subject-Sequence:%d\r\n%bNats-Rollup:sub\r\n\r\n" % (
             self._head,
@@ -229,7 +232,7 @@ class Chain:
         """Take the answers until this lane's has come."""
         answers = self._answers
         assert lane.under_way is not None  # noqa: S101
-        reply, _, rows = lane.under_way
+        reply, rows = lane.under_way
         deadline = time.monotonic() + self._timeout
         while (frame := answers.pop(reply, None)) is None:
             for one in self._connected().messages(deadline):

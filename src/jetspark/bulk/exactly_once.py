@@ -84,7 +84,7 @@ class ExactlyOnceWriter:
             return
         if not adopt:
             self._check_predecessor(batch, last)
-        decision = self._plan(batch, pieces, max(1, lanes))
+        decision = self._plan(batch, pieces, lanes)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
         except WrongLastSequenceError:

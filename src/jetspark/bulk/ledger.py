@@ -58,11 +58,6 @@ class Decision(msgspec.Struct, frozen=True):
     batch: int
     lanes: list[LanePlan]
 
-    @property
-    def rows(self) -> int:
-        """Rows in all lanes."""
-        return sum(lane.rows for lane in self.lanes)
-
 
 def ledger_stream(target: str) -> str:
     """The name of the stream beside a target."""
@@ -96,14 +91,8 @@ class Ledger:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                link = links.borrow(self._options)
-                try:
-                    answer = question(StreamAPI(link, self._timeout))
-                except BaseException:
-                    link.close()
-                    raise
-                links.give_back(self._options, link)
-                return answer
+                with links.borrowed(self._options) as link:
+                    return question(StreamAPI(link, self._timeout))
             except (*_LINK_TROUBLE, APIError) as error:
                 passing = not isinstance(error, APIError) or error.err_code in PASSING
                 if not passing or time.monotonic() + _RETRY_SECONDS > deadline:

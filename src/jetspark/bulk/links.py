@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions
@@ -15,6 +17,18 @@ _idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
 
 # A forked child must not share its parent's sockets; forgetting them closes only its own copies.
 os.register_at_fork(after_in_child=_idle.clear)
+
+
+@contextmanager
+def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
+    """A link for the block; kept afterwards unless the block raised or was left half-way."""
+    link = borrow(options)
+    try:
+        yield link
+    except BaseException:
+        link.close()
+        raise
+    give_back(options, link)
 
 
 def borrow(options: ConnectOptions) -> BlockingLink:

@@ -31,11 +31,19 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
-from jetspark.wire import js_api
+from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-PASSING = frozenset({10008, 10009, 10023, 10076, 10167})
+PASSING = frozenset(
+    {
+        js_api.CLUSTER_NOT_AVAILABLE,
+        js_api.NOT_LEADER,
+        js_api.INSUFFICIENT_RESOURCES,
+        js_api.NOT_ENABLED,
+        js_api.TOO_MANY_REQUESTS,
+    }
+)
 """Error codes of a stream that will take the message a little later."""
 
 _BLOCK_MESSAGES = 500
@@ -73,8 +81,7 @@ class StreamPublisher:
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0
         """Messages acknowledged so far."""
-        self._link = connect(options)
-        self._use(self._link)
+        self._use(connect(options))
 
     def _use(self, link: BlockingLink) -> None:
         self._link = link
@@ -102,24 +109,8 @@ class StreamPublisher:
 
     def _encode(self, index: int, message: Outgoing) -> None:
         subject, block, payload = message
-        if block is None:
-            frame = b"PUB %b %b%d %d\r\n%b\r\n" % (
-                subject,
-                self._inbox,
-                index,
-                len(payload),
-                payload,
-            )
-        else:
-            frame = b"HPUB %b %b%d %d %d\r\n%b%b\r\n" % (
-                subject,
-                self._inbox,
-                index,
-                len(block),
-                len(block) + len(payload),
-                block,
-                payload,
-            )
+        reply = b"%b%d" % (self._inbox, index)
+        frame = frames.replying(subject, reply, block or b"", payload)
         self._block.append(frame)
         self._block_bytes += len(frame)
 

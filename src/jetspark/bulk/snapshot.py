@@ -98,8 +98,7 @@ class _Snapshot:
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject has come."""
-        link = links.borrow(self._options)
-        try:
+        with links.borrowed(self._options) as link:
             api = StreamAPI(link)
             facts = api.stream(self._wanted.stream)
             if facts.created != self._wanted.created:
@@ -110,10 +109,6 @@ class _Snapshot:
             complete = rest is None or rest >= self._wanted.end
             if complete and skipped:
                 yield from self._unseen(self._missing(api))
-        except BaseException:
-            link.close()
-            raise
-        links.give_back(self._options, link)
         if complete:
             return True
         raise MissedHeartbeatError("the consumer is behind the stream's leader")

@@ -31,7 +31,14 @@ from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
 
 # Passing states of a cluster that is electing or starting: worth asking again.
-_PASSING = frozenset({10008, 10009, 10023, 10164})
+_PASSING = frozenset(
+    {
+        js_api.CLUSTER_NOT_AVAILABLE,
+        js_api.NOT_LEADER,
+        js_api.INSUFFICIENT_RESOURCES,
+        js_api.WRONG_LAST_SEQUENCE_CONSTANT,
+    }
+)
 _RETRY_SECONDS = 0.1
 _SILENCE_SECONDS = 1.0  # no responders for this long: JetStream is not there
 
@@ -78,12 +85,7 @@ class StreamAPI:
 
     def stream(self, name: str) -> StreamFacts:
         """Raises StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError."""
-        try:
-            answer = self.call(js_api.STREAM_INFO, None, stream=name)
-        except StreamNotFoundError as error:
-            raise StreamNotFoundError(
-                error.code, error.err_code, error.description, self._not_found(name)
-            ) from None
+        answer = self._info(name)
         config, state = answer["config"], answer["state"]
         return StreamFacts(
             name=name,
@@ -107,9 +109,16 @@ class StreamAPI:
 
     def config(self, name: str) -> dict[str, Any]:
         """A stream's configuration as the wire has it. Raises as `stream`."""
-        self.stream(name)  # its error names the nearest stream
-        config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
+        config: dict[str, Any] = self._info(name)["config"]
         return config
+
+    def _info(self, name: str) -> dict[str, Any]:
+        try:
+            return self.call(js_api.STREAM_INFO, None, stream=name)
+        except StreamNotFoundError as error:
+            raise StreamNotFoundError(
+                error.code, error.err_code, error.description, self._not_found(name)
+            ) from None
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Change a stream; its configuration afterwards."""

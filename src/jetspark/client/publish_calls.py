@@ -89,7 +89,7 @@ class PublishCalls:
         size = len(block) + len(payload)
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
-        self._outbox.put(frames.replying(subject, reply, block, payload))
+        self._outbox.put(frames.replying(subject.encode(), reply, block, payload))
         self._out_msgs += 1
 
     def _check_subject(self, subject: str) -> None:

@@ -40,14 +40,8 @@ class RangePartition(InputPartition):
 
 def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
     """Ask the streams' leaders something, from the driver, on a link that is kept."""
-    link = links.borrow(options.connection)
-    try:
-        answer = question(StreamAPI(link))
-    except BaseException:
-        link.close()
-        raise
-    links.give_back(options.connection, link)
-    return answer
+    with links.borrowed(options.connection) as link:
+        return question(StreamAPI(link))
 
 
 def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:

@@ -37,21 +37,17 @@ def _guarantee(name: str, value: str) -> Guarantee:
         ) from None
 
 
-def _name(name: str, value: str) -> str:
-    return check_name(name, value)
-
-
 def _subject(name: str, value: str) -> str:
     check_publish_subject(value)
     return value
 
 
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "stream": ("stream", lambda name, value: check_name("stream", value)),
+    "stream": ("stream", check_name),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "subject": ("subject", _subject),
     "guarantee": ("guarantee", _guarantee),
-    "transactionId": ("transaction_id", _name),
+    "transactionId": ("transaction_id", check_name),
     "lanes": ("lanes", values.whole),
     "prepareStream": ("prepare_stream", values.truth),
     "adoptLedger": ("adopt_ledger", values.truth),

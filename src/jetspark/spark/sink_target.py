@@ -37,8 +37,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
     Raises StreamNotFoundError, UnsupportedByServerError, and ConfigError for a stream that cannot
     hold what is promised.
     """
-    link = links.borrow(options.connection)
-    try:
+    with links.borrowed(options.connection) as link:
         api = StreamAPI(link)
         config = api.config(options.stream)
         _check(options, config)
@@ -47,10 +46,6 @@ def look_at(options: SinkOptions) -> SinkTarget:
                 raise UnsupportedByServerError("Guarantee exactly-once", "2.12", link.info.version)
             config = _prepared(options, api, config)
         largest = min(link.info.max_payload, _size(config, "max_msg_size"))
-    except BaseException:
-        link.close()
-        raise
-    links.give_back(options.connection, link)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         Ledger(options.connection, options.stream, "").make_stream(config.get("num_replicas", 1))
     return SinkTarget(

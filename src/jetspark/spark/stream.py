@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -122,9 +121,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The checkpoint holds what was read; a sole reader removes it from its work queues."""
         if not self._options.sole_reader:
             return
-        subjects = self._options.subjects
-        for name, offset in from_json(end).items():
-            ask(self._options, partial(_purge, name, offset.next, subjects))
+        offsets, subjects = from_json(end), self._options.subjects
+
+        def remove(api: StreamAPI) -> None:
+            for name, offset in offsets.items():
+                api.purge(name, offset.next, subjects)
+
+        ask(self._options, remove)
 
     def stop(self) -> None:
         """Nothing: there is nothing on the server to take away."""
@@ -146,7 +149,3 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 f"{', '.join(sorted(wanted))}: use another checkpointLocation."
             )
         return offsets
-
-
-def _purge(stream: str, before: int, subjects: tuple[str, ...], api: StreamAPI) -> None:
-    api.purge(stream, before, subjects)

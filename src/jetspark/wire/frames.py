@@ -35,15 +35,15 @@ def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None)
         raise _no_bytes(payload) from None
 
 
-def replying(subject: str, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """PUB or, when the header block is not empty, HPUB, with an encoded reply subject."""
+def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """PUB or, when the header block is not empty, HPUB, with encoded subjects."""
     size = len(payload)
     try:
         if not headers:
-            return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, size, payload)
+            return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, size, payload)
         sizes = len(headers), len(headers) + size
         return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
-            subject.encode(),
+            subject,
             reply,
             *sizes,
             headers,
