@@ -20,10 +20,12 @@ from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import subscription as blocking_subscription
+from jetspark.blocking.jetstream import backup as blocking_backup
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
 from jetspark.face import JetStream
 from jetspark.jetstream import (
+    backup,
     batch,
     consume,
     consumer_handles,
@@ -233,6 +235,7 @@ def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
         (blocking_client.EventCallback, notices.EventCallback),
         (blocking_client.ErrorCallback, notices.ErrorCallback),
         (blocking_subscription.MessageCallback, subscription.MessageCallback),
+        (blocking_backup.ProgressCallback, backup.ProgressCallback),
     ):
         (taken,), returned = get_args(ours)
         (other,), _ = get_args(theirs)

@@ -146,6 +146,26 @@ async def test_messages_and_consumers_come_back_as_they_were(
         assert (steps[-1].done, steps[-1].transferred) == (total, made.size)
 
 
+async def test_progress_may_be_a_coroutine_function_which_is_waited_for(
+    js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
+) -> None:
+    inside = 0
+    steps: list[BackupProgress] = []
+
+    async def progress(step: BackupProgress) -> None:
+        nonlocal inside
+        inside += 1
+        await js.client.flush()
+        assert inside == 1
+        inside -= 1
+        steps.append(step)
+
+    made = await js.backup_stream(filled, tmp_path / "b", progress=progress)
+    assert (steps[-1].done, steps[-1].transferred) == (made.state.bytes, made.size)
+    await elsewhere.restore_stream(tmp_path / "b", progress=progress)
+    assert (steps[-1].done, inside) == (made.size, 0)
+
+
 async def test_the_folder_is_what_the_nats_tool_writes(
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
@@ -870,11 +890,16 @@ def test_the_blocking_client_calls_progress_in_the_callers_thread(
         )
         assert {thread for _, thread in seen} == {threading.get_ident()}
         assert seen[-1][0].done == seen[-1][0].total == made.state.bytes
+
+        def hesitating(step: BackupProgress) -> None:
+            time.sleep(0.3)  # a transfer that did not wait would be complete
+            raising(step)
+
         with pytest.raises(KeyError):
-            js.backup_stream(name, tmp_path / "c", progress=raising)
+            js.backup_stream(name, tmp_path / "c", progress=hesitating)
         assert [one.name for one in tmp_path.iterdir()] == ["b"]
         with pytest.raises(KeyError):
-            other.jetstream().restore_stream(tmp_path / "b", progress=raising)
+            other.jetstream().restore_stream(tmp_path / "b", progress=hesitating)
         with pytest.raises(StreamNotFoundError):
             other.jetstream().stream_info(name)
         with blocking.connect(make_server().url) as third:

@@ -14,8 +14,9 @@ pleases.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,7 +30,7 @@ from jetspark.wire.status import END_OF_BATCH, status_of
 if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
-ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
+ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
 
 AHEAD: Final = 32 << 20
 """Bytes that may wait for the disk before the server has to wait."""
@@ -46,6 +47,14 @@ def patient(api: Api, seconds: float) -> Api:
     slow = copy(api)
     slow.timeout = max(api.timeout, seconds)
     return slow
+
+
+async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
+    """Tell the user; the transfer goes on when he has taken it, and ends with what he raises."""
+    if progress is not None:
+        result = progress(figures)
+        if inspect.isawaitable(result):
+            await result
 
 
 class BackupCalls:
@@ -70,8 +79,8 @@ class BackupCalls:
         `consumers`: save them too, with their positions. `check`: the server first verifies every
         message's checksum (servers before 2.15; newer ones always do). `chunk_size`, `window_size`:
         bytes of a message and of all that are on their way (server's defaults: 128 KiB, 8 MiB; the
-        window from 2.12 on). `progress` is called with a BackupProgress now and then; what it
-        raises ends the backup.
+        window from 2.12 on). `progress`, a function or coroutine function, is called with a
+        BackupProgress now and then; the backup waits for it, and what it raises ends the backup.
 
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
         or the disk fails, APIError when the server refuses (streams in memory before 2.15).
@@ -102,8 +111,7 @@ class BackupCalls:
             finally:
                 incoming.close()
             self._check_length(name, writer, document)
-            if progress is not None:
-                progress(BackupProgress(size, size, writer.scan.size))
+            await report(progress, BackupProgress(size, size, writer.scan.size))
             backup = await asyncio.to_thread(writer.complete, document)
         finally:
             writer.discard()
@@ -124,10 +132,9 @@ async def _receive(
     while pieces := await incoming.take():
         await asyncio.to_thread(writer.write, pieces)
         incoming.written(pieces)
-        if progress is not None:
-            scan = writer.scan
-            # The archive has more than the messages' bytes: indexes, consumers, empty space.
-            progress(BackupProgress(min(scan.content, size), size, scan.size))
+        scan = writer.scan
+        # The archive has more than the messages' bytes: indexes, consumers, empty space.
+        await report(progress, BackupProgress(min(scan.content, size), size, scan.size))
 
 
 class _Incoming:

@@ -32,7 +32,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup import ANSWER_WITHIN, SILENCE, ProgressCallback, patient
+from jetspark.jetstream.backup import ANSWER_WITHIN, SILENCE, ProgressCallback, patient, report
 from jetspark.jetstream.backup_folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.document import config_to_wire, from_wire
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
@@ -77,8 +77,9 @@ class RestoreCalls:
         """Make a stream again from a backup, with its messages, sequences, times and consumers.
 
         `config` and `options` (fields of StreamConfig) win over the configuration in the backup:
-        replicas, placement, subjects, limits; the name cannot change. `progress` is called with a
-        BackupProgress now and then; what it raises ends the restore.
+        replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
+        coroutine function, is called with a BackupProgress now and then; the restore waits for it,
+        and what it raises ends the restore.
 
         Raises ConfigError for a folder that is no backup, BackupError for a damaged one and when
         the transfer fails, NameInUseError when the stream exists, APIError when the server
@@ -169,8 +170,8 @@ class _Outgoing:
                 await self._publish(piece)
                 self._on_way += 1
                 sent += len(piece)
-                if progress is not None:
-                    progress(BackupProgress(min(sent, backup.size), backup.size, sent))
+                done = min(sent, backup.size)
+                await report(progress, BackupProgress(done, backup.size, sent))
         await self._wait(lambda: not self._on_way, SILENCE)
         if self._answer is None:
             self._last = True

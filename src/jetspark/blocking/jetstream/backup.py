@@ -1,8 +1,8 @@
 """Backing up and restoring streams, without async.
 
 Contract: that of `jetspark.jetstream.backup` and `jetspark.jetstream.restore`. `progress` is
-called in the caller's thread, with the newest figures; when it raises, or the wait is broken off
-by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
+called in the caller's thread, and the transfer waits for it; when it raises, or the wait is broken
+off by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream import BackupProgress, StreamBackup
-from jetspark.jetstream.backup import ProgressCallback
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams import StreamConfigLike
 
 T = TypeVar("T")
+
+ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
 
 
 class BackupCalls:
@@ -90,25 +91,32 @@ def _run(
 
 
 class _Transfer(Generic[T]):
-    """A transfer in the event loop, whose newest figures can be waited for."""
+    """A transfer in the event loop that waits after each step until the next one is asked for.
+
+    It could be complete otherwise when the caller's thread raises.
+    """
 
     def __init__(self, call: Callable[..., Coroutine[Any, Any, T]]) -> None:
         self._step: BackupProgress | None = None
         self._news = asyncio.Event()
+        self._taken = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(call(progress=self._on_step))
         self._task.add_done_callback(lambda _: self._news.set())
 
-    def _on_step(self, step: BackupProgress) -> None:
+    async def _on_step(self, step: BackupProgress) -> None:
         self._step = step
+        self._taken.clear()
         self._news.set()
+        await self._taken.wait()
 
     async def next(self) -> BackupProgress | None:
-        """The newest figures that were not given yet; None when there will be no more."""
+        """The next figures; None when there will be no more."""
+        self._taken.set()
         await self._news.wait()
-        if not self._task.done():
-            self._news.clear()
-        step, self._step = self._step, None
-        return step
+        if self._task.done():
+            return None
+        self._news.clear()
+        return self._step
 
     async def result(self) -> T:
         return await self._task
