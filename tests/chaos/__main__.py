@@ -1,0 +1,54 @@
+"""`python -m tests.chaos reading --runs 200 --seed 1`: Spark and NATS while things break.
+
+Exit code 1 when a message was missing, repeated, unexpected or out of order, or when a run hung or
+ended in another way than it had to. `--only RUN` repeats a single one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+from tests.chaos.campaign import campaign, kind_of
+from tests.chaos.outcome import table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("what", choices=["reading", "writing"])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, metavar="RUN", help="number to begin with")
+    parser.add_argument("--only", type=int, metavar="RUN", help="this run and no other")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", action="append", default=[], help="only these kinds of faults")
+    parser.add_argument("--results", type=Path, help="outcomes so far, as JSON lines; goes on")
+    parser.add_argument("--table", type=Path, help="where the Markdown table goes")
+    parser.add_argument("--list", action="store_true", help="only tell which run is of which kind")
+    options = parser.parse_args()
+    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
+    kinds = importlib.import_module(f"tests.chaos.{options.what}").KINDS
+    if unknown := set(options.kind) - set(kinds):
+        parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(sorted(kinds))}")
+    numbers = range(options.first, options.first + options.runs)
+    if options.only is not None:
+        numbers = range(options.only, options.only + 1)
+    if options.list:
+        for number in numbers:
+            print(number, kind_of(kinds, options.seed, number))
+        return 0
+    outcomes = campaign(kinds, options.seed, numbers, options.kind, options.results)
+    text = table(outcomes)
+    print(text)
+    if options.table is not None:
+        options.table.write_text(text, "utf-8")
+    wrong = [outcome for outcome in outcomes if not outcome.good]
+    for outcome in wrong:
+        print(outcome, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What one faulted run came to, and the table of many."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Counts of messages, as the oracle of the run found them; all but `faults` should be 0."""
+
+    faults: int
+    """How many faults hit; a run without any has proved nothing."""
+    expected: int
+    """Messages (rows) that had to be there."""
+    missing: int = 0
+    repeated: int = 0
+    unexpected: int = 0
+    out_of_order: int = 0
+    recovery: float = 0.0
+    """Longest seconds from the end of a fault to the next proof of progress."""
+    note: str = ""
+    """What is worth to be told: how the query ended, for example."""
+    failure: str = ""
+    """Why the run is no proof: it hung, or ended in another way than it had to."""
+    run: int = -1
+    kind: str = ""
+
+    @property
+    def good(self) -> bool:
+        wrong = self.missing or self.repeated or self.unexpected or self.out_of_order
+        return not (wrong or self.failure)
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.faults} faults, {self.expected} messages, {self.missing} missing, "
+            f"{self.repeated} repeated, {self.unexpected} unexpected, "
+            f"{self.out_of_order} out of order"
+        )
+        told = "; ".join(filter(None, (counts, self.note, self.failure)))
+        return f"run {self.run} {self.kind}: {'ok' if self.good else 'WRONG'}: {told}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        return cls(**json.loads(line))
+
+
+_HEAD = (
+    "| fault | runs | faults hit | messages | missing | repeated | unexpected | out of order "
+    "| failed | longest recovery |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+)
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Markdown: a line for each kind of fault, and their sum."""
+    by_kind: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_kind[outcome.kind].append(outcome)
+    every = [outcome for some in by_kind.values() for outcome in some]
+    lines = [_line(kind, by_kind[kind]) for kind in sorted(by_kind)]
+    return _HEAD + "".join(lines) + _line("**all**", every)
+
+
+def _line(kind: str, some: list[Outcome]) -> str:
+    cells: list[str] = [kind, str(len(some))]
+    for name in ("faults", "expected", "missing", "repeated", "unexpected", "out_of_order"):
+        cells.append(f"{sum(getattr(one, name) for one in some):,}")
+    cells.append(str(sum(bool(one.failure) for one in some)))
+    longest = max((one.recovery for one in some), default=0.0)
+    cells.append(f"{longest:.1f} s" if longest else "–")
+    return f"| {' | '.join(cells)} |\n"
