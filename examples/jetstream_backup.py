@@ -21,7 +21,7 @@ async def main(server: str) -> None:
             for number in range(100):
                 await publisher.send("saved", b"%d" % number)
         worker = await js.create_consumer("SAVED", durable_name="worker")
-        for msg in await worker.fetch(10):
+        for msg in await worker.fetch(10, timeout=5):
             await msg.ack_sync()
 
         with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ def main(server: str) -> None:
         js.create_stream(name="EXAMPLE", subjects=["example.>"], storage="memory")
         print("stored:", js.publish("example.eu", b"42 apples").seq)
         worker = js.create_consumer("EXAMPLE", name="worker")
-        for msg in worker.fetch(10):
+        for msg in worker.fetch(1, timeout=5):
             print("fetched:", msg.data)
             msg.ack()
         js.delete_stream("EXAMPLE")

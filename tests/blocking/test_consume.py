@@ -174,7 +174,7 @@ def test_groups(
     )
     for number in range(3):
         js.publish(name, b"%d" % number)
-    assert [message.data for message in consumer.fetch(1, group="jobs")] == [b"0"]
+    assert [message.data for message in consumer.fetch(1, timeout=5, group="jobs")] == [b"0"]
     consumer.unpin("jobs")
     assert consumer.next(5, group="jobs").data == b"1"
     with consumer.consume(group="jobs") as messages:

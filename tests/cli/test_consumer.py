@@ -26,7 +26,7 @@ def stream(shared_server: NatsServer, unique: Callable[[str], str]) -> str:
         for _ in range(5):
             js.publish(name, b"x")
         worker = js.create_consumer(name, durable_name="worker", description="works")
-        first, _ = worker.fetch(2)
+        first, _ = worker.fetch(2, timeout=5)
         first.ack_sync()
         js.create_push_consumer(name, durable_name="pushed", deliver_subject=f"{name}-to")
     return name

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], *, within: float = 5.0) -> None:
+async def eventually(holds: Callable[[], Awaitable[bool]], *, within: float = 20.0) -> None:
     """Returns when it holds; asks every 10 ms."""
     async with asyncio.timeout(within):
         while not await holds():  # noqa: ASYNC110

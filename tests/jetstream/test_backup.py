@@ -76,7 +76,7 @@ async def fill(js: JetStream, name: str, count: int = ALL, **options: Any) -> No
             await publisher.send(f"{name}.{number % 7}", b"%d " % number * 40, headers=headers)
     await js.delete_msg(name, 5)
     worker = await js.create_consumer(name, durable_name="worker")
-    for message in (await worker.fetch(20))[:9]:
+    for message in (await worker.fetch(20, timeout=5))[:9]:
         await message.ack_sync()
 
 
@@ -107,7 +107,7 @@ async def restore_again(js: JetStream, folder: Path) -> None:
             return False
         return True
 
-    await eventually(done, within=10)
+    await eventually(done)
 
 
 async def gone(js: JetStream, name: str) -> bool:
@@ -272,13 +272,13 @@ async def test_a_work_queue_keeps_what_is_not_done(
     worker = await js.create_consumer(name, durable_name="worker")
     for number in range(6):
         await js.publish(name, b"%d" % number)
-    for message in await worker.fetch(4):
+    for message in await worker.fetch(4, timeout=5):
         await message.ack_sync()
     await js.backup_stream(name, tmp_path / "b")
     info = await elsewhere.restore_stream(tmp_path / "b")
     assert (info.state.messages, info.state.last_seq) == (2, 6)
     bound = await elsewhere.consumer(name, "worker")
-    assert [message.data for message in await bound.fetch(6)] == [b"4", b"5"]
+    assert [message.data for message in await bound.fetch(2, timeout=5)] == [b"4", b"5"]
 
 
 async def test_a_stream_that_is_written_meanwhile(

@@ -88,7 +88,7 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
     assert batch.ack is not None
     assert (batch.ack.seq, batch.ack.count, batch.size) == (101, 100, 100)
     consumer = await js.create_consumer(atomic, ack_policy="none")
-    messages = await consumer.fetch(101)
+    messages = await consumer.fetch(101, timeout=5)
     assert [msg.data for msg in messages][1:] == [b"%d" % number for number in range(1, 101)]
 
 
@@ -335,7 +335,7 @@ async def test_what_came_out_of_a_batch_is_published_on(js: JetStream, atomic: s
         await batch.add(f"{atomic}.a", expect_last_seq=0)
         await batch.add(f"{atomic}.b", headers={"K": "1"})
     consumer = await js.create_consumer(atomic, ack_policy="none")
-    received = await consumer.fetch(2)
+    received = await consumer.fetch(2, timeout=5)
     assert [(await js.publish_msg(msg)).batch for msg in received] == [None, None]
     prepared = PreparedMessage(f"{atomic}.c", headers=received[1].headers or ())
     async with js.atomic_batch() as batch:

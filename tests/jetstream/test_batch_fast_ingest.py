@@ -59,7 +59,8 @@ async def fast(js: JetStream, stream: str) -> str:
 
 async def payloads(js: JetStream, stream: str) -> list[bytes]:
     consumer = await js.create_consumer(stream, ack_policy="none")
-    return [msg.data for msg in await consumer.fetch(20_000)]
+    count = (await js.stream_info(stream)).state.messages
+    return [msg.data for msg in await consumer.fetch(count, timeout=5)]
 
 
 def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:

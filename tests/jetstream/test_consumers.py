@@ -77,7 +77,7 @@ async def test_create_or_update_does_either(js: JetStream, stream: str) -> None:
 async def test_a_filter_with_and_without_wildcards(js: JetStream, stream: str, filter: str) -> None:
     consumer = await js.create_consumer(stream, name="c", filter_subject=f"{stream}.{filter}")
     await js.publish(f"{stream}.a", b"x")
-    assert len(await consumer.fetch(5)) == 1
+    assert len(await consumer.fetch(1, timeout=5)) == 1
 
 
 async def test_a_consumer_without_name_gets_one(js: JetStream, stream: str) -> None:
@@ -176,6 +176,6 @@ async def test_permissions_can_be_given_by_filter(
         await JetStream(admin).publish("orders.eu", b"x")
         js = JetStream(eu, timeout=0.3)
         consumer = await js.create_consumer("S", name="c", filter_subject="orders.eu")
-        assert len(await consumer.fetch(1)) == 1
+        assert len(await consumer.fetch(1, timeout=5)) == 1
         with pytest.raises(RequestTimeoutError):
             await js.create_consumer("S", name="d", filter_subject="orders.us")

@@ -283,13 +283,13 @@ async def see_replicas(walk: Walk, nc: Client, name: str) -> None:
         desired = (await see_stream(walk, nc, name))["cluster"].get("desired") or {}
         return "status" in desired
 
-    await eventually(moving, within=15)
+    await eventually(moving)
 
     async def replicated() -> bool:
         cluster = (await see_stream(walk, nc, name))["cluster"]
         return len(cluster.get("replicas") or []) == 2
 
-    await eventually(replicated, within=15)
+    await eventually(replicated)
     walk.through(ConsumerInfo, await call(nc, js_api.CONSUMER_INFO, stream=name, consumer="c"))
     await js.delete_stream(f"{name}_M")
     await js.delete_stream(name)

@@ -35,8 +35,8 @@ async def publish(js: JetStream, stream: str, count: int) -> None:
         await js.publish(f"{stream}.a", b"%d" % number)
 
 
-async def taken(consumer: PullConsumer, *, ack: bool = True) -> list[int]:
-    messages = await consumer.fetch(100)
+async def taken(consumer: PullConsumer, count: int, *, ack: bool = True) -> list[int]:
+    messages = await consumer.fetch(count, timeout=5)
     for message in messages:
         if ack:
             await message.ack()
@@ -58,10 +58,10 @@ async def test_a_paused_consumer_delivers_when_it_is_resumed(
     info = await consumer.info()
     assert info.paused
     assert info.config.pause_until == until
-    assert await taken(consumer) == []
+    assert await consumer.fetch(2) == []
     state = await js.resume_consumer(stream, "c")
     assert (state.paused, state.pause_until, state.pause_remaining) == (False, None, None)
-    assert await taken(consumer) == [1, 2]
+    assert await taken(consumer, 2) == [1, 2]
     assert (await js.pause_consumer(stream, "c", until)).paused
     assert not (await consumer.resume()).paused
     past = await consumer.pause(datetime.now(UTC) - timedelta(seconds=1))
@@ -74,20 +74,19 @@ async def test_a_reset_forgets_what_was_delivered(
     needs_server("2.14")
     await publish(js, stream, 5)
     consumer = await js.create_consumer(stream, durable_name="c", ack_wait=timedelta(hours=1))
-    assert [m.seq for m in await consumer.fetch(2)] == [1, 2]
-    assert await taken(consumer, ack=False) == [3, 4, 5]
-    assert await taken(consumer) == []
+    assert await taken(consumer, 5, ack=False) == [1, 2, 3, 4, 5]
+    assert await consumer.fetch(1) == []
     info = await consumer.reset()
     assert (info.num_ack_pending, info.num_pending, info.delivered.stream_seq) == (0, 5, 0)
-    messages = await consumer.fetch(2)
+    messages = await consumer.fetch(2, timeout=5)
     await messages[0].ack_sync()
     info = await js.reset_consumer(stream, "c")  # back to behind what is acknowledged
     assert info.extra["reset_seq"] == 2
-    assert await taken(consumer) == [2, 3, 4, 5]
+    assert await taken(consumer, 4) == [2, 3, 4, 5]
     assert (await consumer.reset(4)).num_pending == 2
-    assert await taken(consumer) == [4, 5]
+    assert await taken(consumer, 2) == [4, 5]
     assert (await js.reset_consumer(stream, "c", 1)).num_pending == 5
-    assert await taken(consumer) == [1, 2, 3, 4, 5]
+    assert await taken(consumer, 5) == [1, 2, 3, 4, 5]
 
 
 async def test_a_reset_does_not_go_before_the_start(
@@ -181,8 +180,8 @@ async def test_leaders_step_down(
                 return False
             return True
 
-        await eventually(led_by_another, within=20)
-        await eventually(consumer_stepped_down, within=20)
+        await eventually(led_by_another)
+        await eventually(consumer_stepped_down)
         await js.delete_stream(stream)
 
 

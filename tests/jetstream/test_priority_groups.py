@@ -66,7 +66,7 @@ async def test_only_the_pinned_client_is_served(
 ) -> None:
     standby = await other.consumer(stream, "c")
     await fill(js, stream, 5)
-    first = await pinned.fetch(2, group="jobs")
+    first = await pinned.fetch(2, timeout=5, group="jobs")
     assert [msg.data for msg in first] == [b"0", b"1"]
     assert await standby.fetch(3, timeout=0.3, group="jobs") == []
     with pytest.raises(RequestTimeoutError):
@@ -104,9 +104,10 @@ async def test_a_fetch_that_lost_its_pin_asks_again_without_it(
 ) -> None:
     standby = await other.consumer(stream, "c")
     await fill(js, stream, 3)
-    assert len(await pinned.fetch(1, group="jobs")) == 1
+    assert len(await pinned.fetch(1, timeout=5, group="jobs")) == 1
     await pinned.unpin("jobs")
-    assert len(await standby.fetch(1, group="jobs")) == 1  # somebody else is pinned now
+    # Somebody else is pinned now.
+    assert len(await standby.fetch(1, timeout=5, group="jobs")) == 1
     waiting = asyncio.create_task(pinned.fetch(1, timeout=5, group="jobs"))
     await waits(standby, 1)
     await standby.unpin("jobs")
@@ -154,10 +155,10 @@ async def test_overflow_waits_for_enough_messages(
     await fill(js, stream, 9)
     assert await consumer.fetch(5, timeout=0.2, group="jobs", min_pending=10) == []
     await fill(js, stream, 3)
-    assert len(await consumer.fetch(2, timeout=2, group="jobs", min_pending=10)) == 2
+    assert len(await consumer.fetch(2, timeout=5, group="jobs", min_pending=10)) == 2
     with pytest.raises(RequestTimeoutError):
         await consumer.next(0.2, group="jobs", min_ack_pending=4)
-    assert len(await consumer.fetch(3, group="jobs")) == 3
+    assert len(await consumer.fetch(3, timeout=5, group="jobs")) == 3
     assert (await consumer.next(2, group="jobs", min_ack_pending=4)).data
 
 

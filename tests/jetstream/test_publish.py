@@ -131,7 +131,7 @@ async def test_a_received_message_is_published_on_and_its_id_keeps_it_single(
     copy = unique("COPY")
     await js.publish(f"{stream}.a", b"x", msg_id="m")
     consumer = await js.create_consumer(stream, ack_policy="none")
-    (received,) = await consumer.fetch(1)
+    (received,) = await consumer.fetch(1, timeout=5)
     await js.update_stream(name=stream, subjects=[f"{stream}.other"])
     await js.create_stream(name=copy, subjects=[f"{stream}.a"], storage="memory")
     first, again = await js.publish_msg(received), await js.publish_msg(received)

@@ -156,7 +156,7 @@ async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None
         assert publisher.pending == 0
     assert (publisher.acked, publisher.failed) == (2000, [])
     consumer = await js.create_consumer(stream, ack_policy="none")
-    assert [int(msg.data) for msg in await consumer.fetch(2000)] == list(range(2000))
+    assert [int(msg.data) for msg in await consumer.fetch(2000, timeout=5)] == list(range(2000))
 
 
 async def test_duplicates_are_counted(js: JetStream, stream: str) -> None:
@@ -444,7 +444,10 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(
                     await eventually(is_true(lambda: nc.is_connected))
         consumer = await js.create_consumer("S", ack_policy="none")
         stored: list[int] = []
-        while batch := await consumer.fetch(5000):
+        count = (await js.stream_info("S")).state.messages
+        while len(stored) < count:
+            batch = await consumer.fetch(min(count - len(stored), 5000), timeout=5)
+            assert batch
             stored += [int(msg.data) for msg in batch]
         reported = {one.index for one in publisher.failed}
         assert set(stored) | reported == set(range(30_000))

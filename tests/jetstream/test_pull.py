@@ -62,7 +62,7 @@ def routes(nc: Client) -> int:
 async def test_a_full_batch_in_order(js: JetStream, stream: str, consumer: PullConsumer) -> None:
     await fill(js, stream, 1000)
     first = await consumer.fetch(600, timeout=5)
-    rest = await consumer.fetch(600)
+    rest = await consumer.fetch(400, timeout=5)
     assert [int(msg.data) for msg in first + rest] == list(range(1000))
     assert (len(first), first.error, rest.error) == (600, None, None)
     assert [msg.seq for msg in first[:2]] == [1, 2]
@@ -94,8 +94,8 @@ async def test_nothing_until_expiry_is_an_empty_list(consumer: PullConsumer) -> 
 async def test_without_timeout_a_consumer_with_all_acks_out_gives_what_it_may(
     js: JetStream, stream: str
 ) -> None:
+    await fill(js, stream, 20)  # first: a consumer hears of a message a moment after its ack
     consumer = await js.create_consumer(stream, durable_name="d", max_ack_pending=10)
-    await fill(js, stream, 20)
     assert len(await consumer.fetch(6)) == 6
     assert len(await consumer.fetch(6)) == 4
     assert await consumer.fetch(6) == []
@@ -470,6 +470,6 @@ async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: s
         js = JetStream(nc)
         consumer = await js.create_consumer(stream, name="c")
         await fill(js, stream, 1)
-        result: FetchResult = await consumer.fetch(1)
+        result: FetchResult = await consumer.fetch(1, timeout=5)
         assert len(result) == 1
     assert prefixes == {"_MINE"}

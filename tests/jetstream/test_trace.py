@@ -79,7 +79,7 @@ async def test_pulls_are_logged_without_messages(
     await js.publish(f"{stream}.a", b'{"the": "payload"}')
     worker = await js.create_consumer(stream, name="worker")
     traced = nc.jetstream(trace=True)
-    assert len(await (await traced.consumer(stream, worker.name)).fetch(1)) == 1
+    assert len(await (await traced.consumer(stream, worker.name)).fetch(1, timeout=5)) == 1
     shown = "\n".join(lines())
     assert f">>> $JS.API.CONSUMER.MSG.NEXT.{stream}.worker " in shown
     assert "payload" not in shown

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
-async def becomes(live: LiveBucket, wanted: dict[str, bytes], *, within: float = 5.0) -> None:
+async def becomes(live: LiveBucket, wanted: dict[str, bytes]) -> None:
     async def holds() -> bool:
         return live.snapshot() == wanted
 
-    await eventually(holds, within=within)
+    await eventually(holds)
 
 
 async def test_it_is_complete_when_entered_and_follows(bucket: Bucket) -> None:
@@ -136,7 +136,7 @@ async def test_it_catches_up_after_a_restart(make_server: MakeServer) -> None:
                         break
                     except JetsparkError:
                         await asyncio.sleep(0.02)
-                await becomes(live, {"k": b"%d" % turn}, within=5)
+                await becomes(live, {"k": b"%d" % turn})
 
 
 async def test_a_mapping_that_cannot_follow_says_so(js: JetStream, bucket: Bucket) -> None:

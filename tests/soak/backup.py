@@ -100,7 +100,7 @@ def fill(url: str, size: int, seed: int) -> None:
         for seq in range(3, 300, 7):
             js.delete_msg(STREAM, seq)
         worker = js.create_consumer(STREAM, durable_name="worker")
-        for message in worker.fetch(100):
+        for message in worker.fetch(100, timeout=5):
             message.ack_sync()
 
 

@@ -294,7 +294,7 @@ async def _all_seen(load: Load, bucket: Bucket) -> None:
     async def holds() -> bool:
         return load.seen[-1].revision >= last
 
-    await eventually(holds, within=10)
+    await eventually(holds)
 
 
 async def _agree(load: Load, bucket: Bucket, live: LiveBucket) -> None:
@@ -305,7 +305,7 @@ async def _agree(load: Load, bucket: Bucket, live: LiveBucket) -> None:
     async def holds() -> bool:
         return live.snapshot() == values
 
-    await eventually(holds, within=10)
+    await eventually(holds)
     assert set(await bucket.keys().all()) == set(values)
     history = await bucket.history().all()
     kept: dict[str, list[int]] = defaultdict(list)

@@ -126,7 +126,11 @@ class Run:
         """Compare with what the stream holds."""
         consumer = await self._js.create_consumer("S", ack_policy="none", mem_storage=True)
         stored: Counter[int] = Counter()
-        while batch := await consumer.fetch(10_000):
+        left = (await self._js.stream_info("S")).state.messages
+        while left:
+            batch = await consumer.fetch(min(left, 10_000), timeout=RECOVERED_WITHIN)
+            assert batch, f"{left} messages are not delivered"
+            left -= len(batch)
             stored.update(int(message.data) for message in batch)
         figures = self.figures
         sent = set(range(figures.sent))

@@ -84,8 +84,9 @@ class PullConsumer(Consumer):
     ) -> FetchResult:
         """Up to `batch` messages, as a list that also tells how the fetch ended.
 
-        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. With
-        `timeout` (seconds): waits until the batch is full or the time is over; the server is told
+        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. What
+        was published a moment ago may be missing: the consumer hears of it after the publisher
+        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over; the server is told
         10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
         (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
         that says nothing for twice as long is reported by MissedHeartbeatError instead of at
