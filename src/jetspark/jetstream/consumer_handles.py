@@ -86,11 +86,12 @@ class PullConsumer(Consumer):
 
         Without `timeout`: what can be delivered now, at once; an empty list when nothing can. What
         was published a moment ago may be missing: the consumer hears of it after the publisher
-        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over; the server is told
-        10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
-        (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
-        that says nothing for twice as long is reported by MissedHeartbeatError instead of at
-        the timeout; the clock of it stands still while the connection is down.
+        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over;
+        the server is told 10 ms less, so that it ends first. `max_bytes`: stop before this many
+        bytes of messages (subjects and headers count). `heartbeat` (seconds, at most half of
+        `timeout`): a server that says nothing for twice as long is reported by
+        MissedHeartbeatError instead of at the timeout; the clock of it stands still while the
+        connection is down.
 
         For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
         "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
