@@ -32,7 +32,7 @@ def command(code: str, *arguments: str) -> list[str]:
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(code, *arguments), capture_output=True, text=True, timeout=20)
+    return subprocess.run(command(code, *arguments), capture_output=True, text=True, timeout=60)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ except KeyboardInterrupt:
     # What was waited for is cancelled: no request, no listener, no task of it is left.
     print(len(nc._inner._requests), len(nc._thread.calls))
     nc.close()
-    print("closed" if time.perf_counter() - start < 5 else "late")
+    print("closed" if time.perf_counter() - start < 20 else "late")
 """
 
 
@@ -86,13 +86,13 @@ def test_ctrl_c_returns_at_once_and_leaves_nothing(
         nc.flush()
         code = INTERRUPTED.replace("WAIT", WAITS[wait])
         with started(code, shared_server.url, subject) as process:
-            seen.next(10)
+            seen.next(60)
             # It publishes before it waits; the signal may come in between, which is as good.
             start = time.monotonic()
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=10)
+            out, err = process.communicate(timeout=60)
     assert (out, err) == ("0 0\nclosed\n", "")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     nc.jetstream().delete_stream(subject)
 
 
@@ -108,9 +108,9 @@ with connect(url) as nc, nc.subscribe("x") as sub:
     with nc.subscribe(subject) as seen:
         nc.flush()
         with started(code, shared_server.url, subject) as process:
-            seen.next(10)
+            seen.next(60)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=10)
+            _, err = process.communicate(timeout=60)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert err.count("Traceback") == 1
     assert process.returncode == -signal.SIGINT
@@ -218,9 +218,9 @@ for number in range(5000):
         start = time.monotonic()
         arguments = command(code, shared_server.url, subject)
         arguments[1:1] = options
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
         assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
         for _ in range(5000):
             seen.next(5)
 
@@ -257,7 +257,7 @@ atexit.register(loop_thread._at_exit)
     done = run(code, shared_server.url, unique("hang"))
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
-    assert time.monotonic() - start < 12
+    assert time.monotonic() - start < 30
 
 
 def test_closed_at_exit_is_closed_for_later_exit_functions(

@@ -106,7 +106,7 @@ async def test_calls_go_to_the_prefix_and_keep_the_timeout(
     nc: Client, unique: Callable[[str], str]
 ) -> None:
     prefix = unique("imported")
-    js = JetStream(nc, api_prefix=prefix, timeout=0.2)
+    js = JetStream(nc, api_prefix=prefix, timeout=1)
 
     async def answer(msg: Message) -> None:
         if msg.subject == f"{prefix}.INFO":

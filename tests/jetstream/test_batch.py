@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,7 +108,7 @@ async def test_an_exception_gives_the_batch_up_at_once(js: JetStream, atomic: st
             for _ in range(3):
                 await batch.add(f"{atomic}.a")
             raise KeyError("mine")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         assert b'"incomplete"' in (await anext(advisories)).data
     assert (await stored(js, atomic), batch.ack) == (0, None)
 
@@ -227,7 +226,7 @@ async def test_an_idle_batch_is_refused_by_its_next_message(
             async with js.atomic_batch() as batch:
                 await batch.add("s.a")
                 await batch.add("s.a")
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(20):
                     assert b'"timeout"' in (await anext(advisories)).data
         assert refused.value.err_code == 10176
         assert await stored(js, "S") == 0
@@ -251,21 +250,26 @@ async def test_a_change_of_leader_stores_all_or_nothing(
     async with connect(nats_cluster.urls) as nc:
         js = nc.jetstream(timeout=10)
         await js.create_stream(name=name, subjects=[name], num_replicas=3, allow_atomic=True)
-        with contextlib.suppress(BatchError, NoStreamResponseError, RequestTimeoutError):
+        outcomes = {0}
+        try:
             async with js.atomic_batch(timeout=2) as batch:
                 for number in range(100):
                     await batch.add(name)
                     if number == 50:
                         await js.stream_leader_stepdown(name)
-        held = await stored(js, name)
-        assert held == (100 if batch.ack else 0)
+            outcomes = {100}
+        except RequestTimeoutError:  # of the commit, perhaps
+            outcomes = {0, 100}
+        except (BatchError, NoStreamResponseError):
+            pass
+        assert await stored(js, name) in outcomes
         await js.delete_stream(name)
 
 
 async def test_nobody_listening_is_told(js: JetStream, nc: Client, atomic: str) -> None:
     for count in (1, 2):
         with pytest.raises(NoStreamResponseError):
-            async with js.atomic_batch(timeout=0.3) as batch:
+            async with js.atomic_batch(timeout=2) as batch:
                 for _ in range(count):
                     await batch.add("nobody.listens")
 

@@ -125,7 +125,7 @@ async def test_next_is_one_message_or_a_timeout(js: JetStream, stream: str) -> N
     consumer = await js.create_consumer(stream, durable_name="c")
     await js.publish(f"{stream}.a", b"1")
     await js.publish(f"{stream}.a", b"2")
-    assert [(await consumer.next()).data, (await consumer.next(1)).data] == [b"1", b"2"]
+    assert [(await consumer.next()).data, (await consumer.next(5)).data] == [b"1", b"2"]
     with pytest.raises(RequestTimeoutError):
         await consumer.next(0.05)
 
@@ -174,7 +174,7 @@ async def test_permissions_can_be_given_by_filter(
     ):
         await JetStream(admin).create_stream(name="S", subjects=["orders.*"])
         await JetStream(admin).publish("orders.eu", b"x")
-        js = JetStream(eu, timeout=0.3)
+        js = JetStream(eu, timeout=2)
         consumer = await js.create_consumer("S", name="c", filter_subject="orders.eu")
         assert len(await consumer.fetch(1, timeout=5)) == 1
         with pytest.raises(RequestTimeoutError):

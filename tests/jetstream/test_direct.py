@@ -130,6 +130,11 @@ async def test_the_last_of_a_subject_is_asked_for_in_the_subject(
     for subject in ("a.b", "a.*"):
         with pytest.raises(RequestTimeoutError):
             await elsewhere.get_msg("S", last_by_subject=subject, direct=True)
+
+    async def heard() -> bool:
+        return len(asked) == 2
+
+    await eventually(heard)
     assert asked == [
         (f"{prefix}.DIRECT.GET.S.a.b", b""),
         (f"{prefix}.DIRECT.GET.S", b'{"last_by_subj":"a.*"}'),
@@ -310,7 +315,7 @@ async def test_a_batch_that_loses_its_end_is_continued(
             nc._outbox.put(b"HPUB %b 34 34\r\n%b\r\n" % (msg.reply.encode(), block))
 
     nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
-    lossy = nc.jetstream(api_prefix=prefix, timeout=0.1)
+    lossy = nc.jetstream(api_prefix=prefix, timeout=1)
     found = await lossy.get_msgs("S", confirm=False).all()
     assert [msg.seq for msg in found] == [1, 2]
     assert b'"seq":3' in asked[1]

@@ -81,7 +81,8 @@ async def test_nak_with_delay_delivers_later(
 async def test_in_progress_begins_ack_wait_anew(consumer: PullConsumer) -> None:
     msg = await consumer.next()
     for _ in range(15):  # far below ack_wait, which a slow machine may stretch
-        assert not await consumer.fetch(1, timeout=0.1)
+        with pytest.raises(RequestTimeoutError):
+            await consumer.next(0.1)
         await msg.in_progress()
     await msg.ack_sync()
 
@@ -102,7 +103,8 @@ async def test_term_is_the_end_and_shows_its_reason(
                 assert document["reason"] == "poison pill"
                 break
     await eventually(lambda: nothing_unacked(consumer))
-    assert not await consumer.fetch(1, timeout=0.1)
+    with pytest.raises(RequestTimeoutError):
+        await consumer.next(0.1)
 
 
 async def test_term_without_reason(consumer: PullConsumer) -> None:

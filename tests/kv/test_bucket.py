@@ -165,7 +165,7 @@ def _at_least_2_10(js: JetStream) -> bool:
 
 
 async def test_a_bucket_without_direct_gets_asks_the_leader(nc: Client, bucket: Bucket) -> None:
-    js = nc.jetstream(timeout=0.6)
+    js = nc.jetstream(timeout=3)
     bucket = await js.bucket(bucket.name)
     await js.update_stream(name=bucket.stream, allow_direct=False)
     bound = await js.bucket(bucket.name)
@@ -196,7 +196,7 @@ async def test_read_your_write_over_three_servers(
 
 
 async def test_a_bucket_that_is_gone(nc: Client, js: JetStream, bucket: Bucket) -> None:
-    bucket = await nc.jetstream(timeout=0.6).bucket(bucket.name)
+    bucket = await nc.jetstream(timeout=3).bucket(bucket.name)
     await js.delete_bucket(bucket.name)
     for call in (
         bucket.get("k"),

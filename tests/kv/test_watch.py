@@ -295,7 +295,7 @@ async def test_changes_over_a_restart(make_server: MakeServer) -> None:
                         break
                     except JetsparkError:
                         await asyncio.sleep(0.02)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     for watched in (changes, updates):
                         last = await anext(watched)
                         while last is not None and last.revision < revision:
@@ -549,7 +549,7 @@ async def test_changes_over_new_leaders(
             await write("end", b"")
 
         seen: list[int] = []
-        async with bucket.watch() as changes, asyncio.timeout(20):
+        async with bucket.watch() as changes, asyncio.timeout(60):
             assert await anext(changes) is None
             writing = asyncio.create_task(write_all())
             async for entry in changes:

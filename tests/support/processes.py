@@ -56,7 +56,7 @@ def jetspark(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def first_line(process: subprocess.Popen[bytes], timeout: float = 20.0) -> str:
+def first_line(process: subprocess.Popen[bytes], timeout: float = 60.0) -> str:
     """The first line of standard output; what went wrong when there is none."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], timeout)
@@ -83,7 +83,7 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def wait_until_gone(pid: int, timeout: float = 10.0) -> None:
+def wait_until_gone(pid: int, timeout: float = 60.0) -> None:
     """Returns when process `pid`, of whoever, has ended."""
     if hasattr(os, "pidfd_open"):
         try:
@@ -107,7 +107,7 @@ def end(process: subprocess.Popen[bytes], number: int = signal.SIGINT) -> tuple[
     return finish(process)
 
 
-def finish(process: subprocess.Popen[bytes], timeout: float = 20.0) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen[bytes], timeout: float = 60.0) -> tuple[int, str, str]:
     """Waits for the end: exit code, the rest of standard output, standard error."""
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out.decode(), err.decode()

@@ -16,7 +16,7 @@ _INBOX = "_INBOX.raw"
 class RawClient:
     """One connection: publish, and one request at a time. Timeouts in seconds."""
 
-    def __init__(self, url: str, *, timeout: float = 5.0, **connect: object) -> None:
+    def __init__(self, url: str, *, timeout: float = 20.0, **connect: object) -> None:
         parts = urlsplit(url)
         self._socket = socket.create_connection(
             (parts.hostname or "127.0.0.1", parts.port or 4222), timeout=timeout
