@@ -18,7 +18,8 @@ Unique = Callable[[str], str]
 
 # A run of the tests in the background has SIGINT ignored, and so would its children.
 START = """
-import os, signal, sys, threading, time
+import logging, os, signal, sys, threading, time
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # -X dev tells of steps longer than 0.1 s
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from jetspark import errors
 from jetspark.blocking import connect
@@ -195,6 +196,8 @@ def test_exit_with_an_open_connection_sends_what_waits(
 ) -> None:
     subject = unique("exit")
     code = """
+from jetspark.blocking import client, loop_thread
+client.EXIT_FLUSH_TIMEOUT = loop_thread.EXIT_TIMEOUT = 20.0  # this machine may be slow
 nc = connect(url, event_callback=lambda event: None)
 nc.subscribe(subject, callback=lambda m: None)
 iterated = nc.subscribe("x")

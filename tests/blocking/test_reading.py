@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.blocking.eventually import eventually
 
 from jetspark import errors
 from jetspark.blocking import Client, JetStream
@@ -36,12 +37,7 @@ def stream(js: JetStream, unique: Callable[[str], str]) -> Iterator[str]:
 
 
 def until_gone(js: JetStream, stream: str) -> None:
-    pause = threading.Event()
-    for _ in range(500):
-        if not js.consumer_names(stream).all():
-            return
-        pause.wait(0.01)
-    raise AssertionError("a consumer is left")
+    eventually(lambda: js.consumer_names(stream).all() == [])
 
 
 def test_an_ordered_consumer_is_iterated(js: JetStream, stream: str) -> None:

@@ -168,15 +168,19 @@ def test_drain_waits_for_the_callback(nc: Client, unique: Unique) -> None:
 
 def test_drain_in_its_own_callback(nc: Client, unique: Unique) -> None:
     seen: Queue[bytes] = Queue()
+    published = threading.Event()
 
     def callback(message: Message) -> None:
         if message.data == b"0":
+            assert published.wait(10)
             sub.drain()
         seen.put(message.data)
 
     sub = nc.subscribe(unique("own"), callback=callback)
     for number in range(3):
         nc.publish(sub.subject, b"%d" % number)
+    nc.flush()
+    published.set()
     assert [seen.get(timeout=5) for _ in range(3)] == [b"0", b"1", b"2"]
 
 

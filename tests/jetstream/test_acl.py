@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.jetstream.eventually import eventually
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
@@ -247,8 +248,11 @@ async def test_push_reader(guard: Callable[..., Guarded], group: str | None) -> 
         consumer = await nc.jetstream().push_consumer("S", "c")
         for _ in range(3):
             await (await messages.next(5)).respond(b"+ACK")
-        await nc.flush()
-        assert (await consumer.info()).ack_floor.stream_seq == 3
+
+        async def acknowledged() -> bool:
+            return (await consumer.info()).ack_floor.stream_seq == 3
+
+        await eventually(acknowledged)
     refused = [*DANGEROUS, "$JS.FC.OTHER.c.x", "$JS.API.CONSUMER.DELETE.S.c"]
     await guarded.check(refused=refused, unseen=rf"{ACK_V2}|\$JS\.FC")
     if group is not None:

@@ -197,7 +197,7 @@ async def test_the_consumers_own_limits_are_kept(
 async def test_stop_acknowledges_nothing_and_the_server_delivers_again(
     js: JetStream, stream: str
 ) -> None:
-    consumer = await js.create_consumer(stream, durable_name="d", ack_wait=timedelta(seconds=0.5))
+    consumer = await js.create_consumer(stream, durable_name="d", ack_wait=timedelta(seconds=1))
     await fill(js, stream, 10)
     async with consumer.consume() as messages:
         await take(messages, 1)
@@ -207,8 +207,9 @@ async def test_stop_acknowledges_nothing_and_the_server_delivers_again(
         assert [msg async for msg in messages] == []
         messages.stop()
     assert (await consumer.info()).num_ack_pending == 10
-    again = await consumer.fetch(10, timeout=5)
-    assert {msg.metadata.deliveries for msg in again} == {2}
+    again = await consumer.fetch(10, timeout=20)
+    assert sorted(msg.seq for msg in again) == list(range(1, 11))
+    assert min(msg.metadata.deliveries for msg in again) >= 2
 
 
 async def test_drain_gives_what_has_arrived_and_ends(

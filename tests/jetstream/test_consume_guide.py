@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.jetstream.eventually import eventually
+
 from jetspark.face import connect
 
 if TYPE_CHECKING:
@@ -38,10 +40,12 @@ async def test_the_guide_does_what_it_says(
             for _ in range(2):
                 await js.publish("orders.eu", b"42")
             await run(block, names)
-        await nc.flush()
-        worker = (await names["worker"].info()).num_ack_pending
+
+        async def all_acknowledged() -> bool:
+            return (await names["worker"].info()).num_ack_pending == 0  # type: ignore[no-any-return]
+
+        await eventually(all_acknowledged)
     assert capsys.readouterr().out == "1 b'42'\n2 b'42'\n"
     assert not names["messages"].active
     assert names["batch"] == []
-    assert worker == 0
     assert names["msg"].data == b"42"

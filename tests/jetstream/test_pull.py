@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -316,13 +317,15 @@ async def test_what_is_asked(scripted: Callable[..., ScriptedConsumer]) -> None:
     full = [1]
     async with scripted(full, full, full) as peer:
         await peer.consumer.fetch(1)
-        await peer.consumer.fetch(1, timeout=2, max_bytes=500, heartbeat=0.25)
-        await peer.consumer.fetch(1, timeout=0.01)
+        await peer.consumer.fetch(1, timeout=20, max_bytes=500, heartbeat=2.5)
+        with suppress(RequestTimeoutError):
+            await peer.consumer.fetch(1, timeout=0.01)
+        await eventually(_is(lambda: len(peer.requests) == 3))
         now, waiting, short = peer.requests
     assert now == {"batch": 1, "no_wait": True}
     expires = waiting.pop("expires")
-    assert 1.98e9 < expires <= 1.99e9
-    assert waiting == {"batch": 1, "max_bytes": 500, "idle_heartbeat": 250_000_000}
+    assert 1.8e10 < expires <= 1.999e10
+    assert waiting == {"batch": 1, "max_bytes": 500, "idle_heartbeat": 2_500_000_000}
     assert 0 < short["expires"] <= 5_000_000
 
 

@@ -94,7 +94,7 @@ async def test_a_slow_reader_holds_the_server_back_and_gets_everything(
 
         await eventually(nothing_more_comes)
         assert messages.pending_msgs < count
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for expected in range(1, count + 1):
                 assert int((await messages.next()).data) == expected
         assert messages.dropped == 0
@@ -123,7 +123,7 @@ async def test_plain_subscriptions_see_flow_control_and_answer_it(
 async def test_heartbeats_are_not_given_out(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
-    consumer = await controlled(js, stream, 0.1)
+    consumer = await controlled(js, stream, 0.3)
     async with consumer.subscribe() as messages:
 
         async def some_came() -> bool:
@@ -212,7 +212,7 @@ async def test_members_of_a_group_share_the_messages(
 
     members = [member(0), member(1)]
     await fill(js, stream, 200)
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert sorted(got) == list(range(1, 201))
     assert all(counts)
     await asyncio.sleep(0.5)  # the heartbeats go to one of them
