@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +56,8 @@ def test_every_role_and_every_option(capsys: pytest.CaptureFixture[str]) -> None
     assert list(ALL) == ROLES
     used = {word for options in ALL.values() for word in options if word.startswith("--")}
     known = {f"--{name.replace('_', '-')}" for name in inspect.signature(acl).parameters}
+    # These exclude --sole-reader, and have a test of their own.
+    used |= {"--interest-consumer", "--progress-consumer"}
     assert known - used == {"--roles", "--inbox-prefix", "--domain", "--api-prefix", "--json"}
     for role, options in ALL.items():
         document = json.loads(printed(capsys, role, *options, "--json"))
@@ -73,6 +75,14 @@ def test_options_are_those_of_the_roles(capsys: pytest.CaptureFixture[str]) -> N
     common = ["--inbox-prefix", "_mine", "--domain", "hub", "--json"]
     found = json.loads(printed(capsys, "monitor", "--stream", "S", *common))
     assert found == Roles(inbox_prefix="_mine", domain="hub").monitor("S").to_dict()
+
+
+def test_the_consumers_of_spark(capsys: pytest.CaptureFixture[str]) -> None:
+    source = ["spark-source", "--stream", "S", "--json"]
+    for option in ("interest_consumer", "progress_consumer"):
+        found = json.loads(printed(capsys, *source, f"--{option.replace('_', '-')}", "c"))
+        expected: Any = {option: "c"}
+        assert found == Roles().spark_source(["S"], **expected).to_dict()
 
 
 def test_a_server_takes_the_printed_block(

@@ -30,6 +30,10 @@ from jetspark.errors import ConfigError, JetsparkError, PermissionsError, Reques
 from jetspark.face import connect
 from jetspark.jetstream.acl import Roles
 from jetspark.jetstream.acl_permissions import Permissions, Responses
+from jetspark.spark.interest import hold, release
+from jetspark.spark.marker import ProgressMarker
+from jetspark.spark.offsets import StreamOffset
+from jetspark.spark.options import SourceOptions
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
@@ -318,8 +322,9 @@ def read_all(guarded: Guarded, *subjects: str, direct: bool = False) -> int:
     """Rows of S, as a Spark query over all of it reads them."""
     with link_of(guarded) as link:
         facts = StreamAPI(link).stream("S")
-        assert StreamAPI(link).sequence_at("S", 0) == 1
-    wanted = SequenceRange("S", 1, facts.last_seq + 1, facts.created, subjects, direct=direct)
+        start = StreamAPI(link).sequence_at("S", 0)
+        assert start == facts.first_seq
+    wanted = SequenceRange("S", start, facts.last_seq + 1, facts.created, subjects, direct=direct)
     return sum(batch.num_rows for batch in read_range(guarded.options(), wanted))
 
 
@@ -361,6 +366,42 @@ async def test_spark_as_sole_reader(
         assert StreamAPI(link).stream("S").messages == 1
     refused = without(DANGEROUS, "$JS.API.STREAM.PURGE.S")
     await guarded.check(refused=[*refused, "$JS.API.CONSUMER.CREATE.S.c"])
+
+
+async def test_spark_with_a_progress_consumer(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    guarded = guard(Roles().spark_source(["S"], progress_consumer="c"))
+    await make_stream(guarded)
+    assert read_all(guarded) == 3
+    assert read_all(guarded, "s.1") == 1
+    options = SourceOptions(connection=guarded.options(), streams=("S",))
+    for _ in range(2):  # two runs of a query
+        marker = ProgressMarker(options, "c")
+        for sequence in (2, 3):
+            marker.show({"S": StreamOffset("", sequence, 1)})
+    async with guarded.admin() as nc:
+        assert (await nc.jetstream().consumer_info("S", "c")).num_pending == 1
+    await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
+
+
+async def test_spark_with_an_interest_consumer(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    guarded = guard(Roles().spark_source(["S"], interest_consumer="c"))
+    await make_stream(guarded, retention="interest", allow_direct=True)
+    with link_of(guarded) as link:
+        api = StreamAPI(link)
+        assert hold(api, "c", {"S": api.stream("S")}, {}, fail_on_data_loss=True)
+        async with guarded.admin() as nc:
+            for number in range(3):
+                await nc.jetstream().publish(f"s.{number}")
+        release(api, "S", "c", 5)
+        assert api.stream("S").messages == 2
+    assert read_all(guarded, direct=True) == 2
+    await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 
 async def test_spark_sink(guard: Callable[..., Guarded]) -> None:

@@ -40,6 +40,9 @@ _PASSING = frozenset(
     }
 )
 _RETRY_SECONDS = 0.1
+# A request is lost with a leader that stops; every call here may be asked twice. Parts of the
+# timeout.
+_ASK_AGAIN_AFTER = (0.2, 0.3)
 _SILENCE_SECONDS = 1.0  # no responders for this long: JetStream is not there
 
 
@@ -171,9 +174,16 @@ class StreamAPI:
         if last_per_subject:
             config["deliver_policy"] = "last_per_subject"
             del config["opt_start_seq"]
-        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
+        answer = self.create_consumer(stream, config, subjects)
+        return int(answer.get("num_pending", 0))
+
+    def create_consumer(
+        self, stream: str, config: dict[str, Any], subjects: Sequence[str]
+    ) -> dict[str, Any]:
+        """A new consumer that `config` names, of the messages under `subjects`; all when empty."""
+        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": config["name"]}
         if len(subjects) == 1:
-            config["filter_subject"] = subjects[0]
+            config = {**config, "filter_subject": subjects[0]}
             # In the request's subject too, so that permissions can be given by filter; but a
             # subject with wildcards may not be published to.
             if not {"*", ">"} & set(subjects[0].split(".")):
@@ -183,11 +193,9 @@ class StreamAPI:
                 raise UnsupportedByServerError(
                     "Reading several subjects at once", "2.10", self.link.info.version
                 )
-            config["filter_subjects"] = list(subjects)
-        answer = self.call(
-            call, {"stream_name": stream, "config": config, "action": "create"}, **names
-        )
-        return int(answer.get("num_pending", 0))
+            config = {**config, "filter_subjects": list(subjects)}
+        request = {"stream_name": stream, "config": config, "action": "create"}
+        return self.call(call, request, **names)
 
     def delete_reader(self, stream: str, name: str) -> None:
         """Remove the consumer; one that is gone already is fine."""
@@ -301,13 +309,16 @@ class StreamAPI:
         self, call: js_api.Call, payload: bytes, deadline: float, names: dict[str, str]
     ) -> dict[str, Any]:
         subject = js_api.subject_of(self.link.api_prefix, call, names)
-        try:
-            frame = self.link.request(subject, payload, deadline - time.monotonic())
-        except RequestTimeoutError:
-            raise RequestTimeoutError(
-                f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
-            ) from None
-        return js_api.parse_answer(call, frame[4], names)
+        for patience in (*_ASK_AGAIN_AFTER, 1.0):
+            until = min(deadline, time.monotonic() + patience * self._timeout)
+            try:
+                frame = self.link.request(subject, payload, until - time.monotonic())
+            except RequestTimeoutError:
+                continue
+            return js_api.parse_answer(call, frame[4], names)
+        raise RequestTimeoutError(
+            f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
+        )
 
 
 def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:

@@ -44,6 +44,8 @@ def acl(
     exactly_once: _Flag = False,
     pattern: _Flag = False,
     sole_reader: _Flag = False,
+    interest_consumer: str | None = None,
+    progress_consumer: str | None = None,
     bucket: str | None = None,
     key: _Several = None,
     origin: str | None = None,
@@ -72,6 +74,8 @@ def acl(
         exactly_once: spark-sink: with guarantee exactly-once.
         pattern: spark-source: with streamPattern.
         sole_reader: spark-source: removes what it has read from a work queue.
+        interest_consumer: spark-source: with this option.
+        progress_consumer: spark-source: with this option.
         bucket: kv-reader, kv-writer: the bucket.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
@@ -97,6 +101,8 @@ def acl(
         "exactly-once": exactly_once,
         "pattern": pattern,
         "sole-reader": sole_reader,
+        "interest-consumer": interest_consumer,
+        "progress-consumer": progress_consumer,
         "bucket": bucket,
         "key": key,
         "origin": origin,

@@ -50,6 +50,8 @@ _ADMINISTRATION: Final = (
 )
 # A consumer of one's own: named at random, so all names are allowed.
 _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
+# A consumer that is moved, and that nobody reads from.
+_MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
 class Roles:
@@ -141,18 +143,37 @@ class Roles:
     # -- Spark -----------------------------------------------------------------------------------
 
     def spark_source(
-        self, streams: Iterable[str], *, pattern: bool = False, sole_reader: bool = False
+        self,
+        streams: Iterable[str],
+        *,
+        pattern: bool = False,
+        sole_reader: bool = False,
+        interest_consumer: str | None = None,
+        progress_consumer: str | None = None,
     ) -> Permissions:
         """Read streams with Spark.
 
         `pattern`: they are chosen by streamPattern, which lists the names of all. `sole_reader`:
         with the option soleReader, which removes from work queues what was read.
+        `interest_consumer`, `progress_consumer`: with the option of that name.
         """
-        # A sole reader has no consumer: on a work queue it would take the messages away.
-        alone = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET, js_api.STREAM_PURGE)
+        if progress_consumer is not None and (sole_reader or interest_consumer is not None):
+            raise ConfigError("There is a progress consumer only where nothing is removed.")
+        # No consumer reads here: on a work queue, for one, it would take the messages away.
+        direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
         found = self._asking((self._api(js_api.STREAM_NAMES),) if pattern else ())
         for stream in _several("streams", streams):
-            found |= self._about(stream, alone) if sole_reader else self.range_reader(stream)
+            if sole_reader:
+                found |= self._about(stream, (*direct, js_api.STREAM_PURGE))
+            elif interest_consumer is not None:
+                check_name("consumer", interest_consumer)
+                moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
+                found |= self._about(stream, (*direct, *moved), interest_consumer)
+            else:
+                found |= self.range_reader(stream)
+            if progress_consumer is not None:
+                check_name("consumer", progress_consumer)
+                found |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
         return found
 
     def spark_sink(

@@ -32,6 +32,10 @@ def _strategy(name: str, value: str) -> str:
     return value
 
 
+def _consumer(name: str, value: str) -> str:
+    return check_name("consumer", value)
+
+
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "stream": ("streams", lambda name, value: (check_name("stream", value),)),
     "streams": ("streams", values.streams),
@@ -50,6 +54,8 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
     "soleReader": ("sole_reader", values.truth),
+    "interestConsumer": ("interest_consumer", _consumer),
+    "progressConsumer": ("progress_consumer", _consumer),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "keys": ("keys", values.subjects),
     "history": ("history", values.truth),
@@ -66,13 +72,14 @@ _ENDING: dict[str, Callable[[str, str], Positions]] = {
 }
 _SELECTION = ("stream", "streams", "streamPattern", "bucket")
 _OF_BUCKETS = ("keys", "history")
-_OF_STREAMS = ("subjects", "soleReader")
+_OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
 _STREAMING_ONLY = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxBytesPerTrigger",
     "maxTriggerDelay",
 )
+_CONSUMERS = ("interestConsumer", "progressConsumer")
 _KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
 READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
 """Names that mean nothing when writing."""
@@ -108,9 +115,16 @@ class SourceOptions:
     max_bytes_per_batch: int = ReadLimits.max_bytes
     read_timeout: float = ReadLimits.timeout
     sole_reader: bool = False
+    interest_consumer: str | None = None
+    progress_consumer: str | None = None
     bucket: str | None = None
     keys: tuple[str, ...] = ()
     history: bool = False
+
+    @property
+    def takes_nothing(self) -> bool:
+        """Read by direct gets: a consumer that reads would take the messages away."""
+        return self.sole_reader or self.interest_consumer is not None
 
     @property
     def is_snapshot(self) -> bool:
@@ -141,6 +155,11 @@ class SourceOptions:
                     f"Option {name!r} is for readStream; a batch read takes the whole range "
                     "(bound it with 'endingOffsets')."
                 )
+        for name in _CONSUMERS:
+            if name in self.given:
+                raise ConfigError(
+                    f"Option {name!r} is for readStream; a batch read leaves nothing on the server."
+                )
         if self.is_snapshot and (self.starting or self.ending):
             raise ConfigError(
                 "A bucket's snapshot has neither start nor end; set 'history' to true to read a "
@@ -170,6 +189,12 @@ class SourceOptions:
             raise ConfigError(
                 f"Option 'minOffsetsPerTrigger' ({least}) is more than 'maxOffsetsPerTrigger' "
                 f"({most})."
+            )
+        if self.takes_nothing and self.progress_consumer is not None:
+            raise ConfigError(
+                "Option 'progressConsumer' cannot be used with 'soleReader' or "
+                "'interestConsumer': a further consumer would keep messages that were read; what "
+                "is left in the stream already shows where the query is."
             )
         return self
 

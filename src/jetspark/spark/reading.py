@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -14,16 +16,29 @@ from pyspark.sql.datasource import InputPartition
 from jetspark.buckets import STREAM_PREFIX, Operation
 from jetspark.bulk import links
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
+from jetspark.bulk.reader import passes, read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
-from jetspark.errors import ConfigError, StreamNotFoundError
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
 from jetspark.subjects import nearest_name
 
+logger = logging.getLogger("jetspark.spark")
+
 T = TypeVar("T")
+
+_PAUSE_SECONDS = 0.1
+
+_answered: set[ConnectOptions] = set()
+"""What has answered this process before."""
 
 
 class RangePartition(InputPartition):
@@ -39,9 +54,27 @@ class RangePartition(InputPartition):
 
 
 def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
-    """Ask the streams' leaders something, from the driver, on a link that is kept."""
-    with links.borrowed(options.connection) as link:
-        return question(StreamAPI(link))
+    """Ask the streams' leaders something that may be asked twice, from the driver.
+
+    The link is kept. One that breaks, because a server restarts for example, is made again for
+    `read_timeout` seconds, so that a running query outlives it; what cannot be reached when this
+    process asks for the first time is told at once.
+    """
+    connection = options.connection
+    deadline = time.monotonic() + options.read_timeout
+    while True:
+        try:
+            with links.borrowed(connection) as link:
+                answer = question(StreamAPI(link))
+        except JetsparkError as error:
+            waits = connection in _answered and time.monotonic() < deadline
+            if not waits or not passes(error):
+                raise
+            logger.info("Asking again: %s", error)
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            _answered.add(connection)
+            return answer
 
 
 def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:
@@ -69,7 +102,7 @@ def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
         raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
     for one in facts.values():
         _check_bucket(options, one)
-        _check_retention(one, sole_reader=options.sole_reader)
+        _check_retention(options, one, api)
     return facts
 
 
@@ -92,23 +125,43 @@ def _check_bucket(options: SourceOptions, facts: StreamFacts) -> None:
         )
 
 
-def _check_retention(facts: StreamFacts, *, sole_reader: bool) -> None:
+def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
     """Raises ConfigError where reading would take messages from others, or others from us."""
     name = facts.name
+    for option, asked, retention in (
+        ("soleReader", options.sole_reader, "workqueue"),
+        ("interestConsumer", options.interest_consumer is not None, "interest"),
+    ):
+        if asked and facts.retention != retention:
+            keeps = " and keeps what is read" if facts.retention == "limits" else ""
+            raise ConfigError(
+                f"Option {option!r} is for streams with retention {retention!r}; {name!r} has "
+                f"{facts.retention!r}{keeps}."
+            )
     if facts.retention == "interest":
+        _check_interest(options, facts, api)
+    elif facts.retention == "workqueue":
+        _check_sole_reader(options, facts)
+
+
+def _check_interest(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
+    name = facts.name
+    if options.interest_consumer is None:
         raise ConfigError(
             f"Stream {name!r} has retention 'interest': its messages go when all its consumers "
             "have acknowledged them, and are not even stored without any, so a table of it cannot "
-            "be exact. Use a stream with retention 'limits' that has this one as a source."
+            "be exact. Use a stream with retention 'limits' that has this one as a source, or "
+            "readStream with an 'interestConsumer', which keeps the messages for the query."
         )
-    if facts.retention != "workqueue":
-        if sole_reader:
-            raise ConfigError(
-                f"Option 'soleReader' is for streams with retention 'workqueue'; {name!r} has "
-                f"{facts.retention!r} and keeps what is read."
-            )
-        return
-    if not sole_reader:
+    if not api.link.info.at_least(2, 14):
+        raise UnsupportedByServerError("Option 'interestConsumer'", "2.14", api.link.info.version)
+    if not facts.allows_direct:
+        raise ConfigError(f"Stream {name!r} is read by direct gets: set its allow_direct.")
+
+
+def _check_sole_reader(options: SourceOptions, facts: StreamFacts) -> None:
+    name = facts.name
+    if not options.sole_reader:
         raise ConfigError(
             f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
@@ -143,7 +196,7 @@ def resolve_positions(
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
     """The partitions of one batch."""
     return [
-        RangePartition(replace(part, direct=options.sole_reader))
+        RangePartition(replace(part, direct=options.takes_nothing))
         for part in planning.split_all(
             wanted,
             min_partitions=options.min_partitions,

@@ -1,8 +1,9 @@
 """spark.readStream.format("jetstream"): Spark's checkpoint is the only truth.
 
-Nothing on the server depends on this query: no durable consumer, no ack. `commit` comes one batch
-late and `stop` may never run, so nothing is left to either; a sole reader's work queue is only
-emptied a batch later. Offsets are explained in `offsets`.
+Nothing on the server depends on this query: no ack, and a durable consumer only where the user
+asks for one (`marker`, `interest`). `commit` comes one batch late and `stop` may never run, so
+nothing is left to either; what a work queue or a stream by interest need not keep any more is only
+removed a batch later. Offsets are explained in `offsets`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import ConfigError
-from jetspark.spark import planning
+from jetspark.spark import interest, planning
+from jetspark.spark.marker import ProgressMarker
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import (
@@ -46,6 +48,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._last_batch = -math.inf
+        name = options.progress_consumer
+        self._marker = None if name is None else ProgressMarker(options, name)
 
     # -- offsets, on the driver ------------------------------------------------------------
 
@@ -53,7 +57,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where a new query begins. Spark may ask twice before the first batch: same answer."""
         if self._initial is None:
             options = self._options
-            facts = streams_facts(options)
+            facts = self._facts({})
             start = resolve_positions(
                 options, options.starting_positions("latest"), facts, end=False
             )
@@ -86,7 +90,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limited = not isinstance(limit, ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
         ends = planning.next_offsets(
-            streams_facts(options),
+            self._facts(offsets),
             offsets,
             max_offsets=options.max_offsets_per_trigger if limited else None,
             max_bytes=options.max_bytes_per_trigger if limited else None,
@@ -96,6 +100,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             targets=self._targets,
             fail_on_data_loss=options.fail_on_data_loss,
         )
+        if self._marker is not None:
+            self._marker.show(offsets)  # Spark asks when all before `start` is done
         if ends == offsets:
             return start
         self._last_batch = time.monotonic()
@@ -118,16 +124,24 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint holds what was read; a sole reader removes it from its work queues."""
-        if not self._options.sole_reader:
+        """The checkpoint holds what was read: where the server keeps it for us, it need not."""
+        options = self._options
+        if not options.takes_nothing:
             return
-        offsets, subjects = from_json(end), self._options.subjects
+        offsets = from_json(end)
+        facts = streams_facts(options)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
-                api.purge(name, offset.next, subjects)
+                # Of a stream made anew nothing was read under these sequences.
+                if name not in facts or facts[name].created != offset.created:
+                    continue
+                if options.interest_consumer is None:
+                    api.purge(name, offset.next, options.subjects)
+                else:
+                    interest.release(api, name, options.interest_consumer, offset.next)
 
-        ask(self._options, remove)
+        ask(options, remove)
 
     def stop(self) -> None:
         """Nothing: there is nothing on the server to take away."""
@@ -137,6 +151,23 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         return read_partition(self._options, partition)
+
+    # -- streams ---------------------------------------------------------------------------
+
+    def _facts(self, offsets: dict[str, StreamOffset]) -> dict[str, StreamFacts]:
+        """What the streams say; those by interest keep from now on what comes."""
+        options = self._options
+        facts = streams_facts(options)
+        name = options.interest_consumer
+        if name is None:
+            return facts
+        made = ask(
+            options,
+            lambda api: interest.hold(
+                api, name, facts, offsets, fail_on_data_loss=options.fail_on_data_loss
+            ),
+        )
+        return streams_facts(options) if made else facts
 
     # -- documents -------------------------------------------------------------------------
 

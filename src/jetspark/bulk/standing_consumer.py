@@ -1,0 +1,66 @@
+"""A durable consumer that stands where a query is, and from which nobody reads.
+
+It is moved by CONSUMER.RESET (nats-server 2.14), or deleted and made again on older servers: they
+refuse an ack of what was never delivered. Its description says whose it is, so that a consumer of
+somebody else under the same name is told apart and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.errors import ConfigError, ConsumerNotFoundError
+from jetspark.wire import js_api
+
+
+class StandingConsumer:
+    """One of one stream; every call goes to the server."""
+
+    def __init__(
+        self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
+    ) -> None:
+        """`option`: the user's option that gave the name."""
+        self._api = api
+        self._names = {"stream": stream, "consumer": name}
+        self._option = option
+        self._description = description
+
+    def position(self) -> int | None:
+        """The sequence that it stands before; None when there is no such consumer.
+
+        Raises ConfigError for a consumer that somebody else has made.
+        """
+        try:
+            info = self._api.call(js_api.CONSUMER_INFO, None, **self._names)
+        except ConsumerNotFoundError:
+            return None
+        if info["config"].get("description") != self._description:
+            raise ConfigError(
+                f"Stream {self._names['stream']!r} has a consumer {self._names['consumer']!r} of "
+                f"somebody else: give another name in the option {self._option!r}."
+            )
+        return int(info["delivered"]["stream_seq"]) + 1
+
+    def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
+        """A new one that stands before a sequence; None: before all that is stored."""
+        config: dict[str, Any] = {
+            "name": self._names["consumer"],
+            "durable_name": self._names["consumer"],
+            "description": self._description,
+            "ack_policy": "explicit",
+            "deliver_policy": "all",
+            "replay_policy": "instant",
+        }
+        if sequence is not None:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": sequence}
+        self._api.create_consumer(self._names["stream"], config, subjects)
+
+    def reset(self, sequence: int) -> None:
+        """Move it before a sequence. Without such a consumer nobody answers: ask before."""
+        self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **self._names)
+
+    def delete(self) -> None:
+        """Remove it; one that is gone already is fine."""
+        self._api.delete_reader(self._names["stream"], self._names["consumer"])

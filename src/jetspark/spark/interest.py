@@ -1,0 +1,97 @@
+"""Reading streams with retention `interest`: option `interestConsumer`.
+
+Such a stream keeps a message until each of its consumers has acknowledged it, and keeps nothing
+while it has none. So the query has a durable consumer in each stream, which stands before what
+Spark's checkpoint does not have yet: all behind it stays stored, and is read by direct gets, which
+take nothing away. When a batch is committed the consumer is moved, and the server removes what
+nobody else waits for. It covers the whole stream, whatever subjects the query chooses, so a head
+that is gone is a loss that is noticed.
+
+A query that is given up leaves its consumer behind, and the stream grows: delete it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.errors import ConfigError, DataLossError, RequestTimeoutError
+from jetspark.spark.offsets import StreamOffset
+
+logger = logging.getLogger("jetspark.spark")
+
+DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
+
+
+def hold(
+    api: StreamAPI,
+    name: str,
+    facts: Mapping[str, StreamFacts],
+    offsets: Mapping[str, StreamOffset],
+    *,
+    fail_on_data_loss: bool,
+) -> bool:
+    """See that the consumers stand where the query needs them; whether one had to be made.
+
+    Raises DataLossError when one is gone, or has moved past what was not read.
+    """
+    made = False
+    for stream, one in facts.items():
+        consumer = _consumer(api, stream, name)
+        position, offset = consumer.position(), offsets.get(stream)
+        lost = None
+        # A stream that is new, or new under its name, has nothing yet that could be missed.
+        if offset is not None and not offset.initial and offset.created == one.created:
+            lost = _loss(stream, name, position, offset)
+        if lost is not None and fail_on_data_loss:
+            raise DataLossError(
+                stream,
+                offset.next if offset else 1,
+                one.last_seq,
+                f"{lost} Set failOnDataLoss to false to go on with what there is.",
+            )
+        if position is None:
+            _check_lasting(one)
+            consumer.make()
+            made = True
+    return made
+
+
+def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
+    """The checkpoint has all before a sequence: the server need not keep it for this query."""
+    consumer = _consumer(api, stream, name)
+    try:
+        if consumer.position() is not None:  # of one that is gone the next `hold` tells
+            consumer.reset(sequence)
+    except RequestTimeoutError as error:  # a change of leaders: the next batch releases this, too
+        logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
+
+
+def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
+    return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
+
+
+def _loss(stream: str, name: str, position: int | None, offset: StreamOffset) -> str | None:
+    if position is None:
+        return (
+            f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "
+            f"gone: messages from sequence {offset.next} on may have been removed unread."
+        )
+    if position > offset.next:
+        return (
+            f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
+            f"the query has read only up to {offset.next - 1}: what lies between may have been "
+            "removed unread."
+        )
+    return None
+
+
+def _check_lasting(facts: StreamFacts) -> None:
+    if facts.longest_inactive is not None:
+        raise ConfigError(
+            f"Stream {facts.name!r} removes consumers that are idle for "
+            f"{facts.longest_inactive:g} s (consumer_limits), so none can keep messages for a "
+            "query that is not running."
+        )

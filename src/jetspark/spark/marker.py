@@ -1,0 +1,71 @@
+"""Where a query stands, for those who look at the server: option `progressConsumer`.
+
+In each stream a durable pull consumer of that name stands behind what the query has finished, so
+`nats consumer info`, `nats consumer report` and every exporter of consumers show the position, and
+as unprocessed what is still to be read. Nobody reads from it, nothing is read from it here: the
+checkpoint is the truth, and a marker that cannot be moved is a warning in the log and tried again
+a minute later. It stays when the query ends; `nats consumer rm` removes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+from jetspark.bulk import links
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.errors import JetsparkError
+from jetspark.spark.offsets import StreamOffset
+from jetspark.spark.options import SourceOptions
+
+logger = logging.getLogger("jetspark.spark")
+
+DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
+
+_CALL_SECONDS = 2.0  # a query does not wait longer for what is only shown
+_PAUSE_SECONDS = 60.0
+
+
+class ProgressMarker:
+    """The markers of one query, moved from the driver."""
+
+    def __init__(self, options: SourceOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._shown: dict[str, tuple[str, int]] = {}
+        self._not_before = -math.inf
+
+    def show(self, offsets: Mapping[str, StreamOffset]) -> None:
+        """Move the markers to what the query has finished. Raises nothing of ours."""
+        new = {
+            stream: offset
+            for stream, offset in offsets.items()
+            if self._shown.get(stream) != (offset.created, offset.next)
+        }
+        if not new or time.monotonic() < self._not_before:
+            return
+        try:
+            with links.borrowed(self._options.connection) as link:
+                api = StreamAPI(link, timeout=_CALL_SECONDS)
+                for stream, offset in new.items():
+                    self._move(api, stream, offset.next)
+                    self._shown[stream] = (offset.created, offset.next)
+        except (JetsparkError, OSError) as error:
+            self._not_before = time.monotonic() + _PAUSE_SECONDS
+            logger.warning("The progress marker %s was not moved: %s", self._name, error)
+
+    def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
+        consumer = StandingConsumer(
+            api, stream, self._name, option="progressConsumer", description=DESCRIPTION
+        )
+        if consumer.position() is None:
+            consumer.make(sequence, self._options.subjects)
+        # The first time it is made anew: an earlier run may have chosen other subjects.
+        elif stream in self._shown and api.link.info.at_least(2, 14):
+            consumer.reset(sequence)
+        else:
+            consumer.delete()
+            consumer.make(sequence, self._options.subjects)

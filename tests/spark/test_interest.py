@@ -1,0 +1,228 @@
+"""interestConsumer: streams by interest keep what the query has not read, and nothing more."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.support.streams import Admin, numbered
+
+from jetspark.bulk import links
+from jetspark.bulk.publish import StreamPublisher
+from jetspark.connection.options import make_options
+from jetspark.errors import ConfigError, DataLossError
+from jetspark.spark.options import parse_options
+from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.wire import js_api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.support.cluster import Cluster
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _needs_reset(needs_server: Callable[[str], None]) -> Iterator[None]:
+    needs_server("2.14")
+    yield
+    links.close_idle()
+
+
+@pytest.fixture
+def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    name = unique("INTEREST")
+    admin.create(name, f"{name}.>", retention="interest", allow_direct=True)
+    return name
+
+
+class Query:
+    """Calls a reader in the order in which Spark does; the checkpoint is text, as Spark's."""
+
+    def __init__(self, url: str, stream: str) -> None:
+        self.options = {"servers": url, "stream": stream, "startingOffsets": "earliest"}
+        self.options |= {"interestConsumer": "spark"}
+        self.checkpoint: str | None = None
+        self.sequences: list[int] = []
+
+    def run(self, *, batches: int = 1, limit: int | None = None, **options: str) -> None:
+        """So many batches at most, in a process of their own."""
+        if limit is not None:
+            options["maxOffsetsPerTrigger"] = str(limit)
+        reader = JetStreamStreamReader(parse_options(self.options | options))
+        start = json.loads(self.checkpoint) if self.checkpoint else reader.initialOffset()
+        committed = None
+        for _ in range(batches):
+            how = ReadAllAvailable() if limit is None else reader.getDefaultReadLimit()
+            end = reader.latestOffset(start, how)
+            if end == start:
+                break
+            if committed is not None:
+                reader.commit(committed)
+            for partition in reader.partitions(start, end):
+                for rows in reader.read(partition):
+                    self.sequences += rows.column("seq").to_pylist()
+            self.checkpoint = json.dumps(end)
+            start = committed = end
+
+
+@pytest.fixture
+def query(shared_server: NatsServer, stream: str) -> Query:
+    return Query(shared_server.url, stream)
+
+
+def make_consumer(admin: Admin, stream: str, name: str, **config: Any) -> None:
+    config |= {"name": name, "durable_name": name, "ack_policy": "explicit"}
+    admin.call(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
+
+
+def test_what_nobody_kept_is_missed_and_from_then_on_nothing(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    admin.fill(numbered(f"{stream}.a", 10))
+    assert admin.facts(stream).messages == 0  # there was no consumer yet
+    query.run()
+    admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(900))
+    query.run(batches=3, limit=300)
+    assert query.sequences == list(range(11, 911))
+    # The last batch is released when the next one is planned.
+    assert admin.facts(stream).first_seq == 611
+
+
+def test_others_keep_their_messages(query: Query, admin: Admin, stream: str) -> None:
+    make_consumer(admin, stream, "other", filter_subject=f"{stream}.b")
+    query.run()
+    admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
+    query.run(batches=2, limit=50)
+    left = admin.call(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})["state"]["subjects"]
+    assert left == {f"{stream}.a": 25, f"{stream}.b": 50}
+    assert query.sequences == list(range(1, 101))
+
+
+def test_only_some_subjects_are_read_and_all_are_released(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
+    query.run(batches=2, limit=50, subjects=f"{stream}.b")
+    assert query.sequences == list(range(2, 101, 2))
+    assert admin.facts(stream).first_seq == 51
+
+
+def test_a_consumer_that_has_moved_stops_the_query(query: Query, admin: Admin, stream: str) -> None:
+    query.run()
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run()
+    admin.call(f"CONSUMER.RESET.{stream}.spark", {"seq": 15})
+    with pytest.raises(DataLossError, match="before sequence 15, but the query has read only up"):
+        query.run()
+
+
+def test_a_consumer_that_is_gone_stops_the_query_until_allowed(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run()
+    admin.call(f"CONSUMER.DELETE.{stream}.spark")
+    with pytest.raises(DataLossError, match="messages from sequence 11 on may have been removed"):
+        query.run()
+    admin.fill(numbered(f"{stream}.a", 5))  # for nobody
+    query.run(failOnDataLoss="false")
+    admin.fill(numbered(f"{stream}.a", 5))
+    query.run()
+    assert query.sequences == [*range(1, 11), *range(16, 21)]
+
+
+def test_a_stream_made_anew_keeps_what_was_not_read_of_it(
+    query: Query, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run()
+    admin.call(f"STREAM.DELETE.{stream}")
+    admin.create(stream, f"{stream}.>", retention="interest", allow_direct=True)
+    query.run(failOnDataLoss="false")
+    admin.fill(numbered(f"{stream}.a", 20))
+    query.run(batches=2, limit=10, failOnDataLoss="false")
+    assert query.sequences == [*range(1, 11), *range(1, 21)]
+    assert admin.facts(stream).first_seq == 11
+
+
+def test_over_three_servers_and_a_changing_leader(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    name, url = unique("INTEREST"), nats_cluster.servers[0].url
+    with Admin(url) as admin, StreamPublisher(make_options(url), name, timeout=60) as publisher:
+        admin.create(name, name, retention="interest", allow_direct=True, num_replicas=3)
+        query = Query(url, name)
+        query.run()
+        for _ in range(3):
+            publisher.send((name.encode(), None, b"") for _ in range(100))
+            publisher.flush()
+            query.run(batches=9, limit=50)
+            # What was sent again for want of an answer may be there twice.
+            assert query.sequences == list(range(1, admin.facts(name).last_seq + 1))
+            admin.api.call(js_api.STREAM_LEADER_STEPDOWN, None, stream=name)
+            admin.api.call(js_api.CONSUMER_LEADER_STEPDOWN, None, stream=name, consumer="spark")
+        assert len(query.sequences) >= 300
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"retention": "limits"}, "has 'limits' and keeps what is read"),
+        ({"retention": "workqueue"}, "has 'workqueue'"),
+        ({"allow_direct": False}, "set its allow_direct"),
+        ({"consumer_limits": {"inactive_threshold": 60_000_000_000}}, "idle for 60 s"),
+        ({"others": True}, "of somebody else"),
+    ],
+)
+def test_what_cannot_be_read_so_is_told(
+    query: Query,
+    admin: Admin,
+    unique: Callable[[str], str],
+    change: dict[str, Any],
+    says: str,
+) -> None:
+    name = unique("INTEREST")
+    config = {"retention": "interest", "allow_direct": True} | change
+    others = config.pop("others", False)
+    admin.create(name, name, **config)
+    if others:
+        make_consumer(admin, name, "spark")
+    with pytest.raises(ConfigError, match=says):
+        query.run(stream=name)
+
+
+def test_a_query_of_sparks_reads_and_releases(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    stream: str,
+    query: Query,
+    tmp_path: Path,
+) -> None:
+    make_consumer(admin, stream, "other")
+    admin.fill(numbered(f"{stream}.a", 100))
+    (
+        spark.readStream.format("jetstream")
+        .options(**query.options, maxOffsetsPerTrigger="50")
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "table"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination(60)
+    )
+    rows = spark.read.parquet(str(tmp_path / "table")).select("seq").collect()
+    assert sorted(row.seq for row in rows) == list(range(1, 101))
+    info = admin.call(f"CONSUMER.INFO.{stream}.spark")
+    assert info["delivered"]["stream_seq"] == 50
+    assert admin.facts(stream).messages == 100  # the other one has not read them

@@ -1,0 +1,143 @@
+"""progressConsumer: the server's own tools show where a query is, and the query does not mind."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.streams import numbered
+
+from jetspark.bulk import links
+from jetspark.errors import ConfigError
+from jetspark.spark.marker import DESCRIPTION, ProgressMarker
+from jetspark.spark.offsets import StreamOffset
+from jetspark.spark.options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.conftest import MakeServer
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _no_links_are_left() -> Iterator[None]:
+    yield
+    links.close_idle()
+
+
+@pytest.fixture
+def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    name = unique("MARKED")
+    admin.create(name, f"{name}.*")
+    admin.fill([(f"{name}.{'ab'[n % 2]}", b"%d" % n) for n in range(100)])
+    return name
+
+
+def options(server: NatsServer, stream: str, **more: str) -> SourceOptions:
+    return parse_options({"servers": server.url, "stream": stream, **more}).for_streaming()
+
+
+def seen(admin: Admin, stream: str, name: str = "spark") -> tuple[int, int]:
+    """What tools show of a consumer: the last delivered sequence, and what is unprocessed."""
+    info = admin.call(f"CONSUMER.INFO.{stream}.{name}")
+    return info["delivered"]["stream_seq"], info["num_pending"]
+
+
+def test_a_marker_moves_and_counts_what_is_left(
+    shared_server: NatsServer, admin: Admin, stream: str
+) -> None:
+    marker = ProgressMarker(options(shared_server, stream, subjects=f"{stream}.a"), "spark")
+    created = admin.facts(stream).created
+    for following, unread in ((1, 50), (41, 30), (101, 0), (11, 45)):
+        marker.show({stream: StreamOffset(created, following, 1)})
+        assert seen(admin, stream) == (following - 1, unread)
+    # Nothing on the way was taken for read by the stream.
+    assert admin.facts(stream).messages == 100
+
+
+def test_a_marker_that_was_removed_comes_back(
+    shared_server: NatsServer, admin: Admin, stream: str
+) -> None:
+    marker = ProgressMarker(options(shared_server, stream), "spark")
+    marker.show({stream: StreamOffset("", 11, 1)})
+    admin.call(f"CONSUMER.DELETE.{stream}.spark")
+    marker.show({stream: StreamOffset("", 21, 1)})
+    assert seen(admin, stream) == (20, 80)
+
+
+def test_a_consumer_of_somebody_else_is_left_alone(
+    shared_server: NatsServer, admin: Admin, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"name": "spark", "durable_name": "spark", "ack_policy": "explicit"}
+    admin.call(f"CONSUMER.CREATE.{stream}.spark", {"stream_name": stream, "config": config})
+    marker = ProgressMarker(options(shared_server, stream), "spark")
+    marker.show({stream: StreamOffset("", 51, 1)})
+    assert seen(admin, stream) == (0, 100)
+    assert "has a consumer 'spark' of somebody else" in caplog.text
+
+
+def test_a_marker_that_cannot_be_moved_is_a_warning_and_rests(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    # JetStream's answers do not come: this user may not ask.
+    server = make_server('authorization { users [ { user: u, password: p, permissions: '
+                         '{ publish: "nothing" } } ] }')  # fmt: skip
+    marker = ProgressMarker(options(server, "S", user="u", password="p"), "spark")
+    with caplog.at_level(logging.WARNING, "jetspark.spark"):
+        marker.show({"S": StreamOffset("", 1, 1)})
+        marker.show({"S": StreamOffset("", 2, 1)})
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "The progress marker spark was not moved: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"progressConsumer": "a.b"}, "a.b"),
+        ({"progressConsumer": "c", "soleReader": "true"}, "cannot be used with 'soleReader'"),
+        ({"progressConsumer": "c", "interestConsumer": "d"}, "would keep messages"),
+    ],
+)
+def test_what_cannot_be_is_refused(more: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_options({"stream": "S", **more}).for_streaming()
+
+
+def test_a_batch_read_has_no_marker() -> None:
+    with pytest.raises(ConfigError, match="'progressConsumer' is for readStream"):
+        parse_options({"stream": "S", "progressConsumer": "c"}).for_batch()
+
+
+def test_a_query_shows_what_it_has_finished(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
+) -> None:
+    def run(**more: str) -> list[dict[str, Any]]:
+        query = (
+            spark.readStream.format("jetstream")
+            .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
+            .options(progressConsumer="spark", **more)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        return [report for report in query.recentProgress if report["numInputRows"]]
+
+    assert len(run(maxOffsetsPerTrigger="40")) == 3
+    # Also the last batch, which Spark's own commit to the source would tell only the next time.
+    assert seen(admin, stream) == (100, 0)
+    assert admin.call(f"CONSUMER.INFO.{stream}.spark")["config"]["description"] == DESCRIPTION
+    admin.fill(numbered(f"{stream}.a", 7))
+    assert seen(admin, stream) == (100, 7)
+    # Whatever becomes of the marker changes nothing of what is read.
+    admin.call(f"CONSUMER.DELETE.{stream}.spark")
+    assert [report["numInputRows"] for report in run()] == [7]
+    assert seen(admin, stream) == (107, 0)
