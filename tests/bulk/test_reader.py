@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.chaos.proxy import Proxy
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
@@ -395,6 +396,25 @@ def test_a_delivery_lost_on_the_way_is_read_again(
     table = read(shared_server.url, whole(admin.facts(name)))
     assert lost
     assert table["seq"].to_pylist() == list(range(1, 5_001))
+
+
+@pytest.mark.parametrize("change", [b"\r\nMXG ", b"\r\n+"])
+def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], change: bytes
+) -> None:
+    name = unique("MALFORMED")
+    admin.create(name, name)
+    admin.fill(numbered(name, 3000))
+
+    def spoil(data: bytes) -> bytes:
+        return data.replace(b"\r\nMSG ", change, 1) if b"$JS.ACK" in data else data
+
+    with Proxy(shared_server.port) as proxy:
+        proxy.corrupt(spoil)
+        found = read(proxy.url, whole(admin.facts(name)))["seq"].to_pylist()
+        assert proxy.corrupted == 1
+        links.close_idle()
+    assert found == [*range(1, 3001)]
 
 
 def test_a_consumer_left_half_read_is_gone_soon(

@@ -39,6 +39,7 @@ from jetspark.errors import (
     JetsparkError,
     MissedHeartbeatError,
     NoRespondersError,
+    ProtocolError,
     RequestTimeoutError,
     SecureConnectionWantedError,
     StreamNotFoundError,
@@ -58,8 +59,16 @@ _PASSING = (
     ConsumerDeletedError,
     MissedHeartbeatError,
     NoRespondersError,
+    ProtocolError,
     RequestTimeoutError,
 )
+
+
+def passes(error: JetsparkError) -> bool:
+    """Whether it may not happen again on a new connection, or a little later."""
+    if isinstance(error, APIError):
+        return error.code == NO_RESPONDERS
+    return isinstance(error, _PASSING) and not isinstance(error, _FINAL)
 
 
 def read_range(
@@ -110,10 +119,8 @@ class _RangeReader:
             before = self._next
             try:
                 complete = yield from self._read_with_one_link()
-            except _FINAL:
-                raise
-            except (*_PASSING, APIError) as error:
-                if isinstance(error, APIError) and error.code != NO_RESPONDERS:
+            except JetsparkError as error:
+                if not passes(error):
                     raise
                 if self._next > before:
                     pause = _FIRST_PAUSE

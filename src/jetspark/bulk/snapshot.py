@@ -24,16 +24,13 @@ from jetspark.bulk.arrow import WITH_PAYLOAD, sequences, to_batch
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import passes
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
-    ConnectionFailure,
-    ConsumerDeletedError,
     IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
-    NoRespondersError,
-    RequestTimeoutError,
     StreamRecreatedError,
 )
 from jetspark.timestamps import parse_isotime
@@ -43,13 +40,6 @@ logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
-_PASSING = (
-    ConnectionFailure,
-    ConsumerDeletedError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    RequestTimeoutError,
-)
 
 
 def read_snapshot(
@@ -83,7 +73,9 @@ class _Snapshot:
         while not complete:
             try:
                 complete = yield from self._with_one_link()
-            except _PASSING as error:
+            except JetsparkError as error:
+                if not passes(error):
+                    raise
                 self._give_up_after_timeout(error)
                 logger.info("%s: reading goes on: %s", self._wanted.stream, error)
                 time.sleep(_PAUSE_SECONDS)

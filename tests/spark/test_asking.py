@@ -1,0 +1,85 @@
+"""What the driver asks of streams outlives a server's restart, and tells mistakes at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import Admin, numbered
+
+from jetspark.bulk import links
+from jetspark.errors import AuthError, ServerRefusedError
+from jetspark.spark.options import parse_options
+from jetspark.spark.reading import streams_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _close_links() -> Iterator[None]:
+    yield
+    links.close_idle()
+
+
+def _filled(server: NatsServer) -> dict[str, str]:
+    with Admin(server.url) as admin:
+        admin.create("S", "s")
+        admin.fill(numbered("s", 3))
+    return {"servers": server.url, "stream": "S", "readTimeout": "20"}
+
+
+def test_a_question_goes_on_when_the_server_was_restarted(nats_server: NatsServer) -> None:
+    options = parse_options(_filled(nats_server))
+    assert streams_facts(options)["S"].last_seq == 3
+    nats_server.restart()
+    assert streams_facts(options)["S"].last_seq == 3
+
+
+def test_a_question_waits_for_a_server_that_is_down(nats_server: NatsServer) -> None:
+    options = parse_options(_filled(nats_server))
+    streams_facts(options)
+    nats_server.stop()
+    starting = threading.Timer(0.5, nats_server.start)
+    starting.start()
+    try:
+        assert streams_facts(options)["S"].last_seq == 3
+    finally:
+        starting.join()
+
+
+def test_a_question_waits_no_longer_than_the_read_timeout(nats_server: NatsServer) -> None:
+    options = parse_options({**_filled(nats_server), "readTimeout": "0.3"})
+    streams_facts(options)
+    nats_server.stop()
+    with pytest.raises(ServerRefusedError):
+        for _ in range(2):  # the first may only find out that its link is gone
+            streams_facts(options)
+
+
+def test_the_first_question_is_told_at_once(nats_server: NatsServer) -> None:
+    options = parse_options(_filled(nats_server))
+    nats_server.stop()
+    began = time.monotonic()
+    with pytest.raises(ServerRefusedError):
+        streams_facts(options)
+    assert time.monotonic() - began < 10
+
+
+def test_credentials_that_were_revoked_are_told_at_once(
+    make_server: Callable[..., NatsServer], tmp_path: Path
+) -> None:
+    conf = tmp_path / "nats.conf"
+    conf.write_text("")
+    server = make_server(config=conf, jetstream=True, host="127.0.0.1", port=0)
+    options = parse_options(_filled(server))
+    streams_facts(options)
+    conf.write_text("authorization { user: a, password: b }")
+    server.restart()
+    with pytest.raises(AuthError):
+        streams_facts(options)
