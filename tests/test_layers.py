@@ -48,6 +48,7 @@ LAYERS["cli"] = set(LAYERS)
 
 # What a layer may import besides the standard library and msgspec.
 LIBRARIES: dict[str, set[str]] = {
+    "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},

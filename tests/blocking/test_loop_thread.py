@@ -87,7 +87,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
 
     def make(self: _Call, *args: object) -> None:
         create(self, *args)  # type: ignore[arg-type]
-        self.done = Interrupted()  # type: ignore[assignment]
+        self.ended = Interrupted()  # type: ignore[assignment]
 
     monkeypatch.setattr(_Call, "__init__", make)
     with pytest.raises(KeyboardInterrupt):

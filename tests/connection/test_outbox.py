@@ -130,3 +130,35 @@ async def test_closed_refuses_with_the_reason(outbox: Outbox) -> None:
 async def test_not_opened_is_closed() -> None:
     with pytest.raises(ConnectionClosedError):
         Outbox(LIMIT, asyncio.get_running_loop()).put(b"x")
+
+
+async def test_what_is_put_now_is_written_at_once_and_behind_what_waits(outbox: Outbox) -> None:
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.put_now(b"a")
+    assert writes == [b"a"]
+    outbox.put(b"b")
+    outbox.put_now(b"c")
+    await turn()
+    assert writes == [b"a", b"bc"]
+    assert outbox.bytes_out == 3
+
+
+async def test_what_is_put_now_waits_like_the_rest_while_nothing_can_be_written(
+    outbox: Outbox,
+) -> None:
+    outbox.put_now(b"1")
+    with pytest.raises(OutboundBufferError):
+        outbox.put_now(bytes(LIMIT))
+    writes: list[bytes] = []
+    outbox.attach(writes.append)
+    outbox.pause()
+    outbox.put_now(b"2")
+    assert writes == [b"1"]
+    outbox.resume()
+    assert writes == [b"1", b"2"]
+    outbox.put_now(bytes(FLUSH_AT + 1))
+    assert outbox.crowded
+    outbox.close(None)
+    with pytest.raises(ConnectionClosedError):
+        outbox.put_now(b"3")

@@ -9,17 +9,20 @@ reply makes one change of thread, inside the coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
-from jetspark.blocking.loop_thread import LoopThread, Suspended
+from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.worker import Worker
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.messages import Message
+from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
+from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
 if TYPE_CHECKING:
@@ -67,6 +70,25 @@ class CallerSide(CoreClient):
         """In the loop, where callbacks and status belong."""
         self.thread.post(partial(self.inner.report, error))
 
+    def ask(
+        self, subject: str, payload: bytes, timeout: float | None, headers: HeadersLike | None
+    ) -> MessageFrame:
+        """`request` without async: its reply as a frame. Raises as `request`."""
+        if self.inner._outbox.crowded:
+            reply = self.thread.run(
+                self.inner.request, subject, payload, timeout=timeout, headers=headers
+            )
+            return reply._frame
+        seconds = self._seconds(timeout)
+        asked = _Asked(
+            self.thread,
+            self._requests,
+            lambda answer: self.inner._ask(answer, subject, payload, headers, seconds),
+        )
+        frame: MessageFrame = self.thread.wait(asked)
+        self._requests.check_responders(frame, subject)
+        return frame
+
     async def request(
         self,
         subject: str,
@@ -76,6 +98,45 @@ class CallerSide(CoreClient):
         headers: HeadersLike | None = None,
     ) -> Message:
         """Blocks the caller's thread, and suspends nothing."""
-        return self.thread.run(
-            self.inner.request, subject, payload, timeout=timeout, headers=headers
-        )
+        return Message(self, self.ask(subject, payload, timeout, headers))
+
+    async def _pause(self, seconds: float) -> None:
+        """Blocks the caller's thread, and suspends nothing."""
+        time.sleep(seconds)  # noqa: ASYNC251
+
+
+class _Asked(Wait):
+    """A request of a thread. Its reply ends the wait in the read loop, without a task or future."""
+
+    __slots__ = ("_ask", "_reply", "_requests")
+
+    def __init__(
+        self, thread: LoopThread, requests: RequestMux, ask: Callable[[Answer], bytes]
+    ) -> None:
+        super().__init__(thread)
+        self._requests = requests
+        self._ask = ask
+        self._reply = b""
+
+    def start(self) -> None:
+        try:
+            self._reply = self._ask(self)
+        except BaseException as error:
+            self.set_exception(error)
+
+    def cancel(self) -> None:
+        self._requests.close(self._reply)
+
+    def done(self) -> bool:
+        """Of Answer: it is asked only while the request is in the table."""
+        return False
+
+    def set_result(self, frame: MessageFrame) -> None:
+        """The reply."""
+        self.value = frame
+        self.end()
+
+    def set_exception(self, error: BaseException) -> None:
+        """There will be none."""
+        self.error = error
+        self.end()

@@ -1,8 +1,9 @@
 """The thread that runs the event loop of all blocking clients of a process.
 
 Contract
-- One daemon thread, "jetspark-loop", started at the first need. `run` calls a coroutine function
-  there and waits; `post` leaves a function there and does not wait.
+- One daemon thread, "jetspark-loop", started at the first need; its event loop is uvloop's where
+  that is installed. `run` calls a coroutine function there and waits; `post` leaves a function
+  there and does not wait.
 - `run` from that thread itself would wait for ever: it raises ConfigError.
 - A wait that is broken off (KeyboardInterrupt, or whatever a signal handler raises) returns at
   once; the coroutine is cancelled and cleans up by itself.
@@ -49,24 +50,46 @@ def forked() -> ConnectionClosedError:
     )
 
 
-class _Call:
-    """One `run`: from the caller's thread to the loop and back.
+class Wait:
+    """What a thread waits for: begun and ended in the loop's thread.
 
     A bare lock is the lightest thing that a thread can wait for; a concurrent.futures.Future
     makes a condition, and two more turns of the loop.
     """
 
-    __slots__ = ("_begun", "_function", "_task", "_thread", "done", "error", "value")
+    __slots__ = ("_thread", "ended", "error", "value")
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin; called once, in the loop's thread. It must not raise."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody waits any more; called in the loop's thread, after `start`. It must not raise."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Wake who waits: there is a value or an error."""
+        if not self._thread.exiting:
+            self.ended.release()
+
+
+class _Call(Wait):
+    """A coroutine function, run as a task."""
+
+    __slots__ = ("_begun", "_function", "_task")
 
     def __init__(self, thread: LoopThread, function: Callable[[], Awaitable[Any]]) -> None:
-        self._thread = thread
+        super().__init__(thread)
         self._function = function
         self._task: asyncio.Task[None] | None = None
         self._begun = False
-        self.done = threading.Lock()
-        self.done.acquire()
-        self.value: Any = None
-        self.error: BaseException | None = None
 
     def start(self) -> None:
         self._task = self._thread.loop.create_task(self._run())
@@ -82,8 +105,7 @@ class _Call:
             self.error = error
         finally:
             self._thread.calls.discard(self)
-            if not self._thread.exiting:
-                self.done.release()
+            self.end()
 
     def cancel(self) -> None:
         if self._task is not None:
@@ -92,11 +114,21 @@ class _Call:
                 self._thread.calls.discard(self)
 
 
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """That of uvloop where it is installed: half the time for what crosses threads."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = new_event_loop()
+    return loop
+
+
 class LoopThread:
     """Get it by `current()`."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_event_loop()
         self.calls: set[_Call] = set()
         self.open: set[Callable[[], Coroutine[Any, Any, None]]] = set()
         """How to end each client that is open; called at interpreter exit."""
@@ -132,21 +164,24 @@ class LoopThread:
 
         The coroutine is made there, too, so that one which never starts is never made.
         """
-        self._check()
-        call = _Call(self, partial(function, *args, **kwargs))
-        try:
-            self.post(call.start)
-            call.done.acquire()
-        except BaseException:
-            self.post(call.cancel)
-            raise
-        if call.error is not None:
-            try:
-                raise call.error
-            finally:
-                del call  # the traceback holds this frame: no cycle through it
-        value: T = call.value
+        value: T = self.wait(_Call(self, partial(function, *args, **kwargs)))
         return value
+
+    def wait(self, wait: Wait) -> Any:
+        """Start it in the loop's thread and wait for its end: its value or its exception."""
+        self._check()
+        try:
+            self.post(wait.start)
+            wait.ended.acquire()
+        except BaseException:
+            self.post(wait.cancel)
+            raise
+        if wait.error is not None:
+            try:
+                raise wait.error
+            finally:
+                del wait  # the traceback holds this frame: no cycle through it
+        return wait.value
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run`, for a plain function that has to be called in the loop's thread."""

@@ -71,10 +71,7 @@ class MessagingCalls:
         ConnectionClosedError, and what publish_nowait raises. Interrupting it leaves nothing
         behind; a reconnect meanwhile does no harm.
         """
-        reply = self._thread.run(
-            self._inner.request, subject, payload, timeout=timeout, headers=headers
-        )
-        return Message(self._caller, reply._frame)
+        return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
 
     def request_msg(self, message: Sendable, *, timeout: float | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""

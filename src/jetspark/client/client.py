@@ -146,6 +146,10 @@ class Client(RequestCalls):
         """last_error, the log, and the error callback: for errors that no call can raise."""
         self._link.report(error)
 
+    async def _pause(self, seconds: float) -> None:
+        """Wait, for what is also driven in a thread of the blocking client."""
+        await asyncio.sleep(seconds)
+
     def _message(self, frame: MessageFrame) -> Message:
         return Message(self, frame)
 

@@ -74,11 +74,17 @@ class PublishCalls:
         self._out_msgs += 1
 
     def publish_replying(
-        self, subject: str, payload: bytes, reply: bytes, headers: Headers | bytes | None = None
+        self,
+        subject: str,
+        payload: bytes,
+        reply: bytes,
+        headers: HeadersLike | bytes | None = None,
+        *,
+        now: bool = False,
     ) -> None:
         """`publish_nowait` for who makes many reply subjects: they come encoded and unchecked.
 
-        `headers` may be encoded, too.
+        `headers` may be encoded, too. `now`: with this call, not with this turn of the loop.
         """
         if subject not in self._good_subjects:
             self._check_subject(subject)
@@ -89,7 +95,11 @@ class PublishCalls:
         size = len(block) + len(payload)
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
-        self._outbox.put(frames.replying(subject.encode(), reply, block, payload))
+        frame = frames.replying(subject.encode(), reply, block, payload)
+        if now:
+            self._outbox.put_now(frame)
+        else:
+            self._outbox.put(frame)
         self._out_msgs += 1
 
     def _check_subject(self, subject: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from jetspark.client.gather import Replies
@@ -9,7 +10,7 @@ from jetspark.client.inbox import new_inbox
 from jetspark.client.messages import Message
 from jetspark.client.prepared import Sendable
 from jetspark.client.publish_calls import PublishCalls
-from jetspark.client.requests import RequestMux
+from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
@@ -18,6 +19,7 @@ from jetspark.wire.headers import HeadersLike
 class RequestCalls(PublishCalls):
     """Mixed into the client."""
 
+    loop: asyncio.AbstractEventLoop
     _requests: RequestMux
 
     def _message(self, frame: MessageFrame) -> Message:
@@ -48,12 +50,33 @@ class RequestCalls(PublishCalls):
         """
         if self._outbox.crowded:
             await self._outbox.wait()
-        frame = await self._requests.request(
-            subject,
-            lambda reply: self.publish_nowait(subject, payload, reply=reply, headers=headers),
-            self._seconds(timeout),
-        )
+        answer: asyncio.Future[MessageFrame] = self.loop.create_future()
+        reply = self._ask(answer, subject, payload, headers, self._seconds(timeout))
+        try:
+            frame = await answer
+        finally:
+            self._requests.close(reply)
+        self._requests.check_responders(frame, subject)
         return self._message(frame)
+
+    def _ask(
+        self,
+        answer: Answer,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike | None,
+        timeout: float,
+    ) -> bytes:
+        """Publish a request whose reply goes to the answer. Close it when nobody waits any more."""
+        requests = self._requests
+        reply = requests.open(answer, subject, timeout)
+        try:
+            # Who is alone has nobody to share a write with.
+            self.publish_replying(subject, payload, reply, headers, now=len(requests) == 1)
+        except BaseException:
+            requests.close(reply)
+            raise
+        return reply
 
     async def request_msg(self, message: Sendable, *, timeout: float | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
@@ -106,7 +129,7 @@ class RequestCalls(PublishCalls):
             await self._outbox.wait()
         first = True
         with self._requests.gathering(timeout, max_msgs, stall) as (gathering, reply):
-            self.publish_nowait(subject, payload, reply=reply, headers=headers)
+            self.publish_replying(subject, payload, reply, headers)
             while (frame := await gathering.next()) is not None:
                 self._requests.check_responders(frame, subject)
                 message = self._message(frame)

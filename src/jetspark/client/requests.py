@@ -6,13 +6,18 @@ request is an entry in a table from its publish to its reply, timeout, cancellat
 connection's end, whichever comes first; none of them leaves the entry behind, and a reply without
 an entry is dropped. A reconnect does not touch the table: the inbox is subscribed again before
 anything else is sent, so a reply may still come (row C9).
+
+There is one timer for all requests, set for the earliest deadline: a request that is answered in
+time has cost none. One that is not ends at most `_TICK` late.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final, Protocol, TypeAlias
 
 from jetspark.client.gather import Gathering
 from jetspark.client.inbox import new_inbox
@@ -27,6 +32,26 @@ from jetspark.errors import (
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
+_TICK: Final = 0.005
+"""Seconds between two looks at the deadlines, at least: many that pass one by one are few looks."""
+
+
+class Answer(Protocol):
+    """Where a reply goes: a future of the loop, or whatever another thread waits for."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, frame: MessageFrame, /) -> None:
+        """The reply."""
+
+    def set_exception(self, error: JetsparkError, /) -> None:
+        """There will be none."""
+
+
+_Request: TypeAlias = tuple[Answer, float, str, float]
+"""(answer, deadline, subject, timeout): one is made for every request, so a bare tuple."""
+
 
 class RequestMux:
     """The table of open requests of one client."""
@@ -36,59 +61,58 @@ class RequestMux:
     ) -> None:
         self._loop = loop
         self._link = link
-        self._prefix = new_inbox(inbox_prefix) + "."
-        self._cut = len(self._prefix)
+        self._inbox = new_inbox(inbox_prefix) + "."
+        self._prefix = self._inbox.encode()
         self._route: Route | None = None
-        self._open: dict[bytes, asyncio.Future[MessageFrame]] = {}
+        # By reply subject.
+        self._open: dict[bytes, _Request] = {}
         self._gathering: dict[bytes, Gathering] = {}
         self._last = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
 
     def __len__(self) -> int:
         """Requests that wait for a reply."""
         return len(self._open) + len(self._gathering)
 
-    def _token(self) -> bytes:
-        """Of a new request; the inbox is subscribed to when it returns."""
+    def _reply(self) -> bytes:
+        """The reply subject of a new request; it is subscribed to when it returns."""
         if self._route is None:
-            route = Route(self._prefix + "*", self._on_frame, on_end=self._on_end)
+            route = Route(self._inbox + "*", self._on_frame, on_end=self._on_end)
             self._link.add_route(route, while_draining=True)
             self._route = route
         self._last += 1
-        return b"%x" % self._last
+        return b"%b%x" % (self._prefix, self._last)
 
-    async def request(
-        self, subject: str, send: Callable[[str], None], timeout: float
-    ) -> MessageFrame:
-        """Call `send` with a reply subject and wait for the frame that comes back to it.
+    def open(self, answer: Answer, subject: str, timeout: float) -> bytes:
+        """Begin a request that is then published with the reply subject returned; `close` it.
 
-        Raises NoRespondersError, RequestTimeoutError, ConnectionClosedError, ConnectionLostError,
-        JetsparkError (the inbox may not be subscribed to) and what `send` raises.
+        The answer gets the frame that comes, RequestTimeoutError, ConnectionClosedError,
+        ConnectionLostError or JetsparkError (the inbox may not be subscribed to).
         """
-        token = self._token()
-        answer: asyncio.Future[MessageFrame] = self._loop.create_future()
-        self._open[token] = answer
-        timer = self._loop.call_later(timeout, _expire, answer, subject, timeout)
-        try:
-            send(self._prefix + token.decode())
-            frame = await answer
-        finally:
-            timer.cancel()
-            self._open.pop(token, None)
-        self.check_responders(frame, subject)
-        return frame
+        reply = self._reply()
+        deadline = self._loop.time() + timeout
+        self._open[reply] = (answer, deadline, subject, timeout)
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+        return reply
+
+    def close(self, reply: bytes) -> None:
+        """Nobody waits for it any more; nothing happens when it was answered."""
+        self._open.pop(reply, None)
 
     @contextmanager
     def gathering(
         self, timeout: float, max_msgs: int, stall: float | None
-    ) -> Iterator[tuple[Gathering, str]]:
+    ) -> Iterator[tuple[Gathering, bytes]]:
         """An entry for many replies, and the reply subject to publish with."""
-        token = self._token()
+        reply = self._reply()
         gathering = Gathering(self._loop, self._loop.time() + timeout, max_msgs, stall)
-        self._gathering[token] = gathering
+        self._gathering[reply] = gathering
         try:
-            yield gathering, self._prefix + token.decode()
+            yield gathering, reply
         finally:
-            self._gathering.pop(token, None)
+            self._gathering.pop(reply, None)
 
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
@@ -100,22 +124,46 @@ class RequestMux:
                 raise NoRespondersError(subject)
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        token = frame[1][self._cut :]
-        answer = self._open.pop(token, None)
-        if answer is not None:
+        reply = frame[1]
+        request = self._open.pop(reply, None)
+        if request is not None:
+            answer = request[0]
             if not answer.done():
                 answer.set_result(frame)
-        elif (gathering := self._gathering.get(token)) is not None:
+        elif (gathering := self._gathering.get(reply)) is not None:
             gathering.push(frame)
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self._route = None
         waiting, self._open = self._open, {}
-        for answer in waiting.values():
+        for answer, *_ in waiting.values():
             if not answer.done():
                 answer.set_exception(_own(error))
         for gathering in self._gathering.values():
             gathering.fail(_own(error))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._look_at_the_clock)
+        self._timer_at = when
+
+    def _look_at_the_clock(self) -> None:
+        self._timer = None
+        self._timer_at = math.inf
+        now = self._loop.time()
+        for reply, (answer, deadline, subject, timeout) in list(self._open.items()):
+            if deadline <= now:
+                del self._open[reply]
+                if not answer.done():
+                    answer.set_exception(
+                        RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+                    )
+        if self._open:
+            earliest = min(request[1] for request in self._open.values())
+            self._set_timer(max(earliest, now + _TICK))
 
 
 def _own(error: JetsparkError | None) -> JetsparkError:
@@ -127,10 +175,3 @@ def _own(error: JetsparkError | None) -> JetsparkError:
     own = JetsparkError(f"No replies can be received: {error}")
     own.__cause__ = error
     return own
-
-
-def _expire(answer: asyncio.Future[MessageFrame], subject: str, timeout: float) -> None:
-    if not answer.done():
-        answer.set_exception(
-            RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
-        )

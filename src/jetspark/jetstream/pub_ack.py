@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -18,16 +17,24 @@ RETRIES = 2
 RETRY_WAIT = 0.25
 """Seconds before each of them."""
 
-# What a server without a domain answers to an ordinary publish.
-_PLAIN_ACK = re.compile(rb'\{"stream":"([^"\\]+)","seq":(\d{1,19})\}')
+
+class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What a server without a domain answers to an ordinary publish."""
+
+    stream: str
+    seq: int
+
+
+_decode_plain = msgspec.json.Decoder(_PlainAck).decode
 
 
 def parse_pub_ack(data: bytes) -> PubAck:
     """The ack of a reply's payload. Raises the typed error in it, or JetStreamError."""
-    if plain := _PLAIN_ACK.fullmatch(data):
-        return PubAck(stream=plain[1].decode(), seq=int(plain[2]))
-    document = ack_document(data)
-    return from_wire(PubAck, document)
+    try:
+        plain = _decode_plain(data)
+    except msgspec.MsgspecError:
+        return from_wire(PubAck, ack_document(data))
+    return PubAck(stream=plain.stream, seq=plain.seq)
 
 
 def ack_document(data: bytes) -> dict[str, Any]:

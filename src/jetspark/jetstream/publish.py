@@ -8,8 +8,6 @@ with `msg_id` it can be published again without harm.
 
 from __future__ import annotations
 
-import asyncio
-
 from jetspark.client.prepared import Sendable
 from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
 from jetspark.jetstream.api import Api
@@ -140,6 +138,6 @@ async def acknowledged(
             if retries == RETRIES or seconds <= 0:
                 raise NoStreamResponseError(subject) from None
             retries += 1
-            await asyncio.sleep(RETRY_WAIT)
+            await api.client._pause(RETRY_WAIT)
         else:
             return parse_pub_ack(reply.data)

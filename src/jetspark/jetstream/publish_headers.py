@@ -57,6 +57,17 @@ def publish_headers(
     `server`: the one that answers, None when that is not known. Raises ConfigError, BadNameError,
     BadSubjectError, BadHeaderError, UnsupportedByServerError.
     """
+    if (
+        headers is None
+        and msg_id is None
+        and ttl is None
+        and expect_stream is None
+        and expect_last_seq is None
+        and expect_last_subject_seq is None
+        and expect_last_subject_seq_of is None
+        and expect_last_msg_id is None
+    ):
+        return None  # most publishes
     if expect_stream is not None:
         check_name("stream", expect_stream)
     if expect_last_subject_seq_of is not None:

@@ -5,17 +5,18 @@ Contract: that of `jetspark.jetstream.publish`.
 
 from __future__ import annotations
 
-from jetspark.blocking.caller_side import CallerSide
+from functools import cached_property
+
+from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.publisher import Publisher
-from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.prepared import Sendable
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES
+from jetspark.jetstream.publish import PublishCalls as AsyncPublishCalls
 from jetspark.jetstream.publish_headers import TimeToLive, headers_of
 from jetspark.jetstream.publisher import DisconnectPolicy
-from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.wire.headers import HeadersLike
 
 
@@ -23,7 +24,6 @@ class PublishCalls:
     """The part of JetStream that is about publishing."""
 
     _caller: CallerSide
-    _thread: LoopThread
     _inner: AsyncJetStream
 
     def publish(
@@ -54,19 +54,20 @@ class PublishCalls:
         for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
         `Client.publish` raises.
         """
-        return self._thread.run(
-            self._inner.publish,
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_stream=expect_stream,
-            expect_last_seq=expect_last_seq,
-            expect_last_subject_seq=expect_last_subject_seq,
-            expect_last_subject_seq_of=expect_last_subject_seq_of,
-            expect_last_msg_id=expect_last_msg_id,
-            timeout=timeout,
+        return drive(
+            self._in_this_thread.publish(
+                subject,
+                payload,
+                headers=headers,
+                msg_id=msg_id,
+                ttl=ttl,
+                expect_stream=expect_stream,
+                expect_last_seq=expect_last_seq,
+                expect_last_subject_seq=expect_last_subject_seq,
+                expect_last_subject_seq_of=expect_last_subject_seq_of,
+                expect_last_msg_id=expect_last_msg_id,
+                timeout=timeout,
+            )
         )
 
     def publish_msg(
@@ -116,15 +117,21 @@ class PublishCalls:
         `window`: most messages without an ack at any time. `timeout`: seconds of connected time
         for an ack; default: the context's. The rest is in `Publisher`.
         """
-        inner = AsyncPublisher(
-            caller_api(self._caller, self._inner),
-            window=window,
-            timeout=self._inner.timeout if timeout is None else timeout,
+        inner = self._in_this_thread.publisher(
+            window,
+            timeout=timeout,
             on_disconnect=on_disconnect,
             retries=retries,
             raise_failures=raise_failures,
         )
         return Publisher(self._caller, inner)
+
+    @cached_property
+    def _in_this_thread(self) -> AsyncPublishCalls:
+        """The asyncio calls over a client whose messages leave from the caller's thread."""
+        calls = AsyncPublishCalls()
+        calls._api = caller_api(self._caller, self._inner)
+        return calls
 
 
 def caller_api(caller: CallerSide, inner: AsyncJetStream) -> Api:

@@ -1,0 +1,107 @@
+"""Requests and single publishes of the blocking client, which make no task in the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jetspark import errors
+from jetspark.blocking import Client, caller_side
+from jetspark.blocking.loop_thread import LoopThread, current
+
+Unique = Callable[[str], str]
+
+
+def test_a_request_and_a_publish_make_no_task(nc: Client, unique: Unique) -> None:
+    js = nc.jetstream()
+    name = unique("S")
+    js.create_stream(name=name, subjects=[name], storage="memory")
+    loop = current().loop
+    made: list[object] = []
+
+    def note(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        made.append(coroutine)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    current().call(loop.set_task_factory, note)
+    try:
+        assert nc.request("$JS.API.INFO", timeout=5).data
+        assert js.publish(name, b"x").seq == 1
+        assert made == []
+        assert js.stream_info(name).state.messages == 1
+        assert len(made) == 1
+    finally:
+        current().call(loop.set_task_factory, None)
+        js.delete_stream(name)
+
+
+def test_a_request_waits_while_the_network_takes_no_more(nc: Client, unique: Unique) -> None:
+    nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
+    nc.flush()
+    outbox = nc._inner._outbox
+    current().call(outbox.pause)
+    answers: list[bytes] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(nc.request(subject, b"x", timeout=10).data)
+    )
+    asking.start()
+    while not outbox._waiters:
+        current().call(lambda: None)
+    assert len(nc._inner._requests) == 0
+    current().call(outbox.resume)
+    asking.join(10)
+    assert answers == [b"x"]
+
+
+def test_a_publish_finds_a_stream_that_comes_while_it_is_tried_again(
+    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    js = nc.jetstream()
+    name = unique("late")
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        if pauses:
+            js.create_stream(name=name, subjects=[name], storage="memory")
+        pauses.append(seconds)
+
+    monkeypatch.setattr(caller_side, "time", SimpleNamespace(sleep=sleep))
+    assert js.publish(name, b"1").seq == 1
+    assert pauses == [0.25, 0.25]
+    js.delete_stream(name)
+
+
+def test_a_publish_that_nobody_answers_is_tried_three_times(nc: Client, unique: Unique) -> None:
+    before = nc.stats.out_msgs
+    with pytest.raises(errors.NoStreamResponseError):
+        nc.jetstream().publish(unique("nobody"))
+    assert nc.stats.out_msgs - before == 3
+    with pytest.raises(errors.ConfigError):
+        nc.jetstream().publish("a", timeout=0)
+    with pytest.raises(errors.RequestTimeoutError), nc.subscribe(unique("mute")) as mute:
+        nc.jetstream().publish(mute.subject, timeout=0.05)
+    assert len(nc._inner._requests) == 0
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_loop_is_uvloops_where_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        made.append(asyncio.new_event_loop())
+        return made[0]
+
+    uvloop = SimpleNamespace(new_event_loop=new_event_loop) if installed else None
+    monkeypatch.setitem(sys.modules, "uvloop", uvloop)
+    thread = LoopThread()
+    assert thread.call(asyncio.get_running_loop) is thread.loop
+    assert made == ([thread.loop] if installed else [])
+    thread.stop()
