@@ -1,0 +1,298 @@
+"""deploy/: what Kubernetes, nats-server and Spark say to the files, as far as each can be asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import kubernetes_validate
+import pyspark
+import pytest
+import yaml
+
+from jetspark.blocking import connect
+from jetspark.cli import app
+from jetspark.server import find_server
+from jetspark.server.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import MakeServer
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+FILES = ["namespace.yaml", "nats.yaml", "pipeline.yaml"]
+PASSWORDS = {"POD_NAME": "nats-0", "PIPELINE_PASSWORD": "secret-p", "ADMIN_PASSWORD": "secret-a"}
+# Prefixes of names that Spark puts together from a volume's kind and name.
+VOLUMES = re.compile(
+    r"spark\.kubernetes\.executor\.volumes\.persistentVolumeClaim\.\w+\."
+    r"(mount\.path|options\.claimName)"
+)
+
+
+def documents() -> list[dict[str, Any]]:
+    return [
+        document for file in FILES for document in yaml.safe_load_all((FOLDER / file).read_text())
+    ]
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [document for document in documents() if document["kind"] == kind]
+
+
+def values(document: object, key: str) -> Iterator[Any]:
+    """What stands under a key, wherever it is."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            if name == key:
+                yield value
+            yield from values(value, key)
+    elif isinstance(document, list):
+        for value in document:
+            yield from values(value, key)
+
+
+def names(*kinds: str) -> set[str]:
+    return {document["metadata"]["name"] for kind in kinds for document in of_kind(kind)}
+
+
+# -- Kubernetes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.37"])
+def test_every_document_is_what_kubernetes_takes(version: str) -> None:
+    for document in documents():
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_all_files_are_applied_and_no_name_stands_twice() -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    assert kustomization["resources"] == FILES
+    made = [(document["kind"], document["metadata"]["name"]) for document in documents()]
+    assert len(set(made)) == len(made)
+    for generated in kustomization["configMapGenerator"]:
+        assert all((FOLDER / file).is_file() for file in generated["files"])
+
+
+def test_what_is_referred_to_is_there() -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    maps = {generated["name"] for generated in kustomization["configMapGenerator"]}
+    for document in documents():
+        assert {one["name"] for one in values(document, "configMap")} <= maps
+        claims = {one["claimName"] for one in values(document, "persistentVolumeClaim")}
+        assert claims <= names("PersistentVolumeClaim")
+        assert set(values(document, "serviceAccountName")) <= names("ServiceAccount")
+        assert set(values(document, "serviceName")) <= names("Service")
+    labels = [one["spec"]["template"]["metadata"]["labels"] for one in of_kind("StatefulSet")]
+    for kind in ("Service", "StatefulSet", "PodDisruptionBudget"):
+        for document in of_kind(kind):
+            selector = document["spec"]["selector"]
+            assert selector.get("matchLabels", selector) in labels
+    for one in of_kind("StatefulSet"):
+        pod = one["spec"]["template"]["spec"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        volumes |= {
+            claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", [])
+        }
+        ports = {port["name"] for port in values(pod, "containerPort") if isinstance(port, dict)}
+        ports |= {port["name"] for found in values(pod, "ports") for port in found}
+        for mounts in values(pod, "volumeMounts"):
+            assert {mount["name"] for mount in mounts} <= volumes
+        assert {probe["port"] for probe in values(pod, "httpGet")} <= ports
+    guide = (ROOT / "docs" / "guide-deployment.md").read_text("utf-8")
+    for document in documents():
+        for secret in values(document, "secretKeyRef"):
+            assert f"secret generic {secret['name']}" in guide
+            assert f"--from-literal={secret['key']}=" in guide
+
+
+# -- NATS ------------------------------------------------------------------------------------
+
+
+def test_the_servers_take_their_configuration() -> None:
+    config = FOLDER / "nats.conf"
+    done = subprocess.run(
+        [find_server(), "-t", "-c", config],
+        env=os.environ | PASSWORDS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    grace = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "nats")
+    seconds = grace["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    match = re.search(r"lame_duck_duration: (\d+)s", config.read_text())
+    assert match is not None
+    assert int(match[1]) < seconds
+    routes = re.findall(r"nats://(nats-\d)\.(nats-headless):6222", config.read_text())
+    assert routes == [(f"nats-{n}", "nats-headless") for n in range(grace["spec"]["replicas"])]
+
+
+def test_probes_find_a_healthy_server(make_server: MakeServer) -> None:
+    port = free_port("127.0.0.1")
+    make_server(f"http: 127.0.0.1:{port}\n")
+    nats = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "nats")
+    paths = [probe["path"] for probe in values(nats, "httpGet")]
+    assert len(paths) == 3
+    for path in paths:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            assert answer.status == 200
+
+
+# -- the pipeline ----------------------------------------------------------------------------
+
+
+def test_the_streams_are_made_and_the_pipeline_finds_them(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = (FOLDER / "nats.conf").read_text("utf-8")
+    accounts = config[config.index("accounts {") :]
+    for name, value in PASSWORDS.items():
+        accounts = accounts.replace(f"${name}", value)
+    server = make_server(accounts)
+    environment = {
+        "NATS_SERVERS": server.url,
+        "NATS_PASSWORD": PASSWORDS["PIPELINE_PASSWORD"],
+        "LAKE": "/lake",
+        "STREAM_REPLICAS": "1",
+    }
+    for _ in range(2):  # a pod that starts again changes nothing
+        done = subprocess.run(
+            [sys.executable, "-W", "error", FOLDER / "streams.py"],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout == "ORDERS: 0 messages\n", done.stderr
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert app.run(["run", str(FOLDER / "pipeline.toml"), "--check"]) == app.DONE
+    assert "orders → lake" in capsys.readouterr().out
+    with connect(server.url, user="pipeline", password=PASSWORDS["PIPELINE_PASSWORD"]) as nc:
+        made = nc.jetstream().stream_info("ORDERS").config
+        assert (made.max_age, made.num_replicas) == (timedelta(days=7), 1)
+
+
+def test_the_driver_is_called_what_spark_is_told() -> None:
+    settings = spark_settings()
+    driver = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "jetspark")
+    pod = f"{driver['metadata']['name']}-0"
+    assert driver["spec"]["replicas"] == 1
+    assert settings["spark.kubernetes.driver.pod.name"] == pod
+    assert settings["spark.driver.host"] == f"{pod}.{driver['spec']['serviceName']}"
+    container = driver["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    assert ports["driver"] == settings["spark.driver.port"]
+    assert ports["blocks"] == settings["spark.driver.blockManager.port"]
+    assert container["image"] == settings["spark.kubernetes.container.image"]
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    assert settings["spark.kubernetes.namespace"] == kustomization["namespace"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.lake"
+    assert settings[f"{volume}.mount.path"] == mounts["lake"]
+    assert settings[f"{volume}.options.claimName"] in names("PersistentVolumeClaim")
+
+
+def test_spark_knows_every_setting() -> None:
+    wanted = {name for name in spark_settings() if not VOLUMES.fullmatch(name)}
+    jars = Path(pyspark.__file__).parent / "jars"
+    for pattern in ("spark-core_*.jar", "spark-kubernetes_*.jar"):
+        (jar,) = jars.glob(pattern)
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if re.search(r"/(internal/config|deploy/k8s)/.*\.class", name):
+                    code = archive.read(name)
+                    # A setting's name stands in the class as it is, with its length before it.
+                    wanted -= {
+                        one for one in wanted if len(one).to_bytes(2, "big") + one.encode() in code
+                    }
+    assert wanted == set()
+
+
+def spark_settings() -> dict[str, str]:
+    lines = (FOLDER / "spark-defaults.conf").read_text("utf-8").splitlines()
+    return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+
+
+# -- the image -------------------------------------------------------------------------------
+
+
+def test_the_image_installs_extras_that_there_are() -> None:
+    text = (ROOT / "deploy" / "image" / "Dockerfile").read_text("utf-8")
+    match = re.search(r'"/src\[([\w,]+)\]"', text)
+    assert match is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(match[1].split(",")) <= project["optional-dependencies"].keys()
+
+
+@pytest.fixture
+def entrypoint(tmp_path: Path) -> Callable[..., list[str]]:
+    """Runs the image's entry point with a java that prints its arguments."""
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    java.chmod(0o755)
+
+    def run(*arguments: str, **environment: str) -> list[str]:
+        path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [ROOT / "deploy" / "image" / "entrypoint.sh", *arguments],
+            env={"PATH": path} | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_the_image_runs_what_it_is_told(entrypoint: Callable[..., list[str]]) -> None:
+    assert entrypoint("printf", "%s\\n", "a b", "c") == ["a b", "c"]
+
+
+def test_the_image_is_an_executor_when_spark_asks(entrypoint: Callable[..., list[str]]) -> None:
+    told = entrypoint(
+        "executor",
+        SPARK_HOME="/spark",
+        SPARK_CONF_DIR="/conf",
+        SPARK_JAVA_OPT_0="-Da=b c",
+        SPARK_JAVA_OPT_1='-Dquote="$x"',
+        SPARK_DRIVER_URL="spark://driver",
+        SPARK_EXECUTOR_ID="7",
+        SPARK_EXECUTOR_CORES="2",
+        SPARK_EXECUTOR_MEMORY="2g",
+        SPARK_APPLICATION_ID="app",
+        SPARK_EXECUTOR_POD_IP="10.0.0.1",
+        SPARK_RESOURCE_PROFILE_ID="0",
+        SPARK_EXECUTOR_POD_NAME="pod",
+    )
+    backend = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+    assert told[:7] == [
+        *("-Da=b c", '-Dquote="$x"', "-Xms2g", "-Xmx2g", "-cp", "/conf:/spark/jars/*", backend)
+    ]
+    given = dict(zip(told[7::2], told[8::2], strict=True))
+    assert given == {
+        "--driver-url": "spark://driver",
+        "--executor-id": "7",
+        "--cores": "2",
+        "--app-id": "app",
+        "--hostname": "10.0.0.1",
+        "--resourceProfileId": "0",
+        "--podName": "pod",
+    }
+    # And the backend of the Spark that is installed takes these arguments.
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-kubernetes_*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        code = archive.read(backend.replace(".", "/") + "$.class")
+    assert all(name.encode() in code for name in given)
