@@ -79,11 +79,16 @@ class ExactlyOnceWriter:
         `adopt`: begin here although earlier batches are not in the ledger. Raises LedgerError.
         """
         last = self.ledger.last_decision()
+        if not adopt and (last is None or last[1].batch < batch):
+            try:
+                self._check_predecessor(batch, last)
+            except LedgerError:
+                before, last = last, self.ledger.last_decision()
+                if last == before:
+                    raise  # and it was not another run that has begun meanwhile
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
-        if not adopt:
-            self._check_predecessor(batch, last)
         decision = self._plan(batch, pieces, lanes)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
@@ -119,6 +124,13 @@ class ExactlyOnceWriter:
             )
         if last is not None:
             self._chain.check_done(last[1])
+        elif self._chain.places(1) != [0]:
+            raise LedgerError(
+                f'Stream "{self._target}" holds rows of this query or transaction already, and the '
+                f'ledger "{self.ledger.stream}" knows nothing of it: it was purged or deleted, and '
+                "with it the knowledge of what was stored. If they may be stored again, set the "
+                "option adoptLedger to true for one run, or name the transaction anew."
+            )
 
     def _plan(self, batch: int, pieces: Sequence[Piece], lanes: int) -> Decision:
         pieces = [piece for piece in pieces if piece.rows]

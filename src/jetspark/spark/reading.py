@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -14,19 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.buckets import STREAM_PREFIX, Operation
-from jetspark.bulk import links
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import passes, read_range
+from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
-from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     ConfigError,
-    JetsparkError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.spark import planning
+from jetspark.spark import asking, planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
 from jetspark.subjects import nearest_name
@@ -34,11 +30,6 @@ from jetspark.subjects import nearest_name
 logger = logging.getLogger("jetspark.spark")
 
 T = TypeVar("T")
-
-_PAUSE_SECONDS = 0.1
-
-_answered: set[ConnectOptions] = set()
-"""What has answered this process before."""
 
 
 class RangePartition(InputPartition):
@@ -54,27 +45,8 @@ class RangePartition(InputPartition):
 
 
 def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
-    """Ask the streams' leaders something that may be asked twice, from the driver.
-
-    The link is kept. One that breaks, because a server restarts for example, is made again for
-    `read_timeout` seconds, so that a running query outlives it; what cannot be reached when this
-    process asks for the first time is told at once.
-    """
-    connection = options.connection
-    deadline = time.monotonic() + options.read_timeout
-    while True:
-        try:
-            with links.borrowed(connection) as link:
-                answer = question(StreamAPI(link))
-        except JetsparkError as error:
-            waits = connection in _answered and time.monotonic() < deadline
-            if not waits or not passes(error):
-                raise
-            logger.info("Asking again: %s", error)
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            _answered.add(connection)
-            return answer
+    """Ask the streams' leaders something that may be asked twice, from the driver."""
+    return asking.ask(options.connection, options.read_timeout, question)
 
 
 def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:

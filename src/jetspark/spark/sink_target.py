@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.bulk import links
 from jetspark.bulk.ledger import Ledger, marker_subjects
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, UnsupportedByServerError
+from jetspark.spark.asking import ask
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.subjects import subjects_overlap
 
@@ -37,17 +37,21 @@ def look_at(options: SinkOptions) -> SinkTarget:
     Raises StreamNotFoundError, UnsupportedByServerError, and ConfigError for a stream that cannot
     hold what is promised.
     """
-    with links.borrowed(options.connection) as link:
-        api = StreamAPI(link)
+
+    def question(api: StreamAPI) -> tuple[dict[str, Any], int]:
         config = api.config(options.stream)
         _check(options, config)
+        server = api.link.info
         if options.guarantee is Guarantee.EXACTLY_ONCE:
-            if not link.info.at_least(2, 12):
-                raise UnsupportedByServerError("Guarantee exactly-once", "2.12", link.info.version)
+            if not server.at_least(2, 12):
+                raise UnsupportedByServerError("Guarantee exactly-once", "2.12", server.version)
             config = _prepared(options, api, config)
-        largest = min(link.info.max_payload, _size(config, "max_msg_size"))
+        return config, min(server.max_payload, _size(config, "max_msg_size"))
+
+    config, largest = ask(options.connection, options.publish_timeout, question)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
-        Ledger(options.connection, options.stream, "").make_stream(config.get("num_replicas", 1))
+        ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
+        ledger.make_stream(config.get("num_replicas", 1))
     return SinkTarget(
         subjects=tuple(config.get("subjects") or ()),
         largest=largest,

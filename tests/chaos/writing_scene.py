@@ -1,0 +1,252 @@
+"""One faulted run of writing: servers, files, the query with its restarts, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+from tests.chaos.campaign import Run
+from tests.chaos.outcome import Outcome
+from tests.chaos.proxy import Proxy
+from tests.chaos.writing_job import AT_LEAST, EXACTLY, LONGEST_QUERY, Attempt, Job, write_file
+from tests.chaos.writing_oracle import Finding, compare, read
+from tests.chaos.writing_steps import Gate
+from tests.support.cluster import Cluster
+from tests.support.streams import Admin
+
+from jetspark.bulk.ledger import ledger_stream
+from jetspark.errors import JetsparkError
+from jetspark.server import NatsServer
+from jetspark.spark.session import close_session, local_session
+
+SPARK, CLUSTER = "spark", "cluster"
+"""What runs share: the session in this process; three servers."""
+
+_LOOK_EVERY = 0.02  # seconds
+_ATTEMPTS = 8
+REACHED_WITHIN = 90.0  # a session's first query takes its time
+
+
+class Started(Protocol):
+    """A query or a batch write under way, wherever its driver is."""
+
+    @property
+    def done(self) -> bool: ...
+    def wait(self, timeout: float = ...) -> str | None: ...
+
+
+class Scene:
+    """`target`: the stream's name, in `job`. `expected`: the ids that have to be in it at last."""
+
+    def __init__(self, run: Run, servers: list[NatsServer], job: Job) -> None:
+        self.run, self.servers, self.job = run, servers, job
+        self.gate = Gate(job.gate)
+        self.proxy: Proxy | None = None
+        self.login = ""
+        self.expected: list[str] = []
+        self.faults = 0
+        self.errors: list[str] = []
+        """What attempts failed with."""
+        self.recovery = 0.0
+        self.allowed_repeats = job.guarantee == AT_LEAST
+        self._healed: float | None = None
+        self._stored_then = 0
+
+    # -- before --------------------------------------------------------------------------------
+
+    def files(self, count: int, rows: int) -> None:
+        """Input files of so many rows each."""
+        for number in range(len(list(self.job.input.glob("*.json"))), count):
+            self.expected += write_file(self.job, number, rows)
+
+    def change(self, **fields: Any) -> None:
+        """Change the job for the next attempt."""
+        self.job = replace(self.job, **fields)
+
+    # -- the servers ---------------------------------------------------------------------------
+
+    @contextmanager
+    def admin(self) -> Iterator[Admin]:
+        """On the first server that runs, around the proxy."""
+        server = next(server for server in self.servers if server.running)
+        with Admin(self._url(server)) as admin:
+            yield admin
+
+    def _url(self, server: NatsServer) -> str:
+        return server.url.replace("nats://", f"nats://{self.login}")
+
+    def leader(self, stream: str) -> NatsServer:
+        """The server that leads a stream."""
+        with self.admin() as admin:
+            info = admin.call(f"STREAM.INFO.{stream}")
+        name = info["cluster"]["leader"]
+        return next(server for server in self.servers if server._name == name)
+
+    # -- while it runs -------------------------------------------------------------------------
+
+    def start(self) -> Started:
+        """In the session of this process."""
+        return Attempt(self.run.shared.once(SPARK, _session), self.job)
+
+    def reached(self, attempt: Started) -> int:
+        """Wait until a process stands at the gate; its pid. Counts as a fault."""
+        deadline = time.monotonic() + REACHED_WITHIN
+        while (pid := self.gate.reached()) is None:
+            if attempt.done:
+                raise RuntimeError(f"the query ended before its fault: {attempt.wait(0)}")
+            if time.monotonic() > deadline:
+                raise TimeoutError("the step was never reached")
+            time.sleep(_LOOK_EVERY)
+        self.faults += 1
+        return pid
+
+    def healed(self) -> None:
+        """The fault is over: from now to the next proof of progress counts as recovery."""
+        self._healed = time.monotonic()
+        self._stored_then = self._stored()
+
+    def pause(self, low: float, high: float) -> None:
+        time.sleep(self.run.rng.uniform(low, high))
+
+    def finish(
+        self,
+        attempt: Started | None = None,
+        start: Callable[[], Started] | None = None,
+    ) -> None:
+        """Until all is written; an attempt that fails is followed by another one."""
+        start = start or self.start
+        for _ in range(_ATTEMPTS):
+            attempt = attempt or start()
+            deadline = time.monotonic() + LONGEST_QUERY
+            while not attempt.done and time.monotonic() < deadline:
+                self._look()
+                time.sleep(_LOOK_EVERY)
+            error = attempt.wait(0.1)
+            self._look()
+            if error is None:
+                if self._healed is not None:  # nothing was left to prove it with
+                    self.recovery = max(self.recovery, time.monotonic() - self._healed)
+                return
+            self.errors.append(error)
+            attempt = None
+        raise RuntimeError(f"{_ATTEMPTS} attempts failed, the last one with: {self.errors[-1]}")
+
+    def refused(self, words: str, attempt: Started | None = None) -> None:
+        """The attempt must fail with a sentence that holds the words."""
+        error = (attempt or self.start()).wait()
+        if error is None or words not in error:
+            raise RuntimeError(f"it should have failed with {words!r}, and did with {error!r}")
+        self.errors.append(error)
+
+    def _stored(self) -> int:
+        return len(list((self.job.checkpoint / "commits").glob("[0-9]*")))
+
+    def _look(self) -> None:
+        if self._healed is not None and self._stored() > self._stored_then:
+            self.recovery = max(self.recovery, time.monotonic() - self._healed)
+            self._healed = None
+
+    # -- after ---------------------------------------------------------------------------------
+
+    def finding(self) -> Finding:
+        """What the oracle says now."""
+        urls = [self._url(server) for server in self.servers]
+        return compare(read(urls, self.job.stream), self.job.stream, self.expected)
+
+    def outcome(self, note: str = "", *, stopped: bool = False) -> Outcome:
+        """`stopped`: the query had to stop, so rows may be missing; none may be wrong."""
+        found = self.finding()
+        notes = [note]
+        if self.errors:
+            notes.append(f"{len(self.errors)} failed attempts, the last: {self.errors[-1][:160]}")
+        if self.allowed_repeats and found.repeated:
+            notes.append(f"{found.repeated} repeats, which are allowed")
+        ordered = self.job.guarantee == EXACTLY and not self.job.partitions
+        return Outcome(
+            faults=self.faults,
+            expected=found.found if stopped else len(self.expected),
+            missing=0 if stopped else found.missing,
+            repeated=0 if self.allowed_repeats else found.repeated,
+            unexpected=found.unexpected,
+            out_of_order=found.out_of_order if ordered else 0,
+            recovery=self.recovery,
+            note="; ".join(filter(None, notes)),
+        )
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    with TemporaryDirectory(prefix="chaos-spark-") as folder:
+        session = local_session(
+            "chaos",
+            master="local[2,4]",
+            log_file=Path(folder, "spark.log"),
+            conf={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.sql.adaptive.enabled": "false",
+                "spark.sql.warehouse.dir": str(Path(folder, "warehouse")),
+            },
+        )
+        yield session
+        close_session(session)
+
+
+@contextmanager
+def scene(
+    run: Run,
+    *,
+    guarantee: str = EXACTLY,
+    replicas: int = 1,
+    proxied: bool = False,
+    files: int = 6,
+    server: Callable[[Path], NatsServer] = lambda _: NatsServer(),
+    stream: Mapping[str, Any] | None = None,
+    login: str = "",
+    **job: Any,
+) -> Iterator[Scene]:
+    """A stream to write to, on a server of its own or on the three that are shared, and files.
+
+    `login`: name and password as a URL has them, with a @ behind.
+    """
+    name = f"RUN{run.number}"
+    with ExitStack() as stack:
+        if replicas > 1:
+            cluster = run.shared.once(CLUSTER, lambda: Cluster(3, name="chaos"))
+            cluster.wait_until_ready()
+            servers = cluster.servers
+        else:
+            servers = [stack.enter_context(server(run.folder))]
+        proxy = stack.enter_context(Proxy(servers[0].port)) if proxied else None
+        url = proxy.url if proxy else ",".join(one.url for one in servers)
+        made = Job(str(run.folder), url, name, guarantee, **job)
+        if guarantee == EXACTLY:
+            made = replace(made, options={"prepareStream": "true", **made.options})
+        if login:
+            user, password = login.rstrip("@").split(":")
+            made = replace(made, options={"user": user, "password": password, **made.options})
+        shown = Scene(run, servers, made)
+        shown.proxy, shown.login = proxy, login
+        with shown.admin() as admin:
+            admin.create(name, f"{name}.>", num_replicas=replicas, **(stream or {}))
+        if replicas > 1:
+            stack.callback(_tidy, shown)
+        shown.files(files, run.rng.randint(1800, 2600))
+        yield shown
+
+
+def _tidy(shown: Scene) -> None:
+    """Leave the shared servers as they were found."""
+    for server in shown.servers:
+        if server.running:
+            server.resume()
+        server.start()
+    with shown.admin() as admin:
+        for stream in (shown.job.stream, ledger_stream(shown.job.stream)):
+            with suppress(AssertionError, JetsparkError):
+                admin.call(f"STREAM.DELETE.{stream}")
