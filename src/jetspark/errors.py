@@ -577,16 +577,23 @@ class DataLossError(RangeError):
 
 
 class StreamRecreatedError(RangeError):
-    """The stream was deleted and made again, or restored: sequences mean other messages now."""
+    """The stream was deleted and made again, or restored: sequences mean other messages now.
 
-    def __init__(self, stream: str, expected: str, found: str) -> None:
+    `restored`: from a backup, since it has messages older than itself; None when nothing tells.
+    """
+
+    def __init__(
+        self, stream: str, expected: str, found: str, restored: bool | None = None
+    ) -> None:
+        how = {None: "recreated or restored", True: "restored from a backup", False: "recreated"}
         super().__init__(
             stream,
             f"Stream {stream!r} was created at {expected} when this read began and at {found} now: "
-            "it was recreated or restored, so its sequence numbers mean other messages.",
+            f"it was {how[restored]}, so its sequence numbers mean other messages.",
         )
         self.expected = expected
         self.found = found
+        self.restored = restored
 
 
 class IncompleteRangeError(RangeError):

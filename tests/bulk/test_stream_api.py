@@ -1,4 +1,4 @@
-"""Calls whose answers do not come: a leader that stops takes requests with it."""
+"""What streams say of themselves; and calls whose answers do not come."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
+from tests.support.streams import numbered
 
+from jetspark.blocking import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.streams import Admin
+
     from jetspark.bulk.link import BlockingLink
+    from jetspark.server import NatsServer
     from jetspark.wire.events import MessageFrame
 
 
@@ -42,6 +50,40 @@ def test_a_request_without_an_answer_is_sent_again() -> None:
     link = SilentLink(2)
     assert names(link) == ["S"]
     assert link.patience[:2] == [2, 3]
+
+
+def test_what_became_of_a_stream_is_told_apart(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("FATE")
+    first = admin.create(name, name)["created"]
+    admin.fill(numbered(name, 10))
+    with connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        js.backup_stream(name, tmp_path / "backup")
+        js.delete_stream(name)
+        js.restore_stream(tmp_path / "backup")
+        restored = admin.facts(name)
+        js.delete_stream(name)
+    admin.create(name, name)
+    empty = admin.facts(name)
+    admin.fill(numbered(name, 10))
+    recreated = admin.facts(name)
+    found = [facts.another_than(first).restored for facts in (restored, empty, recreated)]
+    assert found == [True, None, False]
+    says = [str(facts.another_than(first)) for facts in (restored, empty, recreated)]
+    assert "it was restored from a backup, so its sequence numbers" in says[0]
+    assert "it was recreated or restored, so its sequence numbers" in says[1]
+    assert "it was recreated, so its sequence numbers" in says[2]
+
+
+def test_who_may_have_removed_messages(admin: Admin, unique: Callable[[str], str]) -> None:
+    name = unique("LIMITS")
+    admin.create(name, name)
+    assert admin.facts(name).removed_by == "by a purge or deletion, since it has no limits"
+    config = {"name": name, "subjects": [name], "max_msgs": 100, "max_age": 60_000_000_000}
+    admin.call(f"STREAM.UPDATE.{name}", config)
+    assert admin.facts(name).removed_by == "by its limits (max_msgs 100, max_age 60 s) or a purge"
 
 
 def test_silence_in_the_end_is_told_once() -> None:

@@ -24,6 +24,7 @@ from jetspark.errors import (
     PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
+    StreamRecreatedError,
     UnsupportedByServerError,
 )
 from jetspark.subjects import nearest_name
@@ -66,6 +67,25 @@ class StreamFacts:
     is_mirror: bool = False
     longest_inactive: float | None = None
     """Seconds that the stream allows its consumers to be inactive; None: as they like."""
+    limits: str = ""
+    """What makes messages go by themselves, in words; empty when nothing does."""
+    oldest: str = ""
+    """Time of the first message, as the server writes it; meaningless without messages."""
+
+    @property
+    def removed_by(self) -> str:
+        """Who may have removed messages, in words."""
+        if self.limits:
+            return f"by its limits ({self.limits}) or a purge"
+        return "by a purge or deletion, since it has no limits"
+
+    def another_than(self, created: str) -> StreamRecreatedError:
+        """The error for one of this name that was created at another time."""
+        restored: bool | None = None
+        # A mirror has its origin's times.
+        if self.messages and self.oldest and not self.is_mirror:
+            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
+        return StreamRecreatedError(self.name, created, self.created, restored)
 
 
 class StoredMessage(NamedTuple):
@@ -108,6 +128,8 @@ class StreamAPI:
             longest_inactive=limits["inactive_threshold"] / NANOSECONDS
             if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
             else None,
+            limits=_limits(config),
+            oldest=state["first_ts"],
         )
 
     def config(self, name: str) -> dict[str, Any]:
@@ -319,6 +341,19 @@ class StreamAPI:
         raise RequestTimeoutError(
             f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
         )
+
+
+def _limits(config: dict[str, Any]) -> str:
+    found = [
+        f"{name} {config[name]}"
+        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
+        if config.get(name, -1) > 0
+    ]
+    if config.get("max_age", 0) > 0:
+        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
+    if config.get("allow_msg_ttl"):
+        found.append("times to live of messages")
+    return ", ".join(found)
 
 
 def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:

@@ -32,12 +32,12 @@ def hold(
     offsets: Mapping[str, StreamOffset],
     *,
     fail_on_data_loss: bool,
-) -> bool:
-    """See that the consumers stand where the query needs them; whether one had to be made.
+    made: set[str],
+) -> None:
+    """See that the consumers stand where the query needs them; streams where one had to be `made`.
 
     Raises DataLossError when one is gone, or has moved past what was not read.
     """
-    made = False
     for stream, one in facts.items():
         consumer = _consumer(api, stream, name)
         position, offset = consumer.position(), offsets.get(stream)
@@ -55,8 +55,7 @@ def hold(
         if position is None:
             _check_lasting(one)
             consumer.make()
-            made = True
-    return made
+            made.add(stream)
 
 
 def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
-from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
+from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.positions import Position
 
@@ -81,7 +81,7 @@ def reach(
     """
     if facts.created != offset.created:
         if fail_on_data_loss:
-            raise StreamRecreatedError(facts.name, offset.created, facts.created)
+            raise facts.another_than(offset.created)
         offset = initial_offset(facts, "earliest")
     begin = offset.next
     if tail(facts) < begin:
@@ -103,8 +103,8 @@ def reach(
                 begin,
                 head(facts) - 1,
                 f"Stream {facts.name!r} begins at sequence {head(facts)} now: sequences {begin} "
-                f"to {head(facts) - 1} were removed (limits, purge or expiry) before they were "
-                "read. Set failOnDataLoss to false to go on without them.",
+                f"to {head(facts) - 1} were removed {facts.removed_by}, before they were read. "
+                "Set failOnDataLoss to false to go on without them.",
             )
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))

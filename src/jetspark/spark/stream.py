@@ -161,10 +161,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         name = options.interest_consumer
         if name is None:
             return facts
-        made = ask(
+        made: set[str] = set()
+        strict = options.fail_on_data_loss
+        ask(
             options,
             lambda api: interest.hold(
-                api, name, facts, offsets, fail_on_data_loss=options.fail_on_data_loss
+                api, name, facts, offsets, fail_on_data_loss=strict, made=made
             ),
         )
         return streams_facts(options) if made else facts
