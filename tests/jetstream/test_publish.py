@@ -180,7 +180,7 @@ async def test_the_third_attempt_may_succeed(
 ) -> None:
     subject = unique("late")
     leader = LateLeader(nc, subject, attempt=3)
-    monkeypatch.setattr("jetspark.jetstream.publish.asyncio.sleep", leader.sleep)
+    monkeypatch.setattr("jetspark.client.client.asyncio.sleep", leader.sleep)
     assert (await js.publish(subject, b"x")).seq == 5
     assert leader.waits == [RETRY_WAIT, RETRY_WAIT] == [0.25, 0.25]
 
@@ -189,7 +189,7 @@ async def test_there_is_no_fourth_attempt(
     js: JetStream, nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = LateLeader(nc, unique("late"), attempt=4)
-    monkeypatch.setattr("jetspark.jetstream.publish.asyncio.sleep", leader.sleep)
+    monkeypatch.setattr("jetspark.client.client.asyncio.sleep", leader.sleep)
     with pytest.raises(NoStreamResponseError) as nobody:
         await js.publish("nobody.listens", b"x")
     assert nobody.value.subject == "nobody.listens"

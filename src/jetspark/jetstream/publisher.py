@@ -24,6 +24,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from jetspark.client.numbered import NumberedPublishes
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -101,7 +102,7 @@ class Publisher:
         self._listener: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._resending: asyncio.Task[None] | None = None
-        self._inbox = b""
+        self._send = NumberedPublishes(self._client, b"").send
         self._inbox_length = 0
         self._plain_ack = b"{}"
         self.acked = 0
@@ -167,7 +168,7 @@ class Publisher:
         # Before it is sent: the blocking client's acks may come while we are still here.
         self._pending[index] = (subject, payload, kept, self._deadline, future)
         try:
-            self._client.publish_replying(subject, payload, b"%b%d" % (self._inbox, index), kept)
+            self._send(index, subject, payload, kept)
         except BaseException:
             self._pending.pop(index, None)
             self._freed()  # somebody else may wait for the place
@@ -214,8 +215,8 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         inbox = self._client.new_inbox() + "."
-        self._inbox = inbox.encode()
-        self._inbox_length = len(self._inbox)
+        self._send = NumberedPublishes(self._client, inbox.encode()).send
+        self._inbox_length = len(inbox.encode())
         self._listener = self._client.listen(
             f"{inbox}*",
             self._on_ack,
@@ -314,12 +315,9 @@ class Publisher:
         if entry is None or index not in self._retried:
             return
         try:
-            self._send_again(index, entry)
+            self._send(index, *entry[:3])
         except JetsparkError as error:
             self._fail(index, entry, error)
-
-    def _send_again(self, index: int, entry: Unacked) -> None:
-        self._client.publish_replying(entry[0], entry[1], b"%b%d" % (self._inbox, index), entry[2])
 
     # -- ends -----------------------------------------------------------------------------------
 
@@ -389,7 +387,7 @@ class Publisher:
             try:
                 if self._outbox.crowded:
                     await self._outbox.wait()
-                self._send_again(index, entry)
+                self._send(index, *entry[:3])
             except JetsparkError as error:
                 self._fail(index, entry, error)
 

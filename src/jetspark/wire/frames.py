@@ -17,7 +17,7 @@ def pub(subject: str, payload: bytes, reply: str | None = None) -> bytes:
     try:
         return b"PUB %b %d\r\n%b\r\n" % (target.encode(), len(payload), payload)
     except TypeError:
-        raise _no_bytes(payload) from None
+        raise no_bytes(payload) from None
 
 
 def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None) -> bytes:
@@ -32,7 +32,7 @@ def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None)
             payload,
         )
     except TypeError:
-        raise _no_bytes(payload) from None
+        raise no_bytes(payload) from None
 
 
 def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
@@ -50,10 +50,11 @@ def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> by
             payload,
         )
     except TypeError:
-        raise _no_bytes(payload) from None
+        raise no_bytes(payload) from None
 
 
-def _no_bytes(payload: object) -> TypeError:
+def no_bytes(payload: object) -> TypeError:
+    """For a payload that cannot be sent."""
     return TypeError(f"A payload is bytes, not {type(payload).__name__}: encode it first.")
 
 

@@ -1,0 +1,51 @@
+"""Publishes that are told apart by a number: the same frames as any other publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.client.conftest import Connect
+
+from jetspark.client.numbered import NumberedPublishes
+from jetspark.errors import BadSubjectError, MaxPayloadError
+from jetspark.server import NatsServer
+
+SUBJECTS = 5000  # more than are remembered
+
+
+async def test_each_message_has_its_subject_number_payload_and_headers(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    nc = await connect(shared_server.url)
+    root = unique("ü")
+    sub = nc.subscribe(f"{root}.>")
+    numbered = NumberedPublishes(nc, b"to.me.")
+    before = nc.stats.out_msgs
+    for number in range(2 * SUBJECTS):
+        headers = None if number % 7 else {"n": str(number)}
+        numbered.send(number, f"{root}.{number % SUBJECTS}", b"%d" % number, headers)
+    assert nc.stats.out_msgs - before == 2 * SUBJECTS
+    for number in range(2 * SUBJECTS):
+        message = await sub.next(5)
+        assert message.subject == f"{root}.{number % SUBJECTS}"
+        assert message.reply == f"to.me.{number}"
+        assert message.data == b"%d" % number
+        assert (message.headers or {}).get("n") == (None if number % 7 else str(number))
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_cannot_be_sent_is_refused(
+    shared_server: NatsServer, connect: Connect, again: bool
+) -> None:
+    nc = await connect(shared_server.url)
+    numbered = NumberedPublishes(nc, b"to.me.")
+    if again:  # the subject is known by then
+        numbered.send(1, "a", b"x")
+    with pytest.raises(MaxPayloadError):
+        numbered.send(2, "a", bytes(nc.max_payload + 1))
+    with pytest.raises(TypeError, match="bytes, not str"):
+        numbered.send(3, "a", "text")  # type: ignore[arg-type]
+    with pytest.raises(BadSubjectError):
+        numbered.send(4, "a b", b"x")
+    assert nc.stats.out_msgs == again
