@@ -57,6 +57,12 @@ class RawLink:
         self.send(f"SUB {subject} {self._sids}\r\n".encode())
         return self._sids
 
+    def settle(self) -> None:
+        """Return when the server has taken all that was sent. Nothing else may be under way."""
+        self.send(_PING)
+        while self._line() != b"PONG":
+            pass
+
     # -- a little parsing, for answers only ----------------------------------------------------
 
     def _more(self) -> None:
@@ -102,6 +108,28 @@ def bounded(batch: int, size: int) -> int:
     The server ends a connection for which more than 64 MB wait.
     """
     return max(1, min(batch, _UNDER_WAY_BYTES // (size + 128)))
+
+
+def round_trips(link: RawLink, frames: list[bytes], inbox: str, count: int) -> None:
+    """Send one message after the other, each when the answer to the one before is here.
+
+    The floor of single requests: an answer is known by its end, and nothing of it is looked at.
+    `frames` are whole ones, sent in turn, whose answers come to `inbox`.
+    """
+    sid = link.subscribe(inbox)
+    link.settle()
+    send, receive = link.socket.sendall, link.socket.recv
+    left = count
+    while left:
+        for frame in frames[: min(left, len(frames))]:
+            send(frame)
+            answer = receive(_RECEIVE_BYTES)
+            while not answer.endswith(b"\r\n") or answer == _PING:
+                answer += receive(_RECEIVE_BYTES)
+            if b"error" in answer or b"-ERR" in answer or b" 503" in answer:
+                raise RuntimeError(f"request failed: {answer[-300:]!r}")
+        left -= min(left, len(frames))
+    link.send(f"UNSUB {sid}\r\n".encode())
 
 
 # -- streams and consumers ---------------------------------------------------------------------

@@ -15,10 +15,10 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.measure import Job, Measure, Stopwatch
-from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish
+from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish, round_trips
 from benchmarks.report import Section
 from benchmarks.turns import Contestant, take_turns
 
@@ -28,6 +28,8 @@ WINDOW = 4000
 _LABELS = {
     "raw_pipelined": "raw pipelined",
     "jetspark_window": f"jetspark publisher({WINDOW})",
+    "jetspark_window_uvloop": f"jetspark publisher({WINDOW}), uvloop",
+    "jetspark_window_blocking": f"jetspark publisher({WINDOW}), blocking",
     "jetspark_ingest": "jetspark fast ingest",
     "jetspark_atomic": "jetspark atomic batches(1000)",
     "natsrpy_window": f"natsrpy publish(wait), {WINDOW} at a time",
@@ -35,14 +37,16 @@ _LABELS = {
     "nats_py_window": f"nats-py publish_async({WINDOW})",
 }
 _SINGLE = {
+    "raw_single": "raw, blocking",
     "jetspark_single": "jetspark",
+    "jetspark_single_uvloop": "jetspark, uvloop",
+    "jetspark_single_blocking": "jetspark, blocking",
     "natsrpy_single": "natsrpy",
     "natsio_single": "natsio",
     "nats_py_single": "nats-py",
 }
 
-Publish = Callable[[str, int], Awaitable[None]]
-"""Stores so many messages: (stream, messages)."""
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop] | None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
     with NatsServer(name="benchmarks") as server:
 
-        def section(title: str, labels: dict[str, str], messages: int, base: str) -> Section:
+        def section(title: str, labels: dict[str, str], messages: int, *bases: str) -> Section:
             job = Job(
                 url=server.url,
                 messages=messages,
@@ -84,11 +88,12 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
             ]
             full = f"{title}, {messages:,} messages of {options.size:,} bytes, "
             full += f"medians of {options.rounds} rounds"
-            bases = (labels[base], labels.get("raw_pipelined", ""))
-            return Section(full, take_turns(contestants, options.rounds, options.timeout), bases)
+            results = take_turns(contestants, options.rounds, options.timeout)
+            return Section(full, results, tuple(labels[base] for base in bases))
 
-        yield section("Publish, acks later", _LABELS, options.messages, "nats_py_window")
-        yield section("Publish, one at a time", _SINGLE, options.single, "nats_py_single")
+        many, one = ("nats_py_window", "raw_pipelined"), ("nats_py_single", "raw_single")
+        yield section("Publish, acks later", _LABELS, options.messages, *many)
+        yield section("Publish, one at a time", _SINGLE, options.single, *one)
 
 
 # -- what the contestants have in common ---------------------------------------------------------
@@ -128,9 +133,20 @@ def raw_pipelined(job: Job) -> Measure:
         return _measured(job, lambda count: publish(link, job.stream, count, job.size))
 
 
-def _in_one_loop(job: Job, publisher: Callable[[Job], Any]) -> Measure:
+def raw_single(job: Job) -> Measure:
+    subjects, payloads = _subjects_and_payloads(job)
+    with RawLink(job.url) as link:
+        inbox = f"{link.inbox}.ack"
+        frames = [
+            b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), inbox.encode(), job.size, payload)
+            for subject, payload in zip(subjects * 10, payloads, strict=True)
+        ]
+        return _measured(job, lambda count: round_trips(link, frames, inbox, count))
+
+
+def _in_one_loop(job: Job, publisher: Callable[[Job], Any], loop: LoopFactory = None) -> Measure:
     """`async with publisher(job) as store`, and `await store(count)` publishes and awaits acks."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         context = publisher(job)
         store = runner.run(context.__aenter__())
         try:
@@ -180,6 +196,12 @@ def jetspark_window(job: Job) -> Measure:
     return _in_one_loop(job, _jetspark("window"))
 
 
+def jetspark_window_uvloop(job: Job) -> Measure:
+    import uvloop
+
+    return _in_one_loop(job, _jetspark("window"), uvloop.new_event_loop)
+
+
 def jetspark_ingest(job: Job) -> Measure:
     return _in_one_loop(job, _jetspark("ingest"))
 
@@ -190,6 +212,41 @@ def jetspark_atomic(job: Job) -> Measure:
 
 def jetspark_single(job: Job) -> Measure:
     return _in_one_loop(job, _jetspark("single"))
+
+
+def jetspark_single_uvloop(job: Job) -> Measure:
+    import uvloop
+
+    return _in_one_loop(job, _jetspark("single"), uvloop.new_event_loop)
+
+
+def jetspark_window_blocking(job: Job) -> Measure:
+    import jetspark.blocking
+
+    subjects, payloads = _subjects_and_payloads(job)
+    with jetspark.blocking.connect(job.url) as nc:
+        js = nc.jetstream()
+
+        def window(count: int) -> None:
+            with js.publisher(WINDOW) as publisher:
+                for n in range(count):
+                    publisher.send(subjects[n % SUBJECTS], payloads[n % 1000])
+
+        return _measured(job, window)
+
+
+def jetspark_single_blocking(job: Job) -> Measure:
+    import jetspark.blocking
+
+    subjects, payloads = _subjects_and_payloads(job)
+    with jetspark.blocking.connect(job.url) as nc:
+        js = nc.jetstream()
+
+        def single(count: int) -> None:
+            for n in range(count):
+                js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
+
+        return _measured(job, single)
 
 
 # -- nats-py -----------------------------------------------------------------------------------
