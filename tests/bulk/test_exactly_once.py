@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Admin
 
+from jetspark.bulk import chain
+from jetspark.bulk.atomic import encode_batch
 from jetspark.bulk.chain import Chain
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream
-from jetspark.connection.options import make_options
-from jetspark.errors import JetsparkError, LedgerError
+from jetspark.bulk.link import BlockingLink, connect
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.errors import BrokenSocketError, JetsparkError, LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +54,10 @@ class Target:
         self.ledger().make_stream(replicas)
 
     def ledger(self) -> Ledger:
-        return Ledger(self.options, self.stream, "q", timeout=10)
+        return Ledger(self.options, self.stream, "q", timeout=30)
 
-    def writer(self) -> ExactlyOnceWriter:
-        return ExactlyOnceWriter(self.options, self.stream, "q", timeout=10)
+    def writer(self, timeout: float = 30) -> ExactlyOnceWriter:
+        return ExactlyOnceWriter(self.options, self.stream, "q", timeout=timeout)
 
     def rows(self, batch: int, count: int) -> list[Outgoing]:
         subject = f"{self.stream}.rows".encode()
@@ -307,6 +310,49 @@ def test_a_server_killed_again_and_again_while_copying(make_server: MakeServer) 
     target.check()
 
 
+def test_an_answer_that_is_lost_costs_a_moment(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = iter(["nobody.listens"])
+
+    def encode(batch_id: str, messages: Any, reply: str) -> bytes:
+        return encode_batch(batch_id, messages, next(replies, reply))
+
+    monkeypatch.setattr(chain, "encode_batch", encode)
+    target.writer(timeout=4).commit(0, target.pieces(0, 3000, 3))
+    target.expect(0, 3000)
+    target.check()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
+    target: Target, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    """The rows of a chunk were taken, and it was not sent."""
+    links = iter(range(1, 100))
+
+    def breaking(options: ConnectOptions) -> BlockingLink:
+        link = connect(options)
+        if next(links) == lost:
+            monkeypatch.setattr(link, "subscribe", broken)
+        return link
+
+    def broken(_: str) -> None:
+        raise BrokenSocketError("gone")
+
+    replies = iter(["before", "nobody.listens"])
+
+    def encode(batch_id: str, messages: Any, reply: str) -> bytes:
+        one = next(replies, reply)
+        return encode_batch(batch_id, messages, reply if one == "before" else one)
+
+    monkeypatch.setattr(chain, "encode_batch", encode)
+    monkeypatch.setattr(chain, "connect", breaking)
+    target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
+    target.expect(0, 5000)
+    target.check()
+
+
 def test_leaders_that_change_while_copying(
     nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
@@ -316,7 +362,9 @@ def test_leaders_that_change_while_copying(
     def unseat() -> None:
         """One leader after the other, of the target and of the ledger."""
         with Admin(target.url) as admin:
-            while not stop.wait(0.3):
+            for _ in range(8):  # then they are left alone, or a slow machine would never be done
+                if stop.wait(0.3):
+                    return
                 for stream in (target.stream, ledger_stream(target.stream)):
                     admin.link.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", 10)
 

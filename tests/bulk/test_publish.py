@@ -119,6 +119,27 @@ def test_nobody_listening_is_tried_again_and_then_told(
     assert publisher.acked == 3
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_what_is_lost_in_silence_is_published_again(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    in_order: bool,
+) -> None:
+    """As leaders that stop do with messages they have taken."""
+    stream = unique("S")
+    admin.create(stream, f"{stream}.>")
+    options = make_options(shared_server.url)
+    with StreamPublisher(options, stream, timeout=4, in_order=in_order) as publisher:
+        with monkeypatch.context() as losing:
+            losing.setattr(publisher._link, "send", lambda *_: None)
+            publisher.send(rows(f"{stream}.a", 700))
+        publisher.send(rows(f"{stream}.b", 700))
+    assert publisher.acked == 1400
+    assert admin.facts(stream).messages >= 1400
+
+
 def test_a_killed_server_costs_no_message(make_server: MakeServer) -> None:
     server = make_server()
     with Admin(server.url) as admin:

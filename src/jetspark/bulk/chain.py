@@ -7,7 +7,8 @@ marker comes first because a batch may tear when a single server dies while appl
 stored is then a marker and the first of its rows, which can be counted; the rest is written as a
 chunk that additionally insists that nothing was stored since the counting.
 
-An answer that did not come, and a refusal, are resolved by reading the marker from the leader.
+An answer that did not come (a leader that stops takes it along), and a refusal, are resolved by
+reading the marker from the leader.
 Nothing here depends on a clock.
 """
 
@@ -29,7 +30,7 @@ from jetspark.bulk.atomic import (
 from jetspark.bulk.ledger import Decision, LanePlan, Ledger
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.outgoing import Outgoing, size_of, unpack
-from jetspark.bulk.publish import PASSING
+from jetspark.bulk.publish import PASSING, answer_within
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
@@ -201,14 +202,24 @@ class Chain:
                 self._wait(lane)
         except (ConnectionFailure, RequestTimeoutError):
             self._drop_link()
+            for lane in lanes:
+                self._rewind(lane)  # rows may have been taken and not sent
         for lane in lanes:
             if lane.under_way is not None:  # no answer, or one that leaves it open
                 lane.under_way = None
+                before = lane.offset
                 self._find_place(lane, decision)
                 self._rewind(lane)
+                if lane.offset > before:
+                    self._progress = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
         rows = self._take(lane)
+        if not rows:
+            raise LedgerError(
+                f"Only {lane.offset} of {lane.plan.rows} rows of {lane.subject!r} are in batch "
+                f"{decision.batch}: what was staged is not what was decided."
+            )
         batch_id = new_batch_id()
         self._chunks += 1
         link = self._connected()
@@ -233,7 +244,7 @@ class Chain:
         answers = self._answers
         assert lane.under_way is not None  # noqa: S101
         reply, rows = lane.under_way
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + answer_within(self._timeout)
         while (frame := answers.pop(reply, None)) is None:
             for one in self._connected().messages(deadline):
                 answers[one[1].decode()] = one

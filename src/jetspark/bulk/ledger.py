@@ -20,7 +20,7 @@ import msgspec
 
 from jetspark.bulk import links
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
-from jetspark.bulk.publish import PASSING
+from jetspark.bulk.publish import PASSING, answer_within
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
@@ -116,7 +116,7 @@ class Ledger:
 
         def once(api: StreamAPI) -> int:
             try:
-                frame = api.link.request(subject, data, self._timeout, block)
+                frame = api.link.request(subject, data, answer_within(self._timeout), block)
                 answer: dict[str, Any] = msgspec.json.decode(frame[4])
                 if error := answer.get("error"):
                     raise js_api.error_of(error, {"stream": self.stream})

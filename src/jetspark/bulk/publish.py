@@ -3,9 +3,10 @@
 Contract: at least once. A message is done when the stream has acknowledged it; `flush` returns
 when all are. At most `window` messages have no ack at any time. After a lost link, and when nobody
 answers for the stream or it has no room to queue (leaders change, servers restart), what has no
-ack is published again: it may then be stored twice, and after later messages. Without progress for
-`timeout` seconds, and at any other refusal by the stream, publishing fails; the messages
-acknowledged before stay stored.
+ack is published again: it may then be stored twice, and after later messages. A leader that stops
+takes messages and acks along, and nobody says so: some seconds of silence count as a lost link.
+Without progress for `timeout` seconds, and at any other refusal by the stream, publishing fails;
+the messages acknowledged before stay stored.
 
 `in_order`: what is published again takes everything behind it along, so the last message of a
 subject is always the one that was sent last. For buckets, where it is the one that counts.
@@ -46,6 +47,12 @@ PASSING = frozenset(
 )
 """Error codes of a stream that will take the message a little later."""
 
+
+def answer_within(timeout: float) -> float:
+    """Seconds to wait for one answer, of all those that there are for success."""
+    return min(5.0, timeout / 4)
+
+
 _BLOCK_MESSAGES = 500
 _BLOCK_BYTES = 256 * 1024
 _RETRY_SECONDS = 0.25
@@ -78,6 +85,7 @@ class StreamPublisher:
         self._retry_at = 0.0
         self._refusal: JetsparkError | None = None
         self._progress = time.monotonic()
+        self._linked = self._progress
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0
         """Messages acknowledged so far."""
@@ -131,9 +139,9 @@ class StreamPublisher:
         """Take acks until at most so many messages are without one."""
         self._progress = time.monotonic()
         while len(self._pending) > max(0, most):
-            deadline = self._progress + self._timeout
-            if self._refused:
-                deadline = min(deadline, self._retry_at)
+            silence = max(self._progress, self._linked) + answer_within(self._timeout)
+            due = self._retry_at if self._refused else silence
+            deadline = min(self._progress + self._timeout, due)
             try:
                 for frame in self._link.messages(deadline):
                     self._on_ack(frame)
@@ -190,8 +198,11 @@ class StreamPublisher:
                 f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
                 f"{len(self._pending)} messages are without an ack."
             )
+        if not self._refused:
+            self._connect_again()
+            return
         refused, self._refused = self._refused, []
-        if self._in_order and refused:
+        if self._in_order:
             refused = [index for index in self._pending if index >= min(refused)]
             self._done.difference_update(refused)
         self._again(refused)
@@ -215,9 +226,10 @@ class StreamPublisher:
                 if time.monotonic() + _RETRY_SECONDS > deadline:
                     raise
                 time.sleep(_RETRY_SECONDS)
-        if time.monotonic() > deadline:  # servers that accept a link and drop it again
-            self._on_silence()
         self._refused = []
+        self._linked = time.monotonic()
+        if self._linked > deadline:  # servers that accept a link and drop it again
+            self._on_silence()
         self._done.clear()
         self._block.clear()
         self._block_bytes = 0
