@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 from pyspark.errors import PySparkException
 from tests.support.streams import Admin, numbered
 
 from jetspark.errors import JetsparkError
+from jetspark.server.ports import free_port
 from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from tests.conftest import MakeServer
 
     from jetspark.server import NatsServer
 
@@ -112,6 +116,25 @@ def test_a_part_and_some_subjects(
         startingOffsets="101", endingOffsets="201", subjects=f"{stream}.1,{stream}.2",
     )  # fmt: skip
     assert sequences(rows) == [n for n in range(101, 201) if n % 10 in (1, 2)]
+
+
+def test_partitions_share_their_workers_connections(
+    spark: SparkSession, make_server: MakeServer
+) -> None:
+    port = free_port("127.0.0.1")
+    server = make_server(f"http: 127.0.0.1:{port}\n")
+    with Admin(server.url) as admin:
+        admin.create("S", "s")
+        admin.fill(numbered("s", 400))
+
+    def connections() -> int:
+        with urlopen(f"http://127.0.0.1:{port}/varz", timeout=10) as answer:
+            return int(json.load(answer)["total_connections"])
+
+    before = connections()
+    assert load(spark, server.url, "S", maxRecordsPerPartition="10").count() == 400
+    # 40 partitions; two workers, and the processes that plan.
+    assert connections() - before <= 10
 
 
 def test_an_empty_stream_is_an_empty_dataframe(

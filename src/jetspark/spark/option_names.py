@@ -13,6 +13,20 @@ _OF_CATALOG = frozenset(
     {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
 )
 _OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
+_OF_KAFKA = {
+    "kafka.bootstrap.servers": "'servers' here",
+    "subscribe": "'stream' or 'streams' here",
+    "subscribepattern": "'streamPattern' here",
+    "topic": "'subject' here",
+    "includeheaders": "'columns' here: headers are there unless it leaves them out",
+    "kafkaconsumer.polltimeoutms": "'readTimeout' here, in seconds",
+    "fetchoffset.numretries": "covered by 'readTimeout' here",
+    "fetchoffset.retryintervalms": "covered by 'readTimeout' here",
+    "assign": "not needed here: streams have no partitions to choose from",
+    "groupidprefix": "not needed here: there are no consumer groups",
+    "kafka.group.id": "not needed here: there are no consumer groups",
+}
+"""Options of Spark's Kafka connector, folded, that have another name here or none."""
 
 
 def named(
@@ -57,6 +71,10 @@ def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]
     if folded in places:
         name, place = places[folded]
         return f"Option {name!r} is for {place}."
+    if folded in _OF_KAFKA:
+        return f"Option {given!r} of Spark's Kafka connector is {_OF_KAFKA[folded]}."
+    if folded.startswith("kafka."):
+        return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
     near = nearest_name(given, known)
     if near is not None:
         return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"

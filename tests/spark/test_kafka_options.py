@@ -1,0 +1,69 @@
+"""docs/kafka-options.md: every option of Spark's Kafka connector is there, and ours exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jetspark.errors import ConfigError
+from jetspark.spark.option_names import _OF_KAFKA
+from jetspark.spark.options import _KNOWN, parse_options
+from jetspark.spark.sink_options import _WRITING, parse_sink_options
+
+PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"
+# As Spark 4.3's guide to the connector lists them.
+READING = [
+    *("kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern"),
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *("startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders"),
+    *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id"),
+]
+WRITING = ["topic", "includeHeaders"]
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    return [line.strip("|").split(" | ") for line in lines]
+
+
+def quoted(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def test_every_option_and_column_of_the_connector_has_its_row() -> None:
+    left = {name for row in rows() for name in quoted(row[0])}
+    assert {*READING, *WRITING, *COLUMNS} <= left
+
+
+def test_what_stands_on_the_right_is_there() -> None:
+    known = {*_KNOWN, *_WRITING, "lag_by_stream", "LagListener", "latestOffset"}
+    columns = {"subject", "data", "stream", "seq", "timestamp", "headers"}
+    for row in rows():
+        if row[0].strip() == "Kafka":
+            continue
+        for name in quoted(row[1]):
+            of_ours = [one for one in known if one.startswith(name.rstrip("…"))]
+            assert of_ours if name.endswith("…") else name in known | columns, name
+        if "the same" in row[1]:
+            assert quoted(row[0]) <= set(_KNOWN)
+
+
+@pytest.mark.parametrize("name", [name for name in READING if name not in _KNOWN])
+def test_a_name_of_kafka_is_told_with_ours(name: str) -> None:
+    with pytest.raises(ConfigError, match="of Spark's Kafka connector is"):
+        parse_options({"stream": "S", name: "x"})
+
+
+def test_names_of_kafka_are_told_when_writing_too() -> None:
+    with pytest.raises(ConfigError, match="'topic' of Spark's Kafka connector is 'subject' here"):
+        parse_sink_options({"stream": "S", "topic": "x"})
+    with pytest.raises(ConfigError, match=r"'kafka\.linger\.ms' is for Kafka"):
+        parse_sink_options({"stream": "S", "kafka.linger.ms": "5"})
+    for hint in _OF_KAFKA.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*_KNOWN, *_WRITING}
