@@ -270,6 +270,36 @@ def test_a_lost_ledger_stops_it(target: Target) -> None:
     target.commit(3, 1)
 
 
+def test_a_first_batch_that_comes_again_is_stopped_by_a_lost_ledger(target: Target) -> None:
+    """What of it is stored is not known any more."""
+    target.commit(0, 10)
+    target.expect(0, 10)
+    with Admin(target.url) as admin:
+        admin.purge(ledger_stream(target.stream))
+    with pytest.raises(LedgerError, match="knows nothing of it"):
+        target.commit(0, 10)
+    target.check()
+
+
+def test_a_run_that_is_overtaken_while_it_looks_back_is_told_who_went_on(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run of the query commits between its look at the ledger and at the markers."""
+    original = ExactlyOnceWriter._check_predecessor
+    target.commit(0, 10)
+
+    def overtaken(writer: ExactlyOnceWriter, *args: Any) -> None:
+        monkeypatch.setattr(ExactlyOnceWriter, "_check_predecessor", original)
+        target.commit(1, 10)
+        original(writer, *args)
+
+    monkeypatch.setattr(ExactlyOnceWriter, "_check_predecessor", overtaken)
+    target.commit(1, 10, parts=1)
+    target.expect(0, 10)
+    target.expect(1, 10)
+    target.check()
+
+
 @pytest.mark.parametrize("how", [{}, {"filter": "_spark.>"}])
 def test_a_purged_target_stops_it(target: Target, how: dict[str, Any]) -> None:
     target.commit(0, 1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Admin
 
 from jetspark.bulk import publish
+from jetspark.bulk.link import connect
 from jetspark.bulk.outgoing import in_packs, pack, unpack
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
@@ -21,6 +23,7 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
+from jetspark.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +120,33 @@ def test_nobody_listening_is_tried_again_and_then_told(
         publisher.send(rows(f"{stream}.a", 3))
     later.join()
     assert publisher.acked == 3
+
+
+def test_an_id_that_the_replicas_are_storing_is_sent_again(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    options = make_options(shared_server.url)
+    answers = [
+        b'{"error":{"code":409,"err_code":10158,"description":"id is in process"}}',
+        b'{"stream":"%b","seq":1,"duplicate":true}' % stream.encode(),
+    ]
+    with connect(options) as leader:
+        leader.subscribe(f"{stream}.a")
+        leader.check()  # it is known to the server
+
+        def answer() -> None:
+            while answers:
+                for frame in leader.messages(time.monotonic() + 30):
+                    assert frame[2] is not None
+                    leader.send(frames.pub(frame[2].decode(), answers.pop(0)))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with StreamPublisher(options, stream) as publisher:
+            publisher.send(rows(f"{stream}.a", 1))
+        thread.join()
+    assert publisher.acked == 1
 
 
 @pytest.mark.parametrize("in_order", [False, True])

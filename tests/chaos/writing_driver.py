@@ -41,7 +41,7 @@ class RemoteAttempt:
         return True
 
     def wait(self, timeout: float = LONGEST_QUERY) -> str | None:
-        """The error, None when all was written. Raises TimeoutError, or RuntimeError if it ended."""
+        """The error, None when all was written. Raises TimeoutError; RuntimeError if it ended."""
         if self._answer is None:
             self._answer = self._driver.answer(timeout)
         error: str | None = self._answer["error"]

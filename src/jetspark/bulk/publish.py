@@ -43,6 +43,7 @@ PASSING = frozenset(
         js_api.INSUFFICIENT_RESOURCES,
         js_api.NOT_ENABLED,
         js_api.TOO_MANY_REQUESTS,
+        js_api.ID_IN_PROCESS,  # sent again; the replicas have not agreed on the first one yet
     }
 )
 """Error codes of a stream that will take the message a little later."""
