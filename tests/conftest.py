@@ -10,6 +10,7 @@ import secrets
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
+import hypothesis
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.leaf import HubAndLeaf
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
     from tests.support.streams import Admin
+
+# How long an example takes says something about the machine, not about the code.
+hypothesis.settings.register_profile("jetspark", deadline=None)
+hypothesis.settings.load_profile("jetspark")
 
 _SERVER_FIXTURES = {
     *("shared_server", "make_server", "make_cluster", "nats_cluster"),

@@ -14,6 +14,7 @@ from jetspark.cli.main import main
 from jetspark.cli.where import spark_where
 from jetspark.errors import ConfigError
 from jetspark.version import __version__
+from jetspark.wire.kernel import IMPLEMENTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,8 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--version"]) == app.DONE
-    assert capsys.readouterr().out == f"jetspark {__version__}\n"
+    kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
+    assert capsys.readouterr().out == f"jetspark {__version__} ({kernel} kernel)\n"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from jetspark.connection.auth import error_of
 from jetspark.connection.options import make_options
 from jetspark.errors import BadHeaderError, NotJetStreamMessageError, ProtocolError
 from jetspark.wire.documents import parse_info
-from jetspark.wire.events import PONG, Err, Event, Info, MessageFrame
+from jetspark.wire.events import PONG, Err, Frame, Info, MessageFrame, one_by_one
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.parser import Parser
 from jetspark.wire.reply_subject import parse_reply_subject
@@ -89,12 +89,12 @@ def chunks(data: bytes, rng: random.Random) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *edges], [*edges, len(data)], strict=True)]
 
 
-def parse(data: bytes, rng: random.Random) -> tuple[list[Event], ProtocolError | None]:
+def parse(data: bytes, rng: random.Random) -> tuple[list[Frame], ProtocolError | None]:
     """What the parser says; AssertionError when that depends on how the bytes come."""
     whole = Parser()
-    events = whole.feed(data)
+    events = list(one_by_one(whole.feed(data)))
     parts = Parser()
-    again = [event for chunk in chunks(data, rng) for event in parts.feed(chunk)]
+    again = [event for chunk in chunks(data, rng) for event in one_by_one(parts.feed(chunk))]
     assert again == events, data
     assert type(whole.error) is type(parts.error), data
     assert whole.error is None or type(whole.error) is ProtocolError
@@ -103,7 +103,7 @@ def parse(data: bytes, rng: random.Random) -> tuple[list[Event], ProtocolError |
     return events, whole.error
 
 
-def decode(event: Event) -> None:
+def decode(event: Frame) -> None:
     """All that is read of an event later on raises typed errors only."""
     received_line(event)
     if isinstance(event, tuple):
@@ -148,7 +148,7 @@ def fuzz_parser(count: int, seed: int = 0, report: int = 0) -> Counter[str]:
 
 def expected(data: bytes) -> list[MessageFrame]:
     """The messages for the client's subscription: a server sends none before its first PONG."""
-    events = Parser().feed(data)
+    events = list(one_by_one(Parser().feed(data)))
     behind = events[events.index(PONG) :] if PONG in events else []
     return [event for event in behind if isinstance(event, tuple) and event[0] == 1]
 

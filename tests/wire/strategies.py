@@ -6,9 +6,9 @@ import json
 
 from hypothesis import strategies as st
 
-from jetspark.wire.events import OK, PING, PONG, Err, Event, Info
+from jetspark.wire.events import OK, PING, PONG, Err, Frame, Info, MessageFrame
 
-Sent = tuple[bytes, Event]
+Sent = tuple[bytes, Frame]
 
 tokens = st.text("abcxyzABC019_-$é", min_size=1, max_size=8).map(str.encode)
 subjects = st.lists(tokens, min_size=1, max_size=4).map(b".".join)
@@ -33,7 +33,7 @@ def messages(draw: st.DrawFn) -> Sent:
         line = b"MSG %b %d\r\n" % (target, len(payload))
     else:
         line = b"HMSG %b %d %d\r\n" % (target, len(block), len(block) + len(payload))
-    event: Event = (sid, subject, reply, block, payload)
+    event: MessageFrame = (sid, subject, reply, block, payload)
     return line + (block or b"") + payload + b"\r\n", event
 
 

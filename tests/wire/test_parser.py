@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 from tests.wire.strategies import Sent, messages, streams
 
 from jetspark.errors import ProtocolError
-from jetspark.wire.events import PING, Err, Event, Info
+from jetspark.wire.events import PING, Err, Frame, Info, one_by_one
 from jetspark.wire.kernel import MAX_CONTROL_LINE, MAX_MESSAGE
 from jetspark.wire.parser import Parser
 
 
-def parse(*chunks: bytes) -> list[Event]:
+def feed(parser: Parser, chunk: bytes | memoryview) -> list[Frame]:
+    return list(one_by_one(parser.feed(chunk)))
+
+
+def parse(*chunks: bytes) -> list[Frame]:
     parser = Parser()
-    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    events = [event for chunk in chunks for event in feed(parser, chunk)]
     if parser.error is not None:
         raise parser.error
     return events
@@ -57,7 +61,7 @@ def test_events_do_not_alias_the_receive_buffer(sent: Sent) -> None:
     data, event = sent
     buffer = bytearray(data)
     parser = Parser()
-    events = parser.feed(memoryview(buffer))
+    events = feed(parser, memoryview(buffer))
     buffer[:] = bytes(len(buffer))
     assert events == [event]
 
@@ -95,7 +99,8 @@ def test_any_bytes_set_an_error_at_most(data: bytes, step: int) -> None:
 )
 def test_bad_bytes_set_the_error_and_keep_the_events_before(bad: bytes) -> None:
     parser = Parser()
-    assert parser.feed(b"PING\r\nMSG a 1 1\r\nx\r\n" + bad) == [PING, (1, b"a", None, None, b"x")]
+    events = feed(parser, b"PING\r\nMSG a 1 1\r\nx\r\n" + bad)
+    assert events == [PING, (1, b"a", None, None, b"x")]
     assert isinstance(parser.error, ProtocolError)
     assert parser.feed(b"PING\r\n") == []
 
@@ -123,7 +128,7 @@ def test_a_long_info_is_no_error() -> None:
         (b"MSG  a\t1  0 \r\n\r\n", (1, b"a", None, None, b"")),
     ],
 )
-def test_odd_spelling_is_understood(line: bytes, event: Event) -> None:
+def test_odd_spelling_is_understood(line: bytes, event: Frame) -> None:
     assert parse(line) == [event]
 
 

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import NotJetStreamMessageError
+from jetspark.wire.kernel import stream_position, stream_sequence
 from jetspark.wire.reply_subject import (
     parse_reply_subject,
-    stream_position,
-    stream_sequence,
 )
 
 NUMBERS = st.tuples(*[st.integers(0, 2**63 - 1)] * 5)

@@ -10,6 +10,7 @@ from tests.wire.strategies import Sent, streams
 
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, encode_document
+from jetspark.wire.events import one_by_one
 from jetspark.wire.parser import Parser
 from jetspark.wire.trace import received_line, sent_lines
 
@@ -50,6 +51,6 @@ def test_secrets_of_connect_are_masked() -> None:
 @given(streams)
 def test_what_is_received_is_shown_as_its_control_line(sent: list[Sent]) -> None:
     for data, event in sent:
-        (parsed,) = Parser().feed(data)
+        (parsed,) = one_by_one(Parser().feed(data))
         line = data[: data.index(b"\r\n")].decode("utf-8", "replace")
         assert received_line(parsed) == received_line(event) == line

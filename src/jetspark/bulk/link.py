@@ -34,7 +34,7 @@ from jetspark.errors import (
 from jetspark.version import __version__
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo, parse_info
-from jetspark.wire.events import Err, Event, Info, MessageFrame, Ping, Pong
+from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ping, Pong, one_by_one
 from jetspark.wire.kernel import OTHER_FRAME, Deliveries, DeliveryDecoder, split_frames
 from jetspark.wire.parser import Assembler
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -82,7 +82,7 @@ class BlockingLink:
         """What the subjects of the JetStream API begin with."""
         self._timeout = options.connect_timeout
         self._assembler = Assembler()
-        self._ready: list[Event] = []
+        self._ready: list[Frame] = []
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._view = memoryview(self._buffer)
         self._sids = _REQUEST_SID
@@ -136,7 +136,7 @@ class BlockingLink:
     def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
         deadline = time.monotonic() + self._timeout
         steps = handshake(options, server, __version__)
-        answer: Event | None = None
+        answer: Frame | None = None
         try:
             while True:
                 match steps.send(answer):
@@ -202,17 +202,23 @@ class BlockingLink:
 
     # -- events ----------------------------------------------------------------------------
 
-    def _next_event(self, deadline: float) -> Event:
+    def _next_event(self, deadline: float) -> Frame:
         """The next event of any kind. Raises RequestTimeoutError at the deadline."""
         while not self._ready:
             data = self._receive(deadline)
             if data is not None:
-                end, need = split_frames(data, self._ready)
-                self._assembler.keep(data[end:], need)
+                self._split(data)
                 self._ready.reverse()
         return self._ready.pop()
 
-    def _handle(self, event: Event) -> MessageFrame | None:
+    def _split(self, data: bytes) -> None:
+        """The whole frames of `data` are ready; what is left waits for more."""
+        runs: list[Event] = []
+        end, need = split_frames(data, runs)
+        self._assembler.keep(data[end:], need)
+        self._ready = list(one_by_one(runs))
+
+    def _handle(self, event: Frame) -> MessageFrame | None:
         """Answer or note a control event; give a message back."""
         if type(event) is tuple:
             return event
@@ -255,9 +261,11 @@ class BlockingLink:
             if end == position:
                 break
             position = end
-            frame = self._handle(event_list.pop())
-            if frame is not None:
-                others.append(frame)
+            for event in one_by_one(event_list):
+                frame = self._handle(event)
+                if frame is not None:
+                    others.append(frame)
+            event_list.clear()
         self._assembler.keep(data[position:], need)
         return others
 
@@ -270,8 +278,7 @@ class BlockingLink:
             data = self._receive(deadline)
             if data is None:
                 return []
-            end, need = split_frames(data, self._ready)
-            self._assembler.keep(data[end:], need)
+            self._split(data)
         else:
             self._ready.reverse()
         events, self._ready = self._ready, []

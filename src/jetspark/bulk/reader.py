@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
@@ -257,10 +257,9 @@ class _RangeReader:
     def _advance(self, had: int) -> None:
         """Move on behind the rows from `had` on, and drop those behind the end."""
         rows = self._rows
-        last = int(rows.sequences[-1])
+        last = rows.last_sequence
         if last >= self._end:
-            numbers = list(map(int, rows.sequences[had:]))
-            rows.truncate(had + bisect_left(numbers, self._end))
+            rows.truncate(had + bisect_left(rows.sequences(had), self._end))
         if self._unbroken == self._next:
             self._extend_unbroken(had)
         self._next = min(last + 1, self._end)
@@ -270,11 +269,11 @@ class _RangeReader:
         count = len(rows) - had
         if not count:
             return
-        if int(rows.sequences[-1]) - self._unbroken + 1 == count:
+        if rows.last_sequence - self._unbroken + 1 == count:
             self._unbroken += count
             return
-        for text in rows.sequences[had:]:
-            if int(text) != self._unbroken:
+        for sequence in rows.sequences(had):
+            if sequence != self._unbroken:
                 return
             self._unbroken += 1
 
@@ -341,24 +340,24 @@ class _RangeReader:
             yield from self._flush()
 
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
-        rows, self._rows = self._rows, Deliveries()
-        if not len(rows):
+        if not len(self._rows):
             return
-        batch = to_batch(self._name, rows, self._columns)
-        for start, count in cut(list(map(len, rows.data)), self._limits):
+        columns = self._rows.take()
+        batch = to_batch(self._name, columns, self._columns)
+        for start, count in cut(memoryview(columns.data_offsets).cast("B").cast("i"), self._limits):
             yield batch.slice(start, count)
         # However long the reader of these batches took, the link was not silent for it.
         self._alive = time.monotonic()
 
 
-def cut(sizes: list[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """(start, count) of pieces within the limits of rows and bytes; at least one row each."""
-    start = total = 0
-    for index, size in enumerate(sizes):
-        count = index - start
-        if count and (count == limits.max_rows or total + size > limits.max_bytes):
-            yield start, count
-            start, total = index, 0
-        total += size
-    if start < len(sizes):
-        yield start, len(sizes) - start
+def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
+    """(start, count) of pieces within the limits of rows and bytes; at least one row each.
+
+    `offsets`: where each payload begins, and where the last one ends.
+    """
+    start, rows = 0, len(offsets) - 1
+    while start < rows:
+        fitting = bisect_right(offsets, offsets[start] + limits.max_bytes, start) - 1
+        end = min(max(fitting, start + 1), start + limits.max_rows, rows)
+        yield start, end - start
+        start = end

@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterator, Sequence
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import WITH_PAYLOAD, sequences, to_batch
+from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -137,8 +137,8 @@ class _Snapshot:
             ):
                 pull.top_up(decoder.pending)
                 self._take(link, decoder, pull, rows)
-            last = int(rows.sequences[-1])
-            came += sum(sequence <= before for sequence in sequences(rows))
+            last = rows.last_sequence
+            came += sum(sequence <= before for sequence in rows.sequences())
             yield from self._unseen(rows)
         pull.stop()
         api.delete_reader(stream, consumer)
@@ -181,7 +181,7 @@ class _Snapshot:
 
     def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
         """Those of subjects that did not come before."""
-        subjects = rows.subjects
+        subjects = rows.subjects()
         if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
             self._seen.update(subjects)
         else:
@@ -192,5 +192,5 @@ class _Snapshot:
                     kept.append(row)
             rows.keep(kept)
         if len(rows):
-            yield to_batch(self._wanted.stream, rows, self._columns)
+            yield to_batch(self._wanted.stream, rows.take(), self._columns)
         self._alive = time.monotonic()

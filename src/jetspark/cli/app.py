@@ -73,5 +73,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _version() -> str:
     from jetspark.version import __version__
+    from jetspark.wire.kernel import IMPLEMENTATION
 
-    return f"jetspark {__version__}"
+    kernel = "C kernel" if IMPLEMENTATION == "c" else "plain-Python kernel"
+    return f"jetspark {__version__} ({kernel})"

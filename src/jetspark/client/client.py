@@ -27,7 +27,7 @@ from jetspark.client.requests import RequestMux
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.routes import Route
+from jetspark.connection.routes import OnRun, Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
@@ -284,16 +284,19 @@ class Client(RequestCalls):
         *,
         queue: str | None = None,
         max_msgs: int = 0,
+        on_run: OnRun | None = None,
         on_disconnect: Callable[[], None] | None = None,
         on_reconnect: Callable[[], None] | None = None,
         on_end: Callable[[JetsparkError | None], None] | None = None,
     ) -> Listener:
         """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
 
-        It must not block. There is no queue, and nothing is dropped. `on_disconnect`: the link
-        was lost, the client reconnects by itself. `on_reconnect`: the link is back and knows this
-        subscription. `on_end`: no more frames will come, after max_msgs (None), a refused
-        permission, or the connection's end (ConnectionClosedError); not called by
+        It must not block. There is no queue, and nothing is dropped. `on_run` gets messages that
+        follow each other in one call, with the bytes of their payloads; when it returns False they
+        go to `handler` after all, as do those of a subscription with max_msgs. `on_disconnect`:
+        the link was lost, the client reconnects by itself. `on_reconnect`: the link is back and
+        knows this subscription. `on_end`: no more frames will come, after max_msgs (None), a
+        refused permission, or the connection's end (ConnectionClosedError); not called by
         `Listener.close`. Raises as `subscribe`.
         """
         self._check_subscribe(subject, queue, max_msgs)
@@ -302,6 +305,7 @@ class Client(RequestCalls):
             handler,
             queue=queue,
             max_msgs=max_msgs,
+            on_run=on_run,
             on_disconnect=on_disconnect,
             on_reconnect=on_reconnect,
             on_end=on_end,

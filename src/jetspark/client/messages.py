@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
-from jetspark.wire.reply_subject import Metadata, parse_reply_subject, stream_sequence
+from jetspark.wire.kernel import stream_sequence
+from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -34,12 +35,11 @@ class Reporter(Protocol):
 class MessageView:
     """What a message says. Subclasses keep the constructor: `Message(client, frame)`."""
 
-    __slots__ = ("_client", "_frame", "_headers", "_metadata")
+    __slots__ = ("_client", "_frame", "_headers")
 
     _client: Reporter
     _frame: MessageFrame
     _headers: Headers | None
-    _metadata: Metadata
 
     @property
     def subject(self) -> str:
@@ -87,11 +87,7 @@ class MessageView:
 
         Raises NotJetStreamMessageError for any other message.
         """
-        try:
-            return self._metadata
-        except AttributeError:
-            self._metadata = parse_reply_subject(self._frame[2])
-            return self._metadata
+        return parse_reply_subject(self._frame[2])
 
     @property
     def seq(self) -> int:

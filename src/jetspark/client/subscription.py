@@ -71,7 +71,12 @@ class Subscription:
         self._callback = callback
         self._task: asyncio.Task[None] | None = None
         self._route = Route(
-            subject, self._on_frame, queue=queue, max_msgs=max_msgs, on_end=self._on_end
+            subject,
+            self._on_frame,
+            queue=queue,
+            max_msgs=max_msgs,
+            on_run=self._on_run,
+            on_end=self._on_end,
         )
         link.add_route(self._route)
         self._release = client.adopt(self)
@@ -129,6 +134,16 @@ class Subscription:
         self._frames.append(frame)
         if self._waiters:
             self._wake()
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        size += self._pending_bytes
+        if len(self._frames) + len(frames) > self._msgs_limit or size > self._bytes_limit:
+            return False
+        self._pending_bytes = size
+        self._frames += frames
+        if self._waiters:
+            self._wake()
+        return True
 
     def _drop(self) -> None:
         self._dropped += 1

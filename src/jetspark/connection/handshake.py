@@ -20,7 +20,7 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import ProtocolError, SecureConnectionWantedError
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
-from jetspark.wire.events import Err, Event, Info, Ping, Pong
+from jetspark.wire.events import Err, Event, Frame, Info, Ping, Pong
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ Step: TypeAlias = Receive | Send | StartTLS
 
 def handshake(
     options: ConnectOptions, server: ServerURL, client_version: str
-) -> Generator[Step, Event | None, ServerInfo]:
+) -> Generator[Step, Event | Frame | None, ServerInfo]:
     """Yields what to do; returns the server's INFO when it has accepted us.
 
     Raises SecureConnectionWantedError, AuthError's kin, ServerError, ProtocolError; ConfigError for

@@ -7,14 +7,22 @@ of them, so that a replayed SUB asks for the remaining messages only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from jetspark.errors import JetsparkError
 from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame
 
+OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
+"""Takes messages that follow each other, and the bytes of their payloads; False: one by one."""
+
 
 class Route:
-    """One subscription id. `handler` runs in the read loop: it must neither block nor raise."""
+    """One subscription id. `handler` runs in the read loop: it must neither block nor raise.
+
+    `on_run`, where there is one, is asked first, with the messages of one `FrameRun`. What it
+    takes it takes whole: a route that is removed in the middle has to stop by itself.
+    """
 
     __slots__ = (
         "base",
@@ -23,6 +31,7 @@ class Route:
         "on_disconnect",
         "on_end",
         "on_reconnect",
+        "on_run",
         "queue",
         "received",
         "sid",
@@ -36,6 +45,7 @@ class Route:
         *,
         queue: str | None = None,
         max_msgs: int = 0,
+        on_run: OnRun | None = None,
         on_disconnect: Callable[[], None] | None = None,
         on_reconnect: Callable[[], None] | None = None,
         on_end: Callable[[JetsparkError | None], None] | None = None,
@@ -45,6 +55,7 @@ class Route:
         self.queue = queue or None
         self.handler = handler
         self.max_msgs = max_msgs
+        self.on_run = on_run
         self.received = 0
         self.base = 0
         """`received` when the present SUB was sent: the server counts from there."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route, user_error
-from jetspark.connection.transport import Dial, Transport
+from jetspark.connection.transport import Dial, Transport, reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket_transport import dial_websocket
 from jetspark.errors import (
@@ -38,12 +37,11 @@ from jetspark.errors import (
 from jetspark.version import __version__
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo, parse_info
-from jetspark.wire.events import ControlEvent, Err, Event, Info, Ping, Pong
+from jetspark.wire.events import ControlEvent, Err, Event, Info, MessageFrame, Ping, Pong
 from jetspark.wire.parser import Parser
-from jetspark.wire.trace import received_line, sent_lines
+from jetspark.wire.trace import received_lines, sent_lines
 
 tracer = logging.getLogger("jetspark.trace")
-
 
 FAREWELL = 0.25
 """Seconds within which a server ends a link that has nothing more to say; a frozen one does not."""
@@ -144,10 +142,12 @@ class Session:
         except TimeoutError:
             raise
         except ssl.SSLError as error:
-            raise TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server) from error
+            raise TLSError(
+                f"TLS with {server} failed: {reason_of(error)}.", server=server
+            ) from error
         except OSError as error:
             raise ServerRefusedError(
-                f"No server at {server}: {_reason(error)}.", server=server
+                f"No server at {server}: {reason_of(error)}.", server=server
             ) from error
 
     async def _shake_hands(self) -> None:
@@ -192,7 +192,9 @@ class Session:
         except TimeoutError:
             raise
         except OSError as error:
-            raise TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server) from error
+            raise TLSError(
+                f"TLS with {server} failed: {reason_of(error)}.", server=server
+            ) from error
         self.secure = True
 
     def abort(self) -> None:
@@ -215,8 +217,8 @@ class Session:
             return  # closing: nobody wants them, but they have to be read (see Transport.close)
         events = self._parser.feed(chunk)
         if self._options.trace:
-            for event in events:
-                tracer.debug("<<- %s", received_line(event))
+            for line in received_lines(events):
+                tracer.debug("<<- %s", line)
         if self._started:
             self._dispatch(events)
         else:
@@ -226,27 +228,33 @@ class Session:
             self.fail(self._parser.error)
 
     def _dispatch(self, events: deque[Event] | list[Event]) -> None:
-        routes = self._routes
-        count = 0
-        size = 0
+        traffic = self._traffic
         for event in events:
             if not isinstance(event, tuple):
                 self._control(event)
                 continue
-            count += 1
-            size += len(event[4])
-            route = routes.get(event[0])
-            if route is None:
+            sid, messages, size = event
+            traffic.messages += len(messages)
+            traffic.payload += size
+            if (route := self._routes.get(sid)) is None:
                 continue  # unsubscribed while this was on its way
+            if route.on_run is None or route.max_msgs or not route.on_run(messages, size):
+                self._one_by_one(sid, messages)
+            else:
+                route.received += len(messages)
+
+    def _one_by_one(self, sid: int, messages: list[MessageFrame]) -> None:
+        for frame in messages:
+            route = self._routes.get(sid)
+            if route is None:
+                return  # unsubscribed by the handler of the message before
             route.received += 1
             try:
-                route.handler(event)
+                route.handler(frame)
             except Exception as error:
                 self._host.error_reported(user_error(f"The handler of {route.subject!r}", error))
             if route.received == route.max_msgs:
                 self._host.route_exhausted(route)
-        self._traffic.messages += count
-        self._traffic.payload += size
 
     def _control(self, event: ControlEvent) -> None:
         match event:
@@ -333,9 +341,9 @@ class Session:
         """Of the transport."""
         server = str(self.server)
         if isinstance(error, ssl.SSLError):
-            self._end(TLSError(f"TLS with {server} failed: {_reason(error)}.", server=server))
+            self._end(_tls_error(server, error))
         elif error is not None:
-            text = f"The connection to {server} broke: {_reason(error)}."
+            text = f"The connection to {server} broke: {reason_of(error)}."
             self._end(BrokenSocketError(text, server=server))
         else:
             self._end(BrokenSocketError(f"{server} closed the connection.", server=server))
@@ -388,11 +396,5 @@ def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
     return error
 
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    if isinstance(error, ConnectionRefusedError | ConnectionResetError) and error.errno:
-        return os.strerror(error.errno)  # asyncio's own text repeats the address
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+def _tls_error(server: str, cause: BaseException) -> TLSError:
+    return TLSError(f"TLS with {server} failed: {reason_of(cause)}.", server=server)

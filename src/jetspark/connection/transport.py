@@ -8,6 +8,7 @@ TLS is here. Anything else that carries the same bytes (a scripted double, WebSo
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, cast
@@ -140,3 +141,14 @@ async def dial_tcp(server: ServerURL, receiver: Receiver) -> Transport:
         lambda: TcpTransport(receiver), server.host, server.port
     )
     return protocol
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a link could not be made or ended, for a sentence."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ConnectionRefusedError | ConnectionResetError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -204,6 +204,7 @@ class ContinuousPull:
         self._listener = self._client.listen(
             f"{self._client.new_inbox()}.*",
             self._on_frame_pinned if pinned else self._on_frame,
+            on_run=None if pinned else self._on_run,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
             on_end=self._on_end,
@@ -282,6 +283,14 @@ class ContinuousPull:
         self.frames.append(frame)
         if self._waiters:
             self.wake()
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if frames[0][2] is None:
+            return False
+        self.frames += frames
+        if self._waiters:
+            self.wake()
+        return True
 
     def _on_frame_pinned(self, frame: MessageFrame) -> None:
         assert self._priority is not None  # noqa: S101

@@ -22,7 +22,7 @@ from jetspark.errors import (
 )
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire.events import MessageFrame as MessageFrame
-from jetspark.wire.reply_subject import stream_position as stream_position
+from jetspark.wire.kernel import stream_position as stream_position
 
 ACK = b"+ACK"
 NAK = b"-NAK"

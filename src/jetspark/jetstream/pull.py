@@ -176,7 +176,8 @@ class Pull:
     def _listen(self) -> None:
         self._listener = self._client.listen(
             self._client.new_inbox(),
-            self._on_frame if self._heartbeat is None else self._on_frame_timed,
+            self._on_frame,
+            on_run=self._on_run,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
             on_end=self._on_end,
@@ -234,18 +235,24 @@ class Pull:
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
         if frame[2] is not None:
-            frames = self._frames
-            frames.append(frame)
-            if len(frames) >= self._batch:
+            self._frames.append(frame)
+            if len(self._frames) >= self._batch:
                 self._finish(None)
             return
         status = status_of(frame[3])
         if status is not None:
             self._on_status(status)
 
-    def _on_frame_timed(self, frame: MessageFrame) -> None:
-        self._heard = self._client.loop.time()
-        self._on_frame(frame)
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if self._heartbeat is not None:
+            self._heard = self._client.loop.time()
+        if frames[0][2] is None:
+            return False
+        missing = self._batch - len(self._frames)
+        self._frames += frames if len(frames) <= missing else frames[:missing]
+        if len(frames) >= missing:
+            self._finish(None)
+        return True
 
     def _on_status(self, status: Status) -> None:
         if status.code == statuses.CONTROL:

@@ -1,10 +1,11 @@
-"""What the parser gives: plain values, one per protocol frame.
+"""What the parser gives: plain values, one per control frame and one per run of messages.
 
 A message is a plain tuple, the cheapest value Python can make; everything rare is a small class.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -46,7 +47,23 @@ class Err:
 
 
 ControlEvent: TypeAlias = Info | Ping | Pong | Ok | Err
-Event: TypeAlias = MessageFrame | ControlEvent
+Frame: TypeAlias = MessageFrame | ControlEvent
+FrameRun: TypeAlias = tuple[int, list[MessageFrame], int]
+"""(sid, messages, bytes of their payloads): messages that follow each other.
+
+All have that sid, and all or none a reply subject: who gets them is looked up once.
+"""
+Event: TypeAlias = FrameRun | ControlEvent
+
+
+def one_by_one(events: Iterable[Event]) -> Iterator[Frame]:
+    """Each message for itself, for those who are not in a hurry."""
+    for event in events:
+        if isinstance(event, tuple):
+            yield from event[1]
+        else:
+            yield event
+
 
 PING = Ping()
 PONG = Pong()

@@ -1,29 +1,72 @@
 """The seam: the hot loops behind one import, whoever implements them.
 
-Today that is plain Python. A compiled twin takes over by being importable here; the rest of
-jetspark imports these names from this module only.
+The C kernel is used where it was built and can be loaded, and its plain-Python twin elsewhere;
+JETSPARK_KERNEL=python asks for the twin, JETSPARK_KERNEL=c for the C one or an ImportError. The
+rest of jetspark imports these names from this module only. Types are those of the twin.
 """
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
 
 from jetspark.wire._python_kernel import (
     MAX_CONTROL_LINE,
     MAX_MESSAGE,
     OTHER_FRAME,
-    Deliveries,
-    DeliveryDecoder,
-    split_frames,
+    Columns,
+    HeaderPairs,
 )
 
-IMPLEMENTATION = "python"
-"""Which kernel is in use."""
+if TYPE_CHECKING:
+    from jetspark.wire._python_kernel import (
+        Deliveries,
+        DeliveryDecoder,
+        header_pairs,
+        reply_fields,
+        split_frames,
+        stream_position,
+        stream_sequence,
+    )
+
+    IMPLEMENTATION = "c"
+    """Which kernel is in use: "c" or "python"."""
+else:
+    _wanted = os.environ.get("JETSPARK_KERNEL", "")
+    if _wanted not in ("", "c", "python"):
+        raise ImportError(f'JETSPARK_KERNEL is "{_wanted}"; it may be "c", "python" or absent.')
+    try:
+        if _wanted == "python":
+            raise ImportError
+        from jetspark.wire import _kernel as _implementation
+
+        IMPLEMENTATION = "c"
+    except ImportError:
+        if _wanted == "c":
+            raise
+        from jetspark.wire import _python_kernel as _implementation
+
+        IMPLEMENTATION = "python"
+    Deliveries = _implementation.Deliveries
+    DeliveryDecoder = _implementation.DeliveryDecoder
+    header_pairs = _implementation.header_pairs
+    reply_fields = _implementation.reply_fields
+    split_frames = _implementation.split_frames
+    stream_position = _implementation.stream_position
+    stream_sequence = _implementation.stream_sequence
 
 __all__ = [
     "IMPLEMENTATION",
     "MAX_CONTROL_LINE",
     "MAX_MESSAGE",
     "OTHER_FRAME",
+    "Columns",
     "Deliveries",
     "DeliveryDecoder",
+    "HeaderPairs",
+    "header_pairs",
+    "reply_fields",
     "split_frames",
+    "stream_position",
+    "stream_sequence",
 ]

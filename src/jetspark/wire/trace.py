@@ -7,9 +7,9 @@ secrets: CONNECT's are masked. What is sent is whole frames, as the builders mad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from jetspark.wire.events import Err, Event, Info, Ok, Ping
+from jetspark.wire.events import Err, Event, Frame, Info, Ok, Ping, one_by_one
 
 MASK = "***"
 _SECRETS = ("pass", "auth_token", "jwt", "sig", "user")
@@ -34,7 +34,12 @@ def _masked(document: bytes) -> str:
     return json.dumps({k: MASK if k in _SECRETS else v for k, v in fields.items()})
 
 
-def received_line(event: Event) -> str:
+def received_lines(events: Iterable[Event]) -> Iterator[str]:
+    """What came, a line each."""
+    return map(received_line, one_by_one(events))
+
+
+def received_line(event: Frame) -> str:
     """The line of something received."""
     if isinstance(event, tuple):
         sid, subject, reply, headers, payload = event

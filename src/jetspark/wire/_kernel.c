@@ -1,0 +1,1022 @@
+/* The decode kernel in C: the twin of _python_kernel.py, which says what each name means.
+
+   Both give equal results; tests/wire/test_kernels.py holds them together. What is rare (control
+   frames, bytes that are not the protocol) is handed to the twin, so that it is written once and
+   its errors have one text.
+
+   Only the limited API is used: one build serves every Python from 3.11 on. */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_MESSAGE ((long long)128 << 20)
+#define MAX_CONTROL_LINE ((Py_ssize_t)1 << 20)
+#define OTHER_FRAME (-1)
+#define MOST_TOKENS 6
+
+static PyObject *twin_control;  /* control_event(line) */
+static PyObject *twin_refuse;   /* refuse(data): raises */
+static PyObject *twin_columns;  /* the class Columns */
+static PyObject *twin_pairs;    /* the class HeaderPairs */
+static PyObject *twin_fields, *twin_sequence, *twin_position; /* of a reply subject that is odd */
+
+/* -- frames ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *at;
+    Py_ssize_t size;
+} Text;
+
+typedef struct {
+    Text subject, reply; /* reply.at is NULL when there is none */
+    long long sid;
+    Py_ssize_t line_end; /* of the control line, its CRLF included: where the header block begins */
+    Py_ssize_t body, end; /* the payload */
+    int headed, tidy;     /* tidy: tokens apart by one space each, as servers write them */
+} Frame;
+
+typedef enum { A_FRAME, A_CONTROL, PARTIAL, BAD } Kind;
+
+static inline int is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A number of digits only; -1 for anything else, and for what is over 18 digits. */
+static inline long long number(Text text) {
+    long long value = 0;
+    if (text.size < 1 || text.size > 18)
+        return -1;
+    for (Py_ssize_t i = 0; i < text.size; i++) {
+        unsigned digit = (unsigned)(text.at[i] - '0');
+        if (digit > 9)
+            return -1;
+        value = value * 10 + digit;
+    }
+    return value;
+}
+
+/* A size: leading zeros may make it longer than any number. */
+static inline long long size_of(Text text) {
+    while (text.size > 1 && *text.at == '0') {
+        text.at++;
+        text.size--;
+    }
+    long long value = number(text);
+    return value > MAX_MESSAGE ? -1 : value;
+}
+
+/* The frame at `pos`. PARTIAL sets `need`; BAD leaves the error to the twin. */
+static Kind read_frame(const char *data, Py_ssize_t size, Py_ssize_t pos, Frame *frame,
+                       Py_ssize_t *need) {
+    const char *line = data + pos, *limit = data + size, *eol = line;
+    for (;;) {
+        eol = memchr(eol, '\r', (size_t)(limit - eol));
+        if (eol == NULL || eol + 1 == limit) {
+            *need = 0;
+            return limit - line > MAX_CONTROL_LINE ? BAD : PARTIAL;
+        }
+        if (eol[1] == '\n')
+            break;
+        eol++;
+    }
+    const char *begin_of_line = line;
+    while (line < eol && is_space(*line))
+        line++;
+    int headed = *line == 'H';
+    if (eol - line < 4 + headed || memcmp(line + headed, "MSG", 3) != 0 || !is_space(line[3 + headed]))
+        return A_CONTROL;
+    Text tokens[MOST_TOKENS];
+    int count = 0, spaces = 1;
+    Py_ssize_t written = 0;
+    for (const char *at = line + 3 + headed; at < eol;) {
+        if (is_space(*at)) {
+            spaces &= *at == ' ';
+            at++;
+            continue;
+        }
+        const char *begin = at;
+        while (at < eol && !is_space(*at))
+            at++;
+        if (count == MOST_TOKENS)
+            return BAD;
+        tokens[count].at = begin;
+        tokens[count++].size = at - begin;
+        written += at - begin + 1;
+    }
+    if (count < 3 + headed || count > 4 + headed)
+        return BAD;
+    frame->headed = headed;
+    frame->tidy = spaces && line == begin_of_line && written == eol - line - 3 - headed;
+    frame->subject = tokens[0];
+    frame->sid = number(tokens[1]);
+    frame->reply = count == 4 + headed ? tokens[2] : (Text){NULL, 0};
+    long long total = size_of(tokens[count - 1]);
+    long long head = headed ? size_of(tokens[count - 2]) : 0;
+    if (frame->sid < 0 || total < 0 || head < 0 || head > total)
+        return BAD;
+    frame->line_end = eol + 2 - data;
+    frame->body = frame->line_end + (Py_ssize_t)head;
+    frame->end = frame->line_end + (Py_ssize_t)total;
+    if (frame->end + 2 > size) {
+        *need = frame->end + 2 - pos;
+        return PARTIAL;
+    }
+    if (data[frame->end] != '\r' || data[frame->end + 1] != '\n')
+        return BAD;
+    return A_FRAME;
+}
+
+static PyObject *bytes_of(Text text) {
+    return PyBytes_FromStringAndSize(text.at, text.size);
+}
+
+/* The error of the twin for the frame at `pos`. */
+static void refuse(Py_buffer *view, Py_ssize_t pos) {
+    PyObject *rest = PyBytes_FromStringAndSize((const char *)view->buf + pos, view->len - pos);
+    if (rest == NULL)
+        return;
+    PyObject *never = PyObject_CallFunctionObjArgs(twin_refuse, rest, NULL);
+    Py_DECREF(rest);
+    if (never != NULL) {
+        Py_DECREF(never);
+        PyErr_SetString(PyExc_SystemError, "the kernels do not agree on what a bad frame is");
+    }
+}
+
+/* -- split_frames ------------------------------------------------------------------------------- */
+
+/* Messages in a row with one subscription id, all with or all without a reply subject. */
+typedef struct {
+    PyObject *out;
+    PyObject *frames; /* NULL: none begun */
+    PyObject *sid_object, *subject_object;
+    Text subject;
+    long long sid;
+    int replied;
+    Py_ssize_t payload;
+} Run;
+
+static int end_run(Run *run) {
+    if (run->frames == NULL)
+        return 0;
+    PyObject *item = Py_BuildValue("(OOn)", run->sid_object, run->frames, run->payload);
+    Py_CLEAR(run->frames);
+    if (item == NULL)
+        return -1;
+    int failed = PyList_Append(run->out, item);
+    Py_DECREF(item);
+    return failed;
+}
+
+static int add_to_run(Run *run, const char *data, const Frame *frame) {
+    int replied = frame->reply.at != NULL;
+    if (run->frames == NULL || run->sid != frame->sid || run->replied != replied) {
+        if (end_run(run) < 0)
+            return -1;
+        if (run->sid_object == NULL || run->sid != frame->sid) {
+            Py_XDECREF(run->sid_object);
+            run->sid_object = PyLong_FromLongLong(frame->sid);
+            if (run->sid_object == NULL)
+                return -1;
+            run->sid = frame->sid;
+        }
+        run->frames = PyList_New(0);
+        if (run->frames == NULL)
+            return -1;
+        run->replied = replied;
+        run->payload = 0;
+    }
+    /* Subjects repeat, and one object serves all that follow each other. */
+    if (run->subject_object == NULL || run->subject.size != frame->subject.size ||
+        memcmp(run->subject.at, frame->subject.at, (size_t)frame->subject.size) != 0) {
+        Py_XDECREF(run->subject_object);
+        run->subject_object = bytes_of(frame->subject);
+        if (run->subject_object == NULL)
+            return -1;
+    }
+    run->subject = frame->subject;
+    PyObject *message = PyTuple_New(5);
+    if (message == NULL)
+        return -1;
+    Text block = {data + frame->line_end, frame->body - frame->line_end};
+    Text payload = {data + frame->body, frame->end - frame->body};
+    PyObject *reply = replied ? bytes_of(frame->reply) : Py_NewRef(Py_None);
+    PyObject *headers = frame->headed ? bytes_of(block) : Py_NewRef(Py_None);
+    PyObject *body = bytes_of(payload);
+    PyTuple_SetItem(message, 0, Py_NewRef(run->sid_object));
+    PyTuple_SetItem(message, 1, Py_NewRef(run->subject_object));
+    PyTuple_SetItem(message, 2, reply);
+    PyTuple_SetItem(message, 3, headers);
+    PyTuple_SetItem(message, 4, body);
+    if (reply == NULL || headers == NULL || body == NULL) {
+        Py_DECREF(message);
+        return -1;
+    }
+    /* Bytes and numbers are never part of a cycle: spare the collector looking. */
+    PyObject_GC_UnTrack(message);
+    run->payload += payload.size;
+    int failed = PyList_Append(run->frames, message);
+    Py_DECREF(message);
+    return failed;
+}
+
+static int add_control(PyObject *out, const char *data, Py_ssize_t pos, Py_ssize_t *end) {
+    const char *eol = data + pos;
+    while (!(eol[0] == '\r' && eol[1] == '\n'))
+        eol++;
+    *end = eol + 2 - data;
+    PyObject *line = PyBytes_FromStringAndSize(data + pos, eol - (data + pos));
+    if (line == NULL)
+        return -1;
+    PyObject *event = PyObject_CallFunctionObjArgs(twin_control, line, NULL);
+    Py_DECREF(line);
+    if (event == NULL)
+        return -1;
+    int failed = PyList_Append(out, event);
+    Py_DECREF(event);
+    return failed;
+}
+
+static PyObject *split_frames(PyObject *Py_UNUSED(module), PyObject *args, PyObject *keywords) {
+    static char *names[] = {"data", "out", "pos", "one", NULL};
+    Py_buffer view;
+    PyObject *out;
+    Py_ssize_t pos = 0, need = 0;
+    int one = 0, failed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*O|n$p", names, &view, &out, &pos, &one))
+        return NULL;
+    const char *data = view.buf;
+    Run run = {.out = out};
+    if (pos < 0 || pos > view.len || !PyList_Check(out)) {
+        PyErr_SetString(PyExc_ValueError, "pos must be in data, and out a list");
+        failed = 1;
+    }
+    while (!failed) {
+        Frame frame;
+        Kind kind = read_frame(data, view.len, pos, &frame, &need);
+        if (kind == A_FRAME) {
+            failed = add_to_run(&run, data, &frame) < 0;
+            pos = frame.end + 2;
+        } else if (kind == A_CONTROL) {
+            failed = end_run(&run) < 0 || add_control(out, data, pos, &pos) < 0;
+        } else {
+            failed = end_run(&run) < 0;
+            if (!failed && kind == BAD) {
+                refuse(&view, pos);
+                failed = 1;
+            }
+            break;
+        }
+        if (one && !failed) {
+            need = 0;
+            failed = end_run(&run) < 0;
+            break;
+        }
+    }
+    Py_XDECREF(run.frames);
+    Py_XDECREF(run.sid_object);
+    Py_XDECREF(run.subject_object);
+    PyBuffer_Release(&view);
+    return failed ? NULL : Py_BuildValue("(nn)", pos, need);
+}
+
+/* -- memory that is filled once and given away ---------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    char *at;
+    Py_ssize_t size;
+} Block;
+
+static void block_free(Block *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyMem_Free(self->at);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int block_buffer(Block *self, Py_buffer *view, int flags) {
+    return PyBuffer_FillInfo(view, (PyObject *)self, self->at, self->size, 1, flags);
+}
+
+static PyType_Slot block_slots[] = {
+    {Py_tp_dealloc, block_free},
+    {Py_bf_getbuffer, block_buffer},
+    {Py_tp_doc, "Memory, to be read through the buffer protocol."},
+    {0, NULL},
+};
+
+static PyType_Spec block_spec = {
+    .name = "jetspark.wire._kernel.Block",
+    .basicsize = sizeof(Block),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = block_slots,
+};
+
+static PyTypeObject *block_type;
+
+typedef struct {
+    char *at;
+    Py_ssize_t size, room;
+} Store;
+
+static inline int reserve(Store *store, Py_ssize_t more) {
+    if (store->room - store->size >= more)
+        return 0;
+    Py_ssize_t room = store->room ? store->room : 4096;
+    while (room - store->size < more)
+        room *= 2;
+    char *at = PyMem_Realloc(store->at, (size_t)room);
+    if (at == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    store->at = at;
+    store->room = room;
+    return 0;
+}
+
+static inline void put(Store *store, const void *from, Py_ssize_t size) {
+    memcpy(store->at + store->size, from, (size_t)size);
+    store->size += size;
+}
+
+/* The store's memory as an object; the store is empty afterwards. */
+static PyObject *give_away(Store *store) {
+    if (reserve(store, 1) < 0) /* memory has an address even when it is empty */
+        return NULL;
+    if (store->room - store->size > store->size / 4) {
+        char *at = PyMem_Realloc(store->at, (size_t)store->size + 1);
+        store->at = at == NULL ? store->at : at;
+    }
+    Block *block = PyObject_New(Block, block_type);
+    if (block == NULL)
+        return NULL;
+    block->at = store->at;
+    block->size = store->size;
+    *store = (Store){NULL, 0, 0};
+    return (PyObject *)block;
+}
+
+/* -- Deliveries ------------------------------------------------------------------------------------ */
+
+/* A column of byte strings as Arrow has it: rows + 1 offsets of 32 bits, and the bytes. */
+typedef struct {
+    Store offsets, bytes;
+} Strings;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t rows;
+    Py_ssize_t size;
+    Strings subjects, headers, data;
+    Store sequences, times;
+} Deliveries;
+
+#define MOST_BYTES ((Py_ssize_t)INT32_MAX)
+
+static const int32_t *offsets_of(const Strings *column) {
+    return (const int32_t *)column->offsets.at;
+}
+
+/* Arrow wants one offset even where there is no row. */
+static int strings_begin(Strings *column) {
+    if (column->offsets.size)
+        return 0;
+    if (reserve(&column->offsets, sizeof(int32_t)) < 0)
+        return -1;
+    put(&column->offsets, &(int32_t){0}, sizeof(int32_t));
+    return 0;
+}
+
+static int strings_reserve(Strings *column, Py_ssize_t size) {
+    if (column->bytes.size > MOST_BYTES - size) {
+        PyErr_SetString(PyExc_OverflowError, "more than 2 GiB in one column");
+        return -1;
+    }
+    if (strings_begin(column) < 0 || reserve(&column->offsets, sizeof(int32_t)) < 0)
+        return -1;
+    return reserve(&column->bytes, size);
+}
+
+static void strings_put(Strings *column, Text text) {
+    put(&column->bytes, text.at, text.size);
+    int32_t end = (int32_t)column->bytes.size;
+    put(&column->offsets, &end, sizeof end);
+}
+
+static void strings_truncate(Strings *column, Py_ssize_t rows) {
+    if (column->offsets.size == 0)
+        return;
+    column->bytes.size = offsets_of(column)[rows];
+    column->offsets.size = (rows + 1) * (Py_ssize_t)sizeof(int32_t);
+}
+
+/* Keep the rows `kept` names, in rising order. */
+static void strings_keep(Strings *column, const Py_ssize_t *kept, Py_ssize_t count) {
+    if (column->offsets.size == 0)
+        return;
+    int32_t *offsets = (int32_t *)column->offsets.at, end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int32_t from = offsets[kept[i]], size = offsets[kept[i] + 1] - from;
+        memmove(column->bytes.at + end, column->bytes.at + from, (size_t)size);
+        end += size;
+        offsets[i + 1] = end; /* i + 1 <= kept[i] + 1: not needed any more */
+    }
+    column->bytes.size = end;
+    column->offsets.size = (count + 1) * (Py_ssize_t)sizeof(int32_t);
+}
+
+static int add_row(Deliveries *self, Text subject, long long sequence, long long time, Text block,
+                   Text payload) {
+    if (strings_reserve(&self->subjects, subject.size) < 0 ||
+        strings_reserve(&self->headers, block.size) < 0 ||
+        strings_reserve(&self->data, payload.size) < 0 ||
+        reserve(&self->sequences, sizeof(int64_t)) < 0 || reserve(&self->times, sizeof(int64_t)) < 0)
+        return -1;
+    int64_t numbers[2] = {sequence, time};
+    strings_put(&self->subjects, subject);
+    strings_put(&self->headers, block);
+    strings_put(&self->data, payload);
+    put(&self->sequences, &numbers[0], sizeof(int64_t));
+    put(&self->times, &numbers[1], sizeof(int64_t));
+    self->rows++;
+    return 0;
+}
+
+static PyObject *deliveries_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    if (PyTuple_Size(args) || (keywords != NULL && PyDict_Size(keywords))) {
+        PyErr_SetString(PyExc_TypeError, "Deliveries() takes no arguments");
+        return NULL;
+    }
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    return make(type, 0); /* zeroed */
+}
+
+static void deliveries_free(Deliveries *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Store *stores[] = {&self->subjects.offsets, &self->subjects.bytes, &self->headers.offsets,
+                       &self->headers.bytes,    &self->data.offsets,   &self->data.bytes,
+                       &self->sequences,        &self->times};
+    for (size_t i = 0; i < sizeof stores / sizeof *stores; i++)
+        PyMem_Free(stores[i]->at);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t deliveries_len(Deliveries *self) {
+    return self->rows;
+}
+
+static PyObject *deliveries_append(Deliveries *self, PyObject *args) {
+    Text subject, block = {"", 0}, payload;
+    long long sequence, ns;
+    if (!PyArg_ParseTuple(args, "y#LLz#y#", &subject.at, &subject.size, &sequence, &ns, &block.at,
+                          &block.size, &payload.at, &payload.size))
+        return NULL;
+    if (block.at == NULL)
+        block.at = "";
+    if (add_row(self, subject, sequence, ns, block, payload) < 0)
+        return NULL;
+    self->size += payload.size;
+    Py_RETURN_NONE;
+}
+
+static PyObject *deliveries_truncate(Deliveries *self, PyObject *argument) {
+    Py_ssize_t rows = PyLong_AsSsize_t(argument);
+    if (rows == -1 && PyErr_Occurred())
+        return NULL;
+    if (rows < 0) {
+        PyErr_SetString(PyExc_ValueError, "rows cannot be negative");
+        return NULL;
+    }
+    if (rows < self->rows) {
+        strings_truncate(&self->subjects, rows);
+        strings_truncate(&self->headers, rows);
+        strings_truncate(&self->data, rows);
+        self->sequences.size = self->times.size = rows * (Py_ssize_t)sizeof(int64_t);
+        self->rows = rows;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *deliveries_keep(Deliveries *self, PyObject *list) {
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "a list of rows, please");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(list);
+    Py_ssize_t *kept = PyMem_Malloc((size_t)(count + 1) * sizeof(Py_ssize_t));
+    if (kept == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        kept[i] = PyLong_AsSsize_t(PyList_GetItem(list, i));
+        if (kept[i] < 0 || kept[i] >= self->rows || (i && kept[i] <= kept[i - 1])) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_IndexError, "rows to keep must rise and be there");
+            PyMem_Free(kept);
+            return NULL;
+        }
+    }
+    strings_keep(&self->subjects, kept, count);
+    strings_keep(&self->headers, kept, count);
+    strings_keep(&self->data, kept, count);
+    int64_t *sequences = (int64_t *)self->sequences.at, *times = (int64_t *)self->times.at;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        sequences[i] = sequences[kept[i]];
+        times[i] = times[kept[i]];
+    }
+    self->sequences.size = self->times.size = count * (Py_ssize_t)sizeof(int64_t);
+    self->rows = count;
+    PyMem_Free(kept);
+    Py_RETURN_NONE;
+}
+
+static PyObject *deliveries_sequences(Deliveries *self, PyObject *args) {
+    Py_ssize_t start = 0;
+    if (!PyArg_ParseTuple(args, "|n", &start))
+        return NULL;
+    if (start < 0) {
+        PyErr_SetString(PyExc_ValueError, "start cannot be negative");
+        return NULL;
+    }
+    Py_ssize_t count = start < self->rows ? self->rows - start : 0;
+    PyObject *list = PyList_New(count);
+    const int64_t *sequences = (const int64_t *)self->sequences.at;
+    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
+        PyObject *one = PyLong_FromLongLong(sequences[start + i]);
+        if (one == NULL || PyList_SetItem(list, i, one) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *deliveries_subjects(Deliveries *self, PyObject *Py_UNUSED(none)) {
+    PyObject *list = PyList_New(self->rows);
+    const int32_t *offsets = offsets_of(&self->subjects);
+    for (Py_ssize_t i = 0; list != NULL && i < self->rows; i++) {
+        PyObject *one = PyBytes_FromStringAndSize(self->subjects.bytes.at + offsets[i],
+                                                  offsets[i + 1] - offsets[i]);
+        if (one == NULL || PyList_SetItem(list, i, one) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *deliveries_last(Deliveries *self, void *Py_UNUSED(closure)) {
+    const int64_t *sequences = (const int64_t *)self->sequences.at;
+    return PyLong_FromLongLong(self->rows ? sequences[self->rows - 1] : 0);
+}
+
+static PyObject *deliveries_take(Deliveries *self, PyObject *Py_UNUSED(none)) {
+    if (strings_begin(&self->subjects) < 0 || strings_begin(&self->headers) < 0 ||
+        strings_begin(&self->data) < 0)
+        return NULL;
+    Store *stores[] = {&self->subjects.offsets, &self->subjects.bytes, &self->sequences,
+                       &self->times,            &self->headers.offsets, &self->headers.bytes,
+                       &self->data.offsets,     &self->data.bytes};
+    PyObject *fields = PyTuple_New(9);
+    if (fields == NULL)
+        return NULL;
+    PyTuple_SetItem(fields, 0, PyLong_FromSsize_t(self->rows));
+    for (Py_ssize_t i = 0; i < 8; i++)
+        PyTuple_SetItem(fields, i + 1, give_away(stores[i]));
+    self->rows = self->size = 0;
+    PyObject *result = PyErr_Occurred() ? NULL : PyObject_Call(twin_columns, fields, NULL);
+    Py_DECREF(fields);
+    return result;
+}
+
+static PyMethodDef deliveries_methods[] = {
+    {"append", (PyCFunction)deliveries_append, METH_VARARGS, NULL},
+    {"truncate", (PyCFunction)deliveries_truncate, METH_O, NULL},
+    {"keep", (PyCFunction)deliveries_keep, METH_O, NULL},
+    {"sequences", (PyCFunction)deliveries_sequences, METH_VARARGS, NULL},
+    {"subjects", (PyCFunction)deliveries_subjects, METH_NOARGS, NULL},
+    {"take", (PyCFunction)deliveries_take, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef deliveries_members[] = {
+    {"size", T_PYSSIZET, offsetof(Deliveries, size), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef deliveries_getset[] = {
+    {"last_sequence", (getter)deliveries_last, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot deliveries_slots[] = {
+    {Py_tp_new, deliveries_new},
+    {Py_tp_dealloc, deliveries_free},
+    {Py_tp_methods, deliveries_methods},
+    {Py_tp_members, deliveries_members},
+    {Py_tp_getset, deliveries_getset},
+    {Py_sq_length, deliveries_len},
+    {Py_tp_doc, "Columns of decoded deliveries."},
+    {0, NULL},
+};
+
+static PyType_Spec deliveries_spec = {
+    .name = "jetspark.wire._kernel.Deliveries",
+    .basicsize = sizeof(Deliveries),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = deliveries_slots,
+};
+
+static PyTypeObject *deliveries_type;
+
+/* -- reply subjects --------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t sequence, consumer_sequence, time, pending; /* columns have 63 bits for them */
+} Numbers;
+
+/* A number that 64 bits hold, as the server's sequences do; moves behind it. */
+static inline int next_number(const char **at, const char *limit, uint64_t *value) {
+    const char *begin = *at;
+    uint64_t sum = 0;
+    unsigned digit;
+    for (; *at < limit && (digit = (unsigned)(**at - '0')) <= 9; (*at)++) {
+        if (*at - begin >= 19 && (*at - begin > 19 || sum > (UINT64_MAX - digit) / 10))
+            return 0;
+        sum = sum * 10 + digit;
+    }
+    *value = sum;
+    return *at > begin;
+}
+
+/* The five numbers behind "<stream>.<consumer>." */
+static int read_numbers(const char *at, const char *limit, Numbers *found) {
+    uint64_t deliveries;
+    uint64_t *values[] = {&deliveries, &found->sequence, &found->consumer_sequence, &found->time,
+                          &found->pending};
+    for (int i = 0; i < 5; i++) {
+        if (i && (at == limit || *at++ != '.'))
+            return 0;
+        if (!next_number(&at, limit, values[i]) || *values[i] > INT64_MAX)
+            return 0;
+    }
+    return at == limit || *at == '.';
+}
+
+static const char PREFIX[] = "$JS.ACK.";
+#define PREFIX_SIZE ((Py_ssize_t)sizeof PREFIX - 1)
+
+static inline const char *behind_token(const char *at, const char *limit) {
+    const char *dot = memchr(at, '.', (size_t)(limit - at));
+    return dot == NULL || dot == at ? NULL : dot + 1;
+}
+
+/* Whether this is a delivery of the consumer that `name` ("<stream>.<consumer>.") is. */
+static int read_reply(Text reply, const char *name, Py_ssize_t name_size, Numbers *found) {
+    if (reply.size < PREFIX_SIZE || memcmp(reply.at, PREFIX, (size_t)PREFIX_SIZE) != 0)
+        return 0;
+    const char *at = reply.at + PREFIX_SIZE, *limit = reply.at + reply.size;
+    const char *behind = behind_token(at, limit);
+    behind = behind == NULL ? NULL : behind_token(behind, limit);
+    /* With domain and account hash before the stream, or without: the longer form first. */
+    const char *starts[] = {behind, at};
+    for (int i = 0; i < 2; i++)
+        if (starts[i] != NULL && limit - starts[i] > name_size &&
+            memcmp(starts[i], name, (size_t)name_size) == 0 &&
+            read_numbers(starts[i] + name_size, limit, found))
+            return 1;
+    return 0;
+}
+
+/* -- header blocks ------------------------------------------------------------------------------------- */
+
+static const char *next_line_end(const char *at, const char *limit) {
+    while ((at = memchr(at, '\r', (size_t)(limit - at))) != NULL) {
+        if (at + 1 < limit && at[1] == '\n')
+            return at;
+        at++;
+    }
+    return NULL;
+}
+
+static int is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+/* Put the pairs of one block; -1 without memory. The last two line ends close the block. */
+static Py_ssize_t put_pairs(const char *block, const char *limit, Strings *keys, Strings *values) {
+    static const char version[] = "NATS/1.0";
+    Py_ssize_t count = 0;
+    if (limit - block < 8 || memcmp(block, version, 8) != 0)
+        return 0;
+    const char *end = next_line_end(block, limit);
+    while (end != NULL) {
+        const char *line = end + 2, *next = next_line_end(line, limit);
+        if (next == NULL || next_line_end(next + 2, limit) == NULL)
+            break;
+        end = next;
+        const char *colon = memchr(line, ':', (size_t)(end - line));
+        if (colon == NULL || colon == line)
+            continue;
+        const char *from = colon + 1, *to = end;
+        while (from < to && is_blank(*from))
+            from++;
+        while (from < to && is_blank(to[-1]))
+            to--;
+        if (strings_reserve(keys, colon - line) < 0 || strings_reserve(values, to - from) < 0)
+            return -1;
+        strings_put(keys, (Text){line, colon - line});
+        strings_put(values, (Text){from, to - from});
+        count++;
+    }
+    return count;
+}
+
+static PyObject *header_pairs(PyObject *Py_UNUSED(module), PyObject *args) {
+    Py_buffer offsets, blocks;
+    Strings keys = {0}, values = {0};
+    Store lists = {0};
+    PyObject *fields = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*", &offsets, &blocks))
+        return NULL;
+    const int32_t *edges = offsets.buf;
+    Py_ssize_t rows = offsets.len / (Py_ssize_t)sizeof(int32_t) - 1;
+    int32_t count = 0;
+    int failed = reserve(&lists, (rows + 1) * (Py_ssize_t)sizeof(int32_t)) < 0 ||
+                 strings_begin(&keys) < 0 || strings_begin(&values) < 0;
+    if (!failed)
+        put(&lists, &count, sizeof count);
+    for (Py_ssize_t i = 0; !failed && i < rows; i++) {
+        if (edges[i] < 0 || edges[i] > edges[i + 1] || edges[i + 1] > blocks.len) {
+            PyErr_SetString(PyExc_ValueError, "the offsets are not those of these headers");
+            failed = 1;
+            break;
+        }
+        const char *whole = blocks.buf;
+        Py_ssize_t more = put_pairs(whole + edges[i], whole + edges[i + 1], &keys, &values);
+        failed = more < 0;
+        count += (int32_t)more;
+        put(&lists, &count, sizeof count);
+    }
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&blocks);
+    Store *stores[] = {&lists, &keys.offsets, &keys.bytes, &values.offsets, &values.bytes};
+    if (!failed && (fields = PyTuple_New(6)) != NULL) {
+        PyTuple_SetItem(fields, 0, PyLong_FromLong(count));
+        for (Py_ssize_t i = 0; i < 5; i++)
+            PyTuple_SetItem(fields, i + 1, give_away(stores[i]));
+    }
+    for (int i = 0; i < 5; i++)
+        PyMem_Free(stores[i]->at);
+    if (fields == NULL)
+        return NULL;
+    PyObject *result = PyErr_Occurred() ? NULL : PyObject_Call(twin_pairs, fields, NULL);
+    Py_DECREF(fields);
+    return result;
+}
+
+/* -- DeliveryDecoder ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    char *name;
+    Py_ssize_t name_size;
+    long long consumer_sequence, pending;
+} Decoder;
+
+static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"stream", "consumer", NULL};
+    Text stream, consumer;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s#s#", names, &stream.at, &stream.size,
+                                     &consumer.at, &consumer.size))
+        return NULL;
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Decoder *self = (Decoder *)make(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->name_size = stream.size + consumer.size + 2;
+    self->name = PyMem_Malloc((size_t)self->name_size);
+    if (self->name == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memcpy(self->name, stream.at, (size_t)stream.size);
+    self->name[stream.size] = '.';
+    memcpy(self->name + stream.size + 1, consumer.at, (size_t)consumer.size);
+    self->name[self->name_size - 1] = '.';
+    return (PyObject *)self;
+}
+
+static void decoder_free(Decoder *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyMem_Free(self->name);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *decoder_decode(Decoder *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t pos, need = OTHER_FRAME;
+    PyObject *target;
+    int failed = 0;
+    if (!PyArg_ParseTuple(args, "y*nO!", &view, &pos, deliveries_type, &target))
+        return NULL;
+    Deliveries *into = (Deliveries *)target;
+    const char *data = view.buf;
+    Py_ssize_t start = pos;
+    if (pos < 0 || pos > view.len) {
+        PyErr_SetString(PyExc_ValueError, "pos must be in data");
+        failed = 1;
+    }
+    while (!failed) {
+        Frame frame;
+        Numbers found;
+        Py_ssize_t missing = 0;
+        Kind kind = read_frame(data, view.len, pos, &frame, &missing);
+        /* A partial frame with a whole control line is looked at, too: `missing` is not 0. */
+        if (kind == A_CONTROL || kind == BAD || (kind == PARTIAL && missing == 0) ||
+            !frame.tidy || frame.reply.at == NULL ||
+            !read_reply(frame.reply, self->name, self->name_size, &found))
+            break;
+        if (kind == PARTIAL) {
+            need = missing;
+            break;
+        }
+        Text block = {data + frame.line_end, frame.body - frame.line_end};
+        Text payload = {data + frame.body, frame.end - frame.body};
+        failed = add_row(into, frame.subject, (long long)found.sequence,
+                         (long long)found.time, block, payload) < 0;
+        if (failed)
+            break;
+        self->consumer_sequence = (long long)found.consumer_sequence;
+        self->pending = (long long)found.pending;
+        pos = frame.end + 2;
+    }
+    into->size += pos - start;
+    PyBuffer_Release(&view);
+    return failed ? NULL : Py_BuildValue("(nn)", pos, need);
+}
+
+static PyMethodDef decoder_methods[] = {
+    {"decode", (PyCFunction)decoder_decode, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef decoder_members[] = {
+    {"consumer_sequence", T_LONGLONG, offsetof(Decoder, consumer_sequence), 0, NULL},
+    {"pending", T_LONGLONG, offsetof(Decoder, pending), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot decoder_slots[] = {
+    {Py_tp_new, decoder_new},
+    {Py_tp_dealloc, decoder_free},
+    {Py_tp_methods, decoder_methods},
+    {Py_tp_members, decoder_members},
+    {Py_tp_doc, "Decodes the deliveries of one consumer."},
+    {0, NULL},
+};
+
+static PyType_Spec decoder_spec = {
+    .name = "jetspark.wire._kernel.DeliveryDecoder",
+    .basicsize = sizeof(Decoder),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = decoder_slots,
+};
+
+/* -- what a reply subject says ------------------------------------------------------------------------- */
+
+/* $JS.ACK.<stream>.<consumer> and five numbers: 9 tokens, or 11 and more with two before the
+   stream. What is odd is left to the twin, which is also who raises. */
+typedef struct {
+    Text tokens[11];
+    int stream; /* which of the tokens */
+} Reply;
+
+enum { DELIVERIES = 2, STREAM_SEQUENCE, CONSUMER_SEQUENCE, TIME, PENDING }; /* behind the stream */
+
+static int parse_reply(PyObject *subject, Reply *reply) {
+    char *text;
+    Py_ssize_t size;
+    if (!PyBytes_Check(subject) || PyBytes_AsStringAndSize(subject, &text, &size) < 0 ||
+        size <= PREFIX_SIZE || memcmp(text, PREFIX, (size_t)PREFIX_SIZE) != 0)
+        return 0;
+    int count = 0;
+    const char *at = text, *limit = text + size;
+    for (;;) {
+        const char *dot = memchr(at, '.', (size_t)(limit - at));
+        if (count < 11)
+            reply->tokens[count] = (Text){at, (dot == NULL ? limit : dot) - at};
+        count++;
+        if (dot == NULL)
+            break;
+        at = dot + 1;
+    }
+    reply->stream = count == 9 ? 2 : 4;
+    return count == 9 || count >= 11;
+}
+
+static int reply_number(const Reply *reply, int which, uint64_t *value) {
+    const Text *token = &reply->tokens[reply->stream + which];
+    const char *at = token->at, *limit = at + token->size;
+    return next_number(&at, limit, value) && at == limit && (which != TIME || *value <= INT64_MAX);
+}
+
+static PyObject *reply_fields(PyObject *Py_UNUSED(module), PyObject *subject) {
+    Reply reply;
+    uint64_t n[5];
+    PyObject *fields = NULL;
+    int good = parse_reply(subject, &reply);
+    for (int i = 0; good && i < 5; i++)
+        good = reply_number(&reply, DELIVERIES + i, &n[i]);
+    if (good) {
+        Text none = {"", 0}, *stream = &reply.tokens[reply.stream], *consumer = stream + 1;
+        Text *domain = reply.stream == 4 ? &reply.tokens[2] : &none;
+        Text *account = reply.stream == 4 ? &reply.tokens[3] : &none;
+        if (domain->size == 1 && *domain->at == '_')
+            domain = &none;
+        fields = Py_BuildValue("(s#s#KKKKKs#s#)", stream->at, stream->size, consumer->at,
+                               consumer->size, n[0], n[1], n[2], n[3], n[4], domain->at,
+                               domain->size, account->at, account->size);
+        if (fields == NULL && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+            return NULL;
+        PyErr_Clear();
+    }
+    return fields != NULL ? fields : PyObject_CallFunctionObjArgs(twin_fields, subject, NULL);
+}
+
+static PyObject *stream_sequence(PyObject *Py_UNUSED(module), PyObject *subject) {
+    Reply reply;
+    uint64_t sequence;
+    if (parse_reply(subject, &reply) && reply_number(&reply, STREAM_SEQUENCE, &sequence))
+        return PyLong_FromUnsignedLongLong(sequence);
+    return PyObject_CallFunctionObjArgs(twin_sequence, subject, NULL);
+}
+
+static PyObject *stream_position(PyObject *Py_UNUSED(module), PyObject *subject) {
+    Reply reply;
+    uint64_t sequence, time, pending;
+    if (parse_reply(subject, &reply) && reply_number(&reply, STREAM_SEQUENCE, &sequence) &&
+        reply_number(&reply, TIME, &time) && reply_number(&reply, PENDING, &pending))
+        return Py_BuildValue("(KKK)", sequence, time, pending);
+    return PyObject_CallFunctionObjArgs(twin_position, subject, NULL);
+}
+
+/* -- the module --------------------------------------------------------------------------------------------- */
+
+static PyMethodDef functions[] = {
+    {"split_frames", (PyCFunction)(void (*)(void))split_frames, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"header_pairs", header_pairs, METH_VARARGS, NULL},
+    {"reply_fields", reply_fields, METH_O, NULL},
+    {"stream_position", stream_position, METH_O, NULL},
+    {"stream_sequence", stream_sequence, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "jetspark.wire._kernel",
+    .m_doc = "The decode kernel in C.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name) {
+    PyObject *type = PyType_FromSpec(spec);
+    if (type == NULL || (name != NULL && PyModule_AddObjectRef(module, name, type) < 0))
+        return NULL;
+    return (PyTypeObject *)type;
+}
+
+PyMODINIT_FUNC PyInit__kernel(void) {
+    PyObject *twin = PyImport_ImportModule("jetspark.wire._python_kernel");
+    if (twin == NULL)
+        return NULL;
+    twin_control = PyObject_GetAttrString(twin, "control_event");
+    twin_refuse = PyObject_GetAttrString(twin, "refuse");
+    twin_columns = PyObject_GetAttrString(twin, "Columns");
+    twin_pairs = PyObject_GetAttrString(twin, "HeaderPairs");
+    twin_fields = PyObject_GetAttrString(twin, "reply_fields");
+    twin_sequence = PyObject_GetAttrString(twin, "stream_sequence");
+    twin_position = PyObject_GetAttrString(twin, "stream_position");
+    Py_DECREF(twin);
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    block_type = add_type(module, &block_spec, NULL);
+    deliveries_type = add_type(module, &deliveries_spec, "Deliveries");
+    if (block_type == NULL || deliveries_type == NULL ||
+        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL ||
+        PyModule_AddIntConstant(module, "OTHER_FRAME", OTHER_FRAME) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,418 @@
+"""The C kernel and its plain-Python twin: equal results for any bytes.
+
+Without the C kernel only the twin is tested.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fuzz.streams import stream
+from tests.wire.strategies import Sent, header_blocks, payloads, streams, subjects
+
+from jetspark.errors import NotJetStreamMessageError, ProtocolError
+from jetspark.wire import _python_kernel, kernel
+from jetspark.wire.events import Event, one_by_one
+from jetspark.wire.kernel import OTHER_FRAME
+from jetspark.wire.reply_subject import parse_reply_subject
+
+try:
+    from jetspark.wire import _kernel  # type: ignore[attr-defined]
+except ImportError:
+    _kernel = None
+
+KERNELS = [_python_kernel] if _kernel is None else [_python_kernel, _kernel]
+every_kernel = pytest.mark.parametrize("one", KERNELS, ids=lambda each: each.__name__[15:])
+both = pytest.mark.skipif(_kernel is None, reason="the C kernel was not built")
+
+numbers = st.integers(1, 2**63 - 1)  # times are signed on the server
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> bytes:
+    domain = draw(st.sampled_from([b"", b"hub.ACCHASH.", b"_.ACCHASH.", b"S-1.c_1."]))
+    tail = draw(st.sampled_from([b"", b".rnd7"])) if domain else b""
+    counts = b".".join(b"%d" % draw(numbers) for _ in range(5))
+    reply = b"$JS.ACK.%bS-1.c_1.%b%b" % (domain, counts, tail)
+    subject, payload, block = draw(subjects), draw(payloads), draw(st.none() | header_blocks)
+    if block is None:
+        return b"MSG %b 4 %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
+    total = len(block) + len(payload)
+    line = b"HMSG %b 4 %b %d %d\r\n" % (subject, reply, len(block), total)
+    return line + block + payload + b"\r\n"
+
+
+@st.composite
+def spoiled(draw: st.DrawFn) -> bytes:
+    """Frames with a few bytes changed, and cut off somewhere."""
+    parts = draw(st.lists(st.one_of(deliveries(), streams.map(joined)), max_size=4))
+    data = bytearray(b"".join(parts))
+    for _ in range(draw(st.integers(0, 3)) if data else 0):
+        at = draw(st.integers(0, len(data) - 1))
+        data[at : at + draw(st.integers(0, 2))] = draw(
+            st.sampled_from(
+                [b"", b" ", b"\t", b"\r", b"\r\n", b"0", b"9", b"x", b".", b"-", b"1_0"]
+            )
+        )
+    return bytes(data[: draw(st.integers(0, len(data)))])
+
+
+def joined(sent: list[Sent]) -> bytes:
+    return b"".join(data for data, _ in sent)
+
+
+# -- frames ----------------------------------------------------------------------------------------
+
+
+def split(one: Any, data: bytes, /, **options: Any) -> tuple[list[Event], Any]:
+    events: list[Event] = []
+    try:
+        return events, one.split_frames(data, events, **options)
+    except ProtocolError as error:
+        return events, str(error)
+
+
+@both
+@given(st.one_of(spoiled(), st.randoms(use_true_random=False).map(stream)))
+def test_any_bytes_give_both_the_same_events_and_errors(data: bytes) -> None:
+    assert split(_kernel, data) == split(_python_kernel, data)
+    assert split(_kernel, data, one=True) == split(_python_kernel, data, one=True)
+
+
+@both
+@pytest.mark.parametrize(
+    "data",
+    [
+        b" MSG a 1 1\r\nx\r\n",
+        b"MSG a 1 0000000000000000000000003\r\nabc\r\n",
+        b"MSG a 0000000000000000001 1\r\nx\r\n",
+        b"MSG a 999999999999999999 1\r\nx\r\n",
+        b"MSG a 9999999999999999999 1\r\nx\r\n",
+        b"MSG a 1 %d\r\n" % (128 << 20),
+        b"MSG a 1 %d\r\n" % ((128 << 20) + 1),
+        b"MSG a 1 " + b"9" * 5000 + b"\r\n",
+        b"MSGa 1 1\r\nx\r\n",
+        b"MSG\ta\x0b1\x0c1\r\nx\r\n",
+        b"MSG a\r1 1\r\nx\r\n",
+        b"msg a 1 1\r\nx\r\n",
+        b"HMSG a 1 r 0 0\r\n\r\n",
+        b"x" * ((1 << 20) + 1),
+        b"PING\r",
+        b"\r\n",
+        b"",
+    ],
+    ids=range(17),
+)
+def test_odd_bytes_give_both_the_same(data: bytes) -> None:
+    assert split(_kernel, data) == split(_python_kernel, data)
+
+
+@every_kernel
+@given(streams)
+def test_runs_hold_what_belongs_together(one: Any, sent: list[Sent]) -> None:
+    events, end = split(one, joined(sent))
+    assert end == (len(joined(sent)), 0)
+    assert list(one_by_one(events)) == [event for _, event in sent]
+    for event in events:
+        if isinstance(event, tuple):
+            sid, frames, size = event
+            assert {frame[0] for frame in frames} == {sid}
+            assert len({frame[2] is None for frame in frames}) == 1
+            assert size == sum(len(frame[4]) for frame in frames)
+    keys = [
+        (event[0], event[1][0][2] is None) if isinstance(event, tuple) else None for event in events
+    ]
+    assert not any(a == b is not None for a, b in pairwise(keys))
+
+
+@every_kernel
+def test_where_to_begin_and_only_one(one: Any) -> None:
+    data = b"PING\r\nMSG a 1 1\r\nx\r\nMSG a 1 1\r\ny\r\n"
+    events: list[Event] = []
+    assert one.split_frames(data, events, 6, one=True) == (20, 0)
+    assert events == [(1, [(1, b"a", None, None, b"x")], 1)]
+    with pytest.raises((TypeError, AttributeError)):
+        one.split_frames("text", events)
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+
+def texts(offsets: Any, data: Any) -> list[bytes]:
+    edges = memoryview(offsets).cast("B").cast("i").tolist()
+    whole = bytes(data)
+    assert edges[0] == 0
+    assert edges[-1] == len(whole)
+    return [whole[a:b] for a, b in pairwise(edges)]
+
+
+def rows_of(columns: _python_kernel.Columns) -> list[tuple[bytes, int, int, bytes, bytes]]:
+    numbers = (
+        memoryview(column).cast("B").cast("q").tolist()
+        for column in (columns.sequences, columns.times)
+    )
+    rows = list(
+        zip(
+            texts(columns.subject_offsets, columns.subjects),
+            *numbers,
+            texts(columns.header_offsets, columns.headers),
+            texts(columns.data_offsets, columns.data),
+            strict=True,
+        )
+    )
+    assert len(rows) == columns.rows
+    return rows
+
+
+@every_kernel
+@given(st.lists(deliveries(), max_size=6), st.integers(0, 400))
+def test_columns_equal_the_frames(one: Any, sent: list[bytes], cut: int) -> None:
+    data = b"".join(sent)[: -cut or None]
+    columns, decoder = one.Deliveries(), one.DeliveryDecoder("S-1", "c_1")
+    end, need = decoder.decode(data, 0, columns)
+    events, (frames_end, frames_need) = split(_python_kernel, data)
+    assert end == frames_end
+    assert need in (OTHER_FRAME, frames_need)
+    expected = []
+    for frame in one_by_one(events):
+        assert isinstance(frame, tuple)
+        meta = parse_reply_subject(frame[2])
+        assert (meta.stream, meta.consumer) == ("S-1", "c_1")
+        expected.append((frame[1], meta.stream_seq, meta.timestamp_ns, frame[3] or b"", frame[4]))
+        last = meta
+    if expected:
+        assert (decoder.consumer_sequence, decoder.pending) == (last.consumer_seq, last.pending)
+        assert columns.last_sequence == last.stream_seq
+        assert columns.size == end
+    assert columns.sequences() == [row[1] for row in expected]
+    assert columns.subjects() == [row[0] for row in expected]
+    assert rows_of(columns.take()) == expected
+    assert (len(columns), columns.size, columns.last_sequence) == (0, 0, 0)
+
+
+@both
+@given(spoiled())
+def test_any_bytes_decode_to_the_same(data: bytes) -> None:
+    seen = []
+    for one in KERNELS:
+        columns, decoder = one.Deliveries(), one.DeliveryDecoder("S-1", "c_1")
+        end = decoder.decode(data, 0, columns)
+        seen.append((end, decoder.consumer_sequence, decoder.pending, rows_of(columns.take())))
+    assert seen[0] == seen[1]
+
+
+@every_kernel
+@given(deliveries())
+def test_another_consumer_is_not_decoded(one: Any, sent: bytes) -> None:
+    columns = one.Deliveries()
+    assert one.DeliveryDecoder("S-1", "c_2").decode(sent, 0, columns) == (0, OTHER_FRAME)
+    assert one.DeliveryDecoder("S.1", "c_1").decode(sent, 0, columns) == (0, OTHER_FRAME)
+    assert len(columns) == 0
+
+
+Row = tuple[bytes, int, int, bytes | None, bytes]
+rows = st.lists(
+    st.tuples(subjects, numbers, numbers, st.none() | header_blocks, payloads), max_size=8
+)
+
+
+@every_kernel
+@given(rows, st.integers(0, 9), st.data())
+def test_rows_can_be_appended_cut_off_and_picked(
+    one: Any, given_rows: list[Row], first: int, data: st.DataObject
+) -> None:
+    columns = one.Deliveries()
+    for row in given_rows:
+        columns.append(*row)
+    expected = [(*row[:3], row[3] or b"", row[4]) for row in given_rows][:first]
+    columns.truncate(first)
+    kept = [row for row in range(len(expected)) if data.draw(st.booleans())]
+    columns.keep(kept)
+    columns.append(b"s", 7, 8, None, b"p")
+    assert columns.sequences(len(kept)) == [7]
+    assert columns.sequences(len(kept) + 5) == []
+    assert rows_of(columns.take()) == [*(expected[row] for row in kept), (b"s", 7, 8, b"", b"p")]
+
+
+@every_kernel
+def test_what_was_taken_stays_when_more_comes(one: Any) -> None:
+    columns = one.Deliveries()
+    columns.append(b"a", 1, 2, None, b"x" * 5000)
+    taken = columns.take()
+    columns.append(b"b", 3, 4, None, b"y" * 5000)
+    assert rows_of(taken) == [(b"a", 1, 2, b"", b"x" * 5000)]
+
+
+@both
+def test_mistakes_are_exceptions() -> None:
+    columns = _kernel.Deliveries()
+    mistakes: list[Callable[[], object]] = [
+        lambda: _kernel.Deliveries(1),
+        lambda: _kernel.DeliveryDecoder("S"),
+        lambda: _kernel.DeliveryDecoder("S", "c").decode(b"", 0, object()),
+        lambda: _kernel.DeliveryDecoder("S", "c").decode(b"", 1, columns),
+        lambda: _kernel.split_frames(b"", [], 1),
+        lambda: _kernel.split_frames(b"", (), 0),
+        lambda: columns.append(b"s", 1, 2, None),
+        lambda: columns.append("s", 1, 2, None, b""),
+        lambda: columns.append(b"s", 2**63, 2, None, b""),
+        lambda: columns.truncate(-1),
+        lambda: columns.truncate("1"),
+        lambda: columns.keep([0]),
+        lambda: columns.keep((0,)),
+        lambda: columns.sequences(-1),
+        lambda: _kernel.header_pairs(b"\0\0\0\0\1\0\0\0", b""),
+        lambda: _kernel.header_pairs(1, b""),
+    ]
+    for mistake in mistakes:
+        with pytest.raises((TypeError, ValueError, IndexError, OverflowError)):
+            mistake()
+    assert len(columns) == 0
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+lines = st.lists(
+    st.sampled_from(
+        [b"a: b", b"a:b ", b"k:", b":v", b"no colon", b"", b"k:\tv\t", b"a:b:c", b"\r"]
+    ),
+    max_size=5,
+)
+
+
+@every_kernel
+@given(st.lists(st.tuples(st.sampled_from([b"NATS/1.0", b"NATS/1.0 503 x", b"HTTP"]), lines)))
+def test_headers_become_pairs(one: Any, given_blocks: list[tuple[bytes, list[bytes]]]) -> None:
+    columns = one.Deliveries()
+    expected = []
+    for version, each in given_blocks:
+        block = b"\r\n".join([version, *each, b"", b""])
+        columns.append(b"s", 1, 2, block, b"")
+        pairs = [line.partition(b":") for line in each if line.find(b":") > 0]
+        good = version != b"HTTP"
+        expected.append([(key, value.strip(b" \t")) for key, _, value in pairs] if good else [])
+    taken = columns.take()
+    found = one.header_pairs(taken.header_offsets, taken.headers)
+    keys, values = texts(found.key_offsets, found.keys), texts(found.value_offsets, found.values)
+    assert len(keys) == len(values) == found.pairs
+    edges = memoryview(found.list_offsets).cast("B").cast("i").tolist()
+    together = list(zip(keys, values, strict=True))
+    assert [together[a:b] for a, b in pairwise(edges)] == expected
+
+
+@both
+@given(st.lists(st.one_of(header_blocks, spoiled(), st.binary(max_size=30))), st.binary(max_size=3))
+def test_any_header_blocks_give_the_same(blocks: list[bytes], tail: bytes) -> None:
+    seen = []
+    for one in KERNELS:
+        columns = one.Deliveries()
+        for block in blocks:
+            columns.append(b"s", 1, 2, b"NATS/1.0" + block + tail, b"")
+        taken = columns.take()
+        found = one.header_pairs(taken.header_offsets, taken.headers)
+        seen.append([found[0], *map(bytes, found[1:])])
+    assert seen[0] == seen[1]
+
+
+# -- reply subjects --------------------------------------------------------------------------------
+
+READ = ["reply_fields", "stream_sequence", "stream_position"]
+
+
+@every_kernel
+@given(st.sampled_from([(b"", b""), (b"hub", b"ACC"), (b"_", b"ACC")]), st.data())
+def test_what_a_reply_subject_says(
+    one: Any, domain: tuple[bytes, bytes], data: st.DataObject
+) -> None:
+    counts = st.integers(0, 2**64 - 1)
+    found = [data.draw(numbers if at == 3 else counts) for at in range(5)]
+    tail = b".rnd" if domain[1] and data.draw(st.booleans()) else b""
+    before = b"%b.%b." % domain if domain[1] else b""
+    reply = b"$JS.ACK.%bS\xc3\xa9.c.%b%b" % (before, b".".join(b"%d" % n for n in found), tail)
+    name, account = domain[0].decode().strip("_"), domain[1].decode()
+    assert one.reply_fields(reply) == ("Sé", "c", *found, name, account)
+    assert one.stream_sequence(reply) == found[1]
+    assert one.stream_position(reply) == (found[1], found[3], found[4])
+
+
+@every_kernel
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        b"",
+        b"$JS.ACK.",
+        b"_INBOX.a.b",
+        b"$JS.ACK.S.c.1.x.3.4.5",
+        b"$JS.ACK.S.c.1.+2.3.4.5",
+        b"$JS.ACK.S.c.1..3.4.5",
+        b"$JS.ACK.S.c.1.2.3.4",
+        b"$JS.ACK.d.S.c.1.2.3.4.5",
+        b"$JS.ACK.S.c.1.18446744073709551616.3.4.5",
+        b"$JS.ACK.S.c.1.018446744073709551615.3.4.5",
+        b"$JS.ACK.S.c.1.99999999999999999999.3.4.5",
+    ],
+)
+def test_other_reply_subjects_say_nothing(one: Any, read: str, reply: bytes | None) -> None:
+    with pytest.raises(NotJetStreamMessageError):
+        getattr(one, read)(reply)
+
+
+@both
+@given(
+    st.lists(
+        st.sampled_from([b"$JS", b"ACK", b"S", b"\xff", b"_", b"", b"1", b"23", b"%d" % 2**63]),
+        max_size=13,
+    )
+)
+def test_odd_reply_subjects_say_the_same(tokens: list[bytes]) -> None:
+    reply = b"$JS.ACK." + b".".join(tokens)
+    for read in READ:
+        said = []
+        for one in KERNELS:
+            try:
+                said.append(getattr(one, read)(reply))
+            except NotJetStreamMessageError as error:
+                said.append(str(error))
+        assert said[0] == said[1]
+
+
+# -- which one -------------------------------------------------------------------------------------
+
+
+def imported(wanted: str) -> subprocess.CompletedProcess[str]:
+    program = "import jetspark.wire.kernel as k; print(k.IMPLEMENTATION)"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JETSPARK_KERNEL": wanted},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_environment_may_choose() -> None:
+    assert imported("python").stdout == "python\n"
+    assert imported("").stdout == ("python\n" if _kernel is None else "c\n")
+    assert 'it may be "c", "python" or absent' in imported("rust").stderr
+    if _kernel is None:
+        assert imported("c").returncode == 1
+    else:
+        assert imported("c").stdout == "c\n"
+
+
+def test_the_present_one_is_told() -> None:
+    assert kernel.IMPLEMENTATION in ("c", "python")
+    assert isinstance(kernel.Deliveries().take(), _python_kernel.Columns)
+    assert array("i").itemsize == 4
