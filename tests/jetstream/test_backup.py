@@ -115,6 +115,8 @@ async def gone(js: JetStream, name: str) -> bool:
         await js.stream_info(name)
     except StreamNotFoundError:
         return True
+    except RequestTimeoutError:  # a cluster's leader may be changing
+        pass
     return False
 
 

@@ -67,9 +67,9 @@ def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Messages with these numbers get lost on their way to the server."""
     put = nc.publish_replying
 
-    def publish(subject: str, payload: bytes, reply: bytes, headers: Any = None) -> None:
+    def publish(subject: str, payload: bytes, reply: bytes, *more: Any, **options: Any) -> None:
         if not reply.endswith(tuple(b".%d.1.$FI" % number for number in numbers)):
-            put(subject, payload, reply, headers)
+            put(subject, payload, reply, *more, **options)
 
     monkeypatch.setattr(nc, "publish_replying", publish)
 

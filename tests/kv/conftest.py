@@ -26,7 +26,7 @@ async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def js(nc: Client) -> JetStream:
-    return nc.jetstream()
+    return nc.jetstream(timeout=20)  # a machine may be slow
 
 
 @pytest.fixture
