@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MARK = "JETSPARK_TEST_MARK"
+_WITHIN = 60.0  # seconds
 
 
 def _marked(value: str) -> list[int]:
@@ -30,19 +31,19 @@ def _marked(value: str) -> list[int]:
 
 
 @pytest.fixture
-def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
-    """`nothing_left(5)` passes when, within 5 seconds, no process that the test started is left.
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """`nothing_left()` passes when, after a while, no process that the test started is left.
 
     Called once more at the end of the test.
     """
     value = secrets.token_hex(8)
     monkeypatch.setenv(_MARK, value)
 
-    def check(timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+    def check() -> None:
+        deadline = time.monotonic() + _WITHIN
         while left := _marked(value):
             assert time.monotonic() < deadline, f"still running: {left}"
             time.sleep(0.05)
 
     yield check
-    check(20.0)
+    check()

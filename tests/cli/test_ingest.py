@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jetspark.server import NatsServer
 
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 def wait_for(path: Path, command: subprocess.Popen[bytes]) -> None:
@@ -47,7 +47,7 @@ def test_a_table_by_columns_of_json_goes_on_the_next_time(
     admin: Admin,
     unique: Callable[[str], str],
     tmp_path: Path,
-    nothing_left: Callable[[float], None],
+    nothing_left: Callable[[], None],
 ) -> None:
     name = unique("JSON")
     admin.create(name, f"{name}.>")
@@ -62,7 +62,7 @@ def test_a_table_by_columns_of_json_goes_on_the_next_time(
         code, out, err = finish(command, SECONDS)
     assert code == 0, err
     assert out == f"2 rows written to {tmp_path / 'table'}.\n"
-    nothing_left(5)
+    nothing_left()
     with jetspark(*arguments) as command:
         code, out, err = finish(command, SECONDS)
     assert (code, out) == (0, f"Nothing new for {tmp_path / 'table'}.\n"), err
@@ -88,7 +88,7 @@ def test_following_until_it_is_stopped(
     admin: Admin,
     unique: Callable[[str], str],
     tmp_path: Path,
-    nothing_left: Callable[[float], None],
+    nothing_left: Callable[[], None],
     number: int,
 ) -> None:
     name = unique("FOLLOW")
@@ -110,7 +110,7 @@ def test_following_until_it_is_stopped(
             code, out, err = end(command, number)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n")
     assert "Traceback" not in err
-    nothing_left(5)
+    nothing_left()
     assert rows(spark, table) == once(150)
 
 
@@ -121,7 +121,7 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     admin: Admin,
     unique: Callable[[str], str],
     tmp_path: Path,
-    nothing_left: Callable[[float], None],
+    nothing_left: Callable[[], None],
     whole_group: bool,
 ) -> None:
     count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "60000"))
@@ -146,7 +146,7 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
             else:
                 command.kill()
             command.wait()
-        nothing_left(20)
+        nothing_left()
     with jetspark(*arguments) as command:
         code, _, err = finish(command, SECONDS)
     assert code == 0, err

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jetspark.server import NatsServer
 
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 def pipeline(folder: Path, server: NatsServer, source: str, target: str) -> Path:
@@ -54,7 +54,7 @@ def test_a_pipeline_runs_follows_and_stops(
     admin: Admin,
     unique: Callable[[str], str],
     tmp_path: Path,
-    nothing_left: Callable[[float], None],
+    nothing_left: Callable[[], None],
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.12")
@@ -75,7 +75,7 @@ def test_a_pipeline_runs_follows_and_stops(
         command.send_signal(signal.SIGINT)
         code, out, err = finish(command, SECONDS)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
-    nothing_left(5)
+    nothing_left()
     with jetspark("run", str(file), "--master", "local[1]") as command:
         code, out, err = finish(command, SECONDS)
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jetspark.errors import ConfigError
+from jetspark.spark import options as reading
+from jetspark.spark import sink_options as writing
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 
@@ -15,6 +17,10 @@ def test_defaults() -> None:
     options = parse_sink_options(MINIMAL)
     assert options.guarantee is Guarantee.AT_LEAST_ONCE
     assert (options.subject, options.lanes, options.publish_timeout) == (None, 4, 60.0)
+
+
+def test_reading_knows_every_name_that_is_for_writing_only() -> None:
+    assert set(reading._FOR_WRITING) == set(writing._WRITING) - set(reading._KNOWN)
 
 
 def test_names_without_case_and_what_spark_adds() -> None:
