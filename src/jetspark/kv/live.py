@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import msgspec
 
 from jetspark.buckets import Operation
+from jetspark.connection.routes import user_error
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
 from jetspark.kv.entries import Entry
-from jetspark.kv.watch import Wanted, Watcher, user_error
+from jetspark.kv.watch import Wanted, Watcher
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream
@@ -163,7 +164,8 @@ class LiveBucket(Mapping[str, bytes]):
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
-            self._js.client.report(user_error("a live mapping", self._handle.name, error))
+            what = f"The callback of a live mapping on bucket {self._handle.name!r}"
+            self._js.client.report(user_error(what, error))
 
     async def _look(self) -> None:
         """Removal by limits and by emptying begins at a stream's head."""

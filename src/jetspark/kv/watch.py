@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from jetspark.buckets import Operation
+from jetspark.connection.routes import user_error
 from jetspark.errors import (
     APIError,
     BucketNotFoundError,
@@ -334,7 +335,8 @@ class Watcher:
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:
-                self.report(user_error("a watch", self._handle.name, error))
+                what = f"The callback of a watch on bucket {self._handle.name!r}"
+                self.report(user_error(what, error))
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -387,10 +389,3 @@ def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecErr
     if isinstance(error, CodecError):
         return error
     return CodecError(f"A key of bucket {bucket!r} is no text: {error}.")
-
-
-def user_error(what: str, bucket: str, error: Exception) -> JetsparkError:
-    """The report of what a callback raised."""
-    reported = JetsparkError(f"The callback of {what} on bucket {bucket!r} raised {error!r}.")
-    reported.__cause__ = error
-    return reported

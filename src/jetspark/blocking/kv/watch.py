@@ -1,34 +1,30 @@
 """Watching a bucket without async.
 
-Contract: that of `jetspark.kv.watch`. Iterating takes up to LOT entries for each change of thread.
-A callback runs in a thread of its own and may use the blocking client.
+Contract: that of `jetspark.kv.watch` and `jetspark.blocking.watching`. A callback runs in a thread
+of its own and may use the blocking client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.watching import LOT, Watching
 from jetspark.blocking.worker import Worker
+from jetspark.connection.routes import user_error
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
 from jetspark.kv.watch import Watcher as AsyncWatcher
-from jetspark.kv.watch import user_error
 
 EntryCallback: TypeAlias = Callable[[Entry | None], None]
 
-LOT = 1000
 
-
-class Watcher:
+class Watcher(Watching[Entry | None]):
     """What `Bucket.watch` returns: iterate it, or give it a callback."""
 
     _inner: AsyncWatcher
@@ -42,12 +38,9 @@ class Watcher:
     ) -> None:
         if inspect.iscoroutinefunction(callback):
             raise ConfigError("The blocking client calls plain functions, not async ones.")
-        self._thread = thread
+        super().__init__(thread)
         self._bucket = bucket
         self._callback = callback
-        self._taken: deque[Entry | None] = deque()
-        self._turn = threading.Lock()
-        self._entered = False
         self._worker = Worker(f"jetspark-watch-{bucket}")
 
         def begin() -> None:
@@ -79,33 +72,7 @@ class Watcher:
     def __iter__(self) -> Iterator[Entry | None]:
         if self._callback is not None:
             raise ConfigError("There is a callback; it cannot be iterated as well.")
-        return self._entries()
-
-    def _entries(self) -> Iterator[Entry | None]:
-        try:
-            while True:
-                try:
-                    yield self.__next__()
-                except StopIteration:
-                    return
-        finally:
-            # Not waited for: this may be the collector.
-            if not (self._entered or self._thread.is_over):
-                self._thread.post(self._inner.stop)
-
-    def __next__(self) -> Entry | None:
-        with self._turn:  # one thread waits at the loop, the others for what it brings
-            while not self._taken:
-                try:
-                    self._thread.run(self._fill)
-                except StopAsyncIteration:
-                    raise StopIteration from None
-            return self._taken.popleft()
-
-    async def _fill(self) -> None:
-        # Left here and not returned: a caller that was interrupted finds them next time.
-        self._taken.append(await self._inner.__anext__())
-        self._taken.extend(self._inner.take_ready(LOT - 1))
+        return super().__iter__()
 
     async def _forward(self, entry: Entry | None) -> None:
         """The inner watcher's callback: waits until the worker is done with a lot."""
@@ -124,35 +91,9 @@ class Watcher:
             try:
                 callback(entry)
             except Exception as error:
-                report = user_error("a watch", self._bucket, error)
+                report = user_error(f"The callback of a watch on bucket {self._bucket!r}", error)
                 self._thread.post(partial(self._inner.report, report))
         self._thread.post(lambda: _set(done))
-
-    # -- ending --------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times.
-
-        A callback that runs is left to finish.
-        """
-        if not self._thread.is_over:
-            self._thread.call(self._inner.stop)
-        self._taken.clear()
-
-    def __enter__(self) -> Self:
-        self._entered = True
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
 
 def _set(done: asyncio.Future[None]) -> None:

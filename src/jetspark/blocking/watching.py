@@ -1,0 +1,96 @@
+"""Taking entries out of the event loop: what the blocking watchers have in common.
+
+Contract: one change of thread brings up to `LOT` of them; they count as taken there, and wait here.
+Several threads may take: each entry goes to one. Leaving a loop over a watcher ends it, unless it
+was entered with `with`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from jetspark.blocking.loop_thread import LoopThread
+
+LOT = 1000
+"""Entries taken at a change of thread: enough to hide its cost."""
+
+EntryT = TypeVar("EntryT")
+
+
+class Source(Protocol[EntryT]):
+    """The asyncio class."""
+
+    async def __anext__(self) -> EntryT:
+        """The next entry."""
+
+    def take_ready(self, limit: int) -> list[EntryT]:
+        """Entries that are here now."""
+
+    def stop(self) -> None:
+        """The end."""
+
+
+class Watching(Generic[EntryT]):
+    """An iterator over what `_inner` gives."""
+
+    _inner: Source[EntryT]
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self._taken: deque[EntryT] = deque()
+        self._turn = threading.Lock()
+        self._entered = False
+
+    def __iter__(self) -> Iterator[EntryT]:
+        try:
+            while True:
+                try:
+                    yield self.__next__()
+                except StopIteration:
+                    return
+        finally:
+            # Not waited for: this may be the collector.
+            if not (self._entered or self._thread.is_over):
+                self._thread.post(self._inner.stop)
+
+    def __next__(self) -> EntryT:
+        with self._turn:  # one thread waits at the loop, the others for what it brings
+            while not self._taken:
+                try:
+                    self._thread.run(self._fill)
+                except StopAsyncIteration:
+                    raise StopIteration from None
+            return self._taken.popleft()
+
+    async def _fill(self) -> None:
+        # Left here and not returned: a caller that was interrupted finds them next time.
+        self._taken.append(await self._inner.__anext__())
+        self._taken.extend(self._inner.take_ready(LOT - 1))
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times.
+
+        A callback that runs is left to finish.
+        """
+        if not self._thread.is_over:
+            self._thread.call(self._inner.stop)
+        self._taken.clear()
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
