@@ -84,3 +84,10 @@ KINDS: Kinds = {
     )
     for name, kind in kinds.items()
 }
+
+COSTLY = frozenset(
+    name
+    for name in KINDS
+    if any(word in name for word in ("driver killed", "executor lost", "speculation"))
+)
+"""They start a Spark of their own."""

@@ -21,7 +21,7 @@ from tests.chaos.writing_steps import FORMAT, ChaosDataSource
 from jetspark.spark.failures import explain
 
 EXACTLY, EFFECTIVELY, AT_LEAST = "exactly-once", "effectively-once", "at-least-once"
-LONGEST_QUERY = 120.0  # seconds
+LONGEST_QUERY = 240.0  # seconds
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-_WITHIN = 30.0  # seconds
+_WITHIN = 60.0  # seconds
 _AT_ONCE = 500
 
 
@@ -43,7 +43,7 @@ async def _read(servers: Sequence[str], stream: str) -> list[tuple[str, str]]:
         reader = await jetstream.pull_subscribe(">", stream=stream, config=config)
         seq = 0
         while seq < state.last_seq:  # a replica may be behind: ask until it has the last one
-            for message in await reader.fetch(_AT_ONCE, timeout=5):
+            for message in await reader.fetch(_AT_ONCE, timeout=20):
                 seq = message.metadata.sequence.stream
                 if not message.subject.startswith("_spark."):
                     found.append((message.subject, message.data.partition(b" ")[0].decode()))

@@ -1,0 +1,69 @@
+"""The short version; `python -m tests.chaos writing --runs 200` is the long one."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.chaos.campaign import Shared, run_one
+from tests.chaos.writing import KINDS
+from tests.chaos.writing_oracle import Finding, compare
+from tests.chaos.writing_scene import SPARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def shared(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shared]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Shared() as shared:
+        shared.once(SPARK, lambda: nullcontext(spark))
+        yield shared
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "exactly-once: server killed",
+        "exactly-once: worker killed",
+        "exactly-once: other partitions",
+        "effectively-once: network cut",
+    ],
+)
+def test_a_run_with_a_fault_writes_every_row_once(
+    kind: str, shared: Shared, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.12")
+    outcome = run_one(kind, KINDS[kind], 1, 1, shared)
+    assert outcome.good, outcome
+    assert outcome.expected > 10_000
+
+
+ROWS = [("S.f00", "f00-00000"), ("S.f00", "f00-00001"), ("S.f01", "f01-00000")]
+IDS = [one for _, one in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (ROWS, Finding(3, missing=0, repeated=0, unexpected=0, out_of_order=0)),
+        (ROWS[1:], Finding(2, missing=1, repeated=0, unexpected=0, out_of_order=0)),
+        ([*ROWS, ROWS[0]], Finding(4, missing=0, repeated=1, unexpected=0, out_of_order=0)),
+        (ROWS[::-1], Finding(3, missing=0, repeated=0, unexpected=0, out_of_order=1)),
+        (
+            [*ROWS, ("S.f01", "f00-00000"), ("S.f02", "")],
+            Finding(5, missing=0, repeated=0, unexpected=2, out_of_order=1),
+        ),
+    ],
+)
+def test_the_oracle_counts_every_kind_of_wrong(found: list[tuple[str, str]], says: Finding) -> None:
+    assert compare(found, "S", IDS) == says
