@@ -34,18 +34,19 @@ from jetspark.bulk.ledger import ledger_stream
 Harm = Callable[[Scene, int], AbstractContextManager[None]]
 """Gets the pid of the process that stands at the gate."""
 
-BATCHES = 3
 PASSES = {
     STAGING: 6,
-    DECIDING: BATCHES,
-    DECIDED: BATCHES,
+    DECIDING: 3,
+    DECIDED: 3,
     COPYING: 6,
     SENT: 12,
-    COPIED: BATCHES,
-    COMMITTED: BATCHES,
+    COPIED: 3,
+    COMMITTED: 3,
     PUBLISHING: 20,
 }
-"""How often a run of three batches comes to each step at least."""
+"""How often a query of three batches comes to each step at least."""
+ONE_BATCH = PASSES | {STAGING: 4} | dict.fromkeys((DECIDING, DECIDED, COPIED, COMMITTED), 1)
+"""How often a batch write does."""
 
 ALL = (STAGING, DECIDING, DECIDED, COPYING, SENT, COPIED)
 IN_DRIVER = (DECIDING, DECIDED, COPYING, SENT, COPIED)
@@ -164,10 +165,8 @@ def _one_stream(here: Scene) -> str:
 def set_gate(here: Scene, steps: Sequence[str]) -> str:
     """Stop at one of the steps, somewhere in the run."""
     step = here.run.rng.choice(steps)
-    passes = PASSES[step]
-    if here.job.transaction and passes == BATCHES:
-        passes = 1
-    here.gate.set(step, here.run.rng.randrange(passes))
+    passes = ONE_BATCH if here.job.transaction else PASSES
+    here.gate.set(step, here.run.rng.randrange(passes[step]))
     return step
 
 
