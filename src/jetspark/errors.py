@@ -598,3 +598,10 @@ class StreamRecreatedError(RangeError):
 
 class IncompleteRangeError(RangeError):
     """The range could not be proven complete within the timeout."""
+
+
+def user_error(what: str, error: Exception) -> JetsparkError:
+    """The report of an exception that user code raised where nobody can catch it."""
+    report = JetsparkError(f"{what} raised {error!r}.")
+    report.__cause__ = error
+    return report

@@ -17,8 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.worker import Worker
 from jetspark.client.messages import Message as AsyncMessage
-from jetspark.connection.routes import user_error
-from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.wire.events import MessageFrame
 
 BATCH = 1000

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.messages import Message
-from jetspark.connection.routes import Route, user_error
+from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     BadSubscriptionError,
@@ -30,6 +30,7 @@ from jetspark.errors import (
     JetsparkError,
     RequestTimeoutError,
     SlowConsumerError,
+    user_error,
 )
 from jetspark.wire.events import MessageFrame
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.pool import PooledServer, ServerPool
-from jetspark.connection.routes import user_error
 from jetspark.connection.session import Session
 from jetspark.connection.transport import Dial
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import ConfigError, JetsparkError, NoServersError
+from jetspark.errors import ConfigError, JetsparkError, NoServersError, user_error
 
 logger = logging.getLogger("jetspark")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, user_error
 from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame
 
@@ -169,10 +169,3 @@ def _announce(route: Route) -> bytes:
     if not route.max_msgs:
         return sub
     return sub + frames.unsub(route.sid, route.max_msgs - route.received)
-
-
-def user_error(what: str, error: Exception) -> JetsparkError:
-    """The report of an exception that user code raised where nobody can catch it."""
-    report = JetsparkError(f"{what} raised {error!r}.")
-    report.__cause__ = error
-    return report

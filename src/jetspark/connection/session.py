@@ -20,7 +20,7 @@ from typing import Protocol
 from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.routes import Route, user_error
+from jetspark.connection.routes import Route
 from jetspark.connection.transport import Dial, Transport, reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket_transport import dial_websocket
@@ -33,6 +33,7 @@ from jetspark.errors import (
     ServerRefusedError,
     StaleConnectionError,
     TLSError,
+    user_error,
 )
 from jetspark.version import __version__
 from jetspark.wire import frames

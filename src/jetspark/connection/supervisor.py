@@ -28,7 +28,7 @@ from jetspark.connection.fit import refusal
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.pool import PooledServer
-from jetspark.connection.routes import Route, RouteTable, user_error
+from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
@@ -36,6 +36,7 @@ from jetspark.errors import (
     ConnectionLostError,
     JetsparkError,
     PermissionsError,
+    user_error,
 )
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.kernel import MAX_MESSAGE

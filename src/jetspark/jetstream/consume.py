@@ -23,7 +23,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from jetspark.connection.routes import user_error
 from jetspark.errors import (
     BadSubscriptionError,
     ConfigError,
@@ -33,6 +32,7 @@ from jetspark.errors import (
     PullError,
     RequestTimeoutError,
     StreamNotFoundError,
+    user_error,
 )
 from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
 from jetspark.jetstream.message import JsMsg

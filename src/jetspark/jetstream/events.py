@@ -24,7 +24,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.connection.routes import user_error
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -32,6 +31,7 @@ from jetspark.errors import (
     JetStreamError,
     RequestTimeoutError,
     SlowConsumerError,
+    user_error,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.event_documents import Event

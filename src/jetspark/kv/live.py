@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import msgspec
 
 from jetspark.buckets import Operation
-from jetspark.connection.routes import user_error
-from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
+from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import Wanted, Watcher
 

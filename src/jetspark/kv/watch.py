@@ -26,7 +26,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from jetspark.buckets import Operation
-from jetspark.connection.routes import user_error
 from jetspark.errors import (
     APIError,
     BucketNotFoundError,
@@ -37,6 +36,7 @@ from jetspark.errors import (
     MessageNotFoundError,
     RequestTimeoutError,
     StreamNotFoundError,
+    user_error,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.kv.entries import Entry, operation_of_message

@@ -19,8 +19,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.connection.routes import user_error
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, user_error
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX

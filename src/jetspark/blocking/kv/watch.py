@@ -15,8 +15,7 @@ from typing import TypeAlias
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import LOT, Watching
 from jetspark.blocking.worker import Worker
-from jetspark.connection.routes import user_error
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError, JetsparkError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
 from jetspark.kv.watch import Watcher as AsyncWatcher
