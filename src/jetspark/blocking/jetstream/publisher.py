@@ -13,8 +13,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-from jetspark.blocking.caller_side import CallerSide, drive
-from jetspark.blocking.loop_thread import Suspended
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import PublishFailure
@@ -27,6 +26,7 @@ class Publisher:
 
     def __init__(self, client: CallerSide, inner: AsyncPublisher) -> None:
         self._thread = client.thread
+        self._buffer = client.buffer
         self._inner = inner
         # Only one thread takes places in the window; the loop's thread gives them back.
         self._sending = threading.Lock()
@@ -56,16 +56,9 @@ class Publisher:
 
         Raises what `Client.publish` raises; such a message was not taken and has no index.
         """
-        inner = self._inner
         with self._sending:
-            while True:
-                self._wait_for_space()
-                try:
-                    return drive(
-                        inner.send(subject, payload, headers=headers, msg_id=msg_id, ttl=ttl)
-                    )
-                except Suspended:
-                    self._taken_meanwhile()
+            self._wait_for_space()
+            return self._inner._publish(subject, payload, headers, msg_id, ttl, None)
 
     def submit(
         self,
@@ -80,35 +73,29 @@ class Publisher:
 
         An error goes to the future only, not to `failed`.
         """
-        inner = self._inner
+        answer: asyncio.Future[PubAck] = self._thread.loop.create_future()
         with self._sending:
-            while True:
-                self._wait_for_space()
-                try:
-                    answer = drive(
-                        inner.submit(subject, payload, headers=headers, msg_id=msg_id, ttl=ttl)
-                    )
-                    break
-                except Suspended:
-                    self._taken_meanwhile()
+            self._wait_for_space()
+            self._inner._publish(subject, payload, headers, msg_id, ttl, answer)
         future: Future[PubAck] = Future()
         self._thread.post(lambda: answer.add_done_callback(lambda done: _copy(done, future)))
         return future
 
     def _wait_for_space(self) -> None:
+        """In the window and in the buffer. Raises Suspended in the loop's own thread."""
         inner = self._inner
-        while len(inner._pending) >= inner._window:
-            self._thread.run(self._space)
+        while True:
+            if len(inner._pending) >= inner._window:
+                self._thread.run(self._space)
+            elif self._buffer.crowded:
+                self._buffer.block()
+            else:
+                return
 
     async def _space(self) -> None:
         # Looked at again where acks arrive: the last one may have come meanwhile.
         if len(self._inner._pending) >= self._inner._window:
             await self._inner._wait_for_space()
-
-    def _taken_meanwhile(self) -> None:
-        """A retry took the free place between two looks, or this is the loop's own thread."""
-        if self._thread.is_current:
-            raise Suspended
 
     # -- results -------------------------------------------------------------------------------
 
