@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -29,7 +31,12 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only tell which run is of which kind")
     options = parser.parse_args()
     logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    kinds = importlib.import_module(f"tests.chaos.{options.what}").KINDS
+    # Told to end, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Most of these JVMs live for seconds: what is compiled better costs more than it gives.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    module = importlib.import_module(f"tests.chaos.{options.what}")
+    kinds, costly = module.KINDS, getattr(module, "COSTLY", ())
     if unknown := set(options.kind) - set(kinds):
         parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(sorted(kinds))}")
     numbers = range(options.first, options.first + options.runs)
@@ -37,9 +44,9 @@ def main() -> int:
         numbers = range(options.only, options.only + 1)
     if options.list:
         for number in numbers:
-            print(number, kind_of(kinds, options.seed, number))
+            print(number, kind_of(kinds, options.seed, number, costly))
         return 0
-    outcomes = campaign(kinds, options.seed, numbers, options.kind, options.results)
+    outcomes = campaign(kinds, options.seed, numbers, options.kind, costly, options.results)
     text = table(outcomes)
     print(text)
     if options.table is not None:

@@ -1,8 +1,8 @@
 """Many faulted runs, each derived from (seed, number of the run) alone.
 
-Every round takes each kind of fault once, in an order of its own, so all kinds are run about
-equally often, and a run that failed is repeated by its number. Nothing is shared between runs but
-what is costly to start (`Shared`): a Spark session, a cluster.
+Every round takes each kind of fault once, in an order of its own (when some are costly, the others
+thrice), so a kind is run as often as its like, and a run is repeated by its number. Nothing is
+shared between runs but what is costly to start (`Shared`): a Spark session, a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from tests.chaos.outcome import Outcome
 
-RUN_WITHIN = 180
+RUN_WITHIN = 300
 """Seconds after which a run is given up as hanging."""
 
 T = TypeVar("T")
@@ -69,10 +69,12 @@ Kind = Callable[[Run], Outcome]
 Kinds = Mapping[str, Kind]
 
 
-def kind_of(kinds: Kinds, seed: int, number: int) -> str:
-    """The kind of a run: each kind once a round."""
-    turn, place = divmod(number, len(kinds))
-    order = sorted(kinds)
+def kind_of(kinds: Kinds, seed: int, number: int, costly: Collection[str] = ()) -> str:
+    """The kind of a run: each kind once a round, or thrice when others are `costly`."""
+    order = [
+        kind for kind in sorted(kinds) for _ in range(3 if costly and kind not in costly else 1)
+    ]
+    turn, place = divmod(number, len(order))
     random.Random(f"{seed} round {turn}").shuffle(order)
     return order[place]
 
@@ -116,6 +118,7 @@ def campaign(
     seed: int,
     numbers: Collection[int],
     wanted: Collection[str] = (),
+    costly: Collection[str] = (),
     results: Path | None = None,
 ) -> list[Outcome]:
     """The runs of these numbers; of the `wanted` kinds only, if any are given.
@@ -129,7 +132,7 @@ def campaign(
         done = {outcome.run: outcome for outcome in known}
     with Shared() as shared:
         for number in numbers:
-            kind = kind_of(kinds, seed, number)
+            kind = kind_of(kinds, seed, number, costly)
             if number in done or (wanted and kind not in wanted):
                 continue
             began = time.monotonic()

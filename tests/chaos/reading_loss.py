@@ -1,0 +1,262 @@
+"""Messages, or the whole stream, are taken away from under the query.
+
+With failOnDataLoss it has to stop with an error that names what is gone, and the table holds
+everything before the last committed position; without, the table holds what had been committed and
+everything that the stream still has. What a batch under way had read before is in the table, too,
+or not.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tests.chaos.campaign import Kind, Run
+from tests.chaos.outcome import Outcome
+from tests.chaos.reading_scene import Scene, eventually, outcome
+from tests.chaos.reading_servers import STREAM, one_server
+from tests.chaos.table import Findings, Message, batches, compare, rows
+
+from jetspark.server import NatsServer
+
+_NAMED = re.compile(r"sequences (\d+) to (\d+) were removed")
+_ANOTHER = re.compile(r"it was (recreated|restored)")
+
+
+@dataclass
+class Loss:
+    """One run's stream before and after."""
+
+    run: Run
+    scene: Scene
+    server: NatsServer
+    lenient: bool
+
+
+def _losing(fault: Callable[[Loss], None], *, legal: bool = False) -> Kind:
+    """A kind whose fault removes messages of the stream; `legal`: without anything being lost."""
+
+    def kind(run: Run) -> Outcome:
+        lenient = run.rng.random() < 0.5
+        with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (
+            server,
+            proxy,
+            scene,
+        ):
+            scene.fill(2)
+            proxy.slow(int(scene.bytes_per_batch / 0.5))
+            scene.moment()
+            before = scene.query.position().get(STREAM, 1)
+            fault(Loss(run, scene, server, lenient))
+            proxy.slow(None)
+            scene.hits += 1
+            if lenient or legal:
+                return _read_on(scene, before)
+            return _stopped(scene)
+
+    return kind
+
+
+def _read_on(scene: Scene, before: int) -> Outcome:
+    """What had been committed is there, and all that the stream still has."""
+    scene.query.wait_until_read(scene.published.ends())
+    scene.query.stop()
+    held = scene.published.held(STREAM)
+    every = scene.published.messages
+    must = [message for message in every if message.seq < before or message.seq in held]
+    findings = compare(rows(scene.query.table), must, every)
+    assert not scene.query.errors, scene.query.errors
+    return outcome(scene.hits, scene.query, findings, len(must), note="went on")
+
+
+def _stopped(scene: Scene) -> Outcome:
+    """It has stopped and says why, unless nothing was lost to it."""
+    error = scene.query.wait_until_stopped(scene.published.ends())
+    held = scene.published.held(STREAM)
+    if error:
+        named = _NAMED.search(error)
+        assert named is not None, error
+        first, last = map(int, named.groups())
+        assert first <= last < min(held, default=1 << 60), f"{error}; there are {min(held)} …"
+    scene.query.stop()
+    return _up_to_here(scene, "stopped" if error else "had read it before")
+
+
+def _up_to_here(scene: Scene, note: str, position: int | None = None) -> Outcome:
+    """The table has everything before a position, by default the committed one."""
+    if position is None:
+        position = scene.query.position().get(STREAM, 1)
+    every = scene.published.messages
+    must = [message for message in every if message.seq < position]
+    findings = compare(rows(scene.query.table), must, every)
+    return outcome(scene.hits, scene.query, findings, len(must), note=note)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def _purge(loss: Loss) -> None:
+    last = loss.scene.published.ends()[STREAM] - 1
+    seq, keep = loss.run.rng.choice([(None, None), (None, last // 3), (last // 2, None)])
+    with loss.scene.published.jetstream() as js:
+        js.purge_stream(STREAM, seq=seq, keep=keep)
+    loss.scene.fill(0.5)
+
+
+def _limit(loss: Loss) -> None:
+    last = loss.scene.published.ends()[STREAM] - 1
+    keep = loss.run.rng.randrange(1, last)
+    limit = {"max_msgs": keep} if loss.run.rng.random() < 0.5 else {"max_bytes": keep * 300}
+    _update(loss, **limit)
+
+
+def _expire(loss: Loss) -> None:
+    _update(loss, max_age=timedelta(seconds=0.5))
+    eventually(lambda: not loss.scene.published.held(STREAM), "the messages' end")
+    _update(loss, max_age=timedelta(0))
+    loss.scene.fill(1)
+
+
+def _update(loss: Loss, **changes: int | timedelta) -> None:
+    with loss.scene.published.jetstream() as js:
+        js.update_stream(name=STREAM, **changes)
+
+
+def _delete_some(loss: Loss) -> None:
+    last = loss.scene.published.ends()[STREAM] - 1
+    with loss.scene.published.jetstream() as js:
+        for seq in loss.run.rng.sample(range(2, last), 40):
+            js.delete_msg(STREAM, seq)
+
+
+# -- the stream ----------------------------------------------------------------------------------
+
+
+def stream_deleted(run: Run) -> Outcome:
+    """Whatever failOnDataLoss says: a stream that was named has to be there."""
+    lenient = run.rng.random() < 0.5
+    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
+        scene.moment()
+        before = scene.query.position().get(STREAM, 1)
+        with scene.published.jetstream() as js:
+            js.delete_stream(STREAM)
+        scene.hits += 1
+        error = scene.query.wait_until_stopped({STREAM: 1 << 60})
+        assert "not found" in error or "is gone" in error, error
+        # A lenient batch under way ends with what it had read.
+        return _up_to_here(scene, f"failOnDataLoss={not lenient}", before if lenient else None)
+
+
+def stream_recreated(run: Run) -> Outcome:
+    """The same name, other messages, with the same sequences and more."""
+    lenient = run.rng.random() < 0.5
+    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
+        scene.moment()
+        published, query = scene.published, scene.query
+        before = query.position().get(STREAM, 1)
+        old = list(published.messages)
+        published.delete(STREAM)
+        time.sleep(run.rng.random() * 0.5)
+        published.create(STREAM)
+        published.fill(STREAM, len(old) + scene.batch, scene.size, generation=1)
+        new = list(published.messages)
+        scene.hits += 1
+        if lenient:
+            query.wait_until_read(published.ends())
+            query.stop()
+            must = [*(message for message in old if message.seq < before), *new]
+            return outcome(
+                1, query, compare(rows(query.table), must, old), len(must), note="went on"
+            )
+        error = query.wait_until_stopped(published.ends())
+        assert _ANOTHER.search(error) or "not found" in error, error
+        if "not found" in error:  # the moment without any
+            query.start()
+            error = query.wait_until_stopped(published.ends())
+            assert _ANOTHER.search(error), error
+        published.messages = old
+        return _up_to_here(scene, "stopped")
+
+
+def stream_restored(run: Run) -> Outcome:
+    """A backup takes the place of the stream: the query stops, or reads the restored one whole."""
+    lenient = run.rng.random() < 0.5
+    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
+        published, query = scene.published, scene.query
+        with published.jetstream() as js:
+            scene.fill(2)
+            js.backup_stream(STREAM, run.folder / "backup")
+        restored = list(published.messages)
+        query.wait_for_batch(query.committed + 1)
+        query.stop()
+        parts, before = set(batches(query.table)), query.position().get(STREAM, 1)
+        with published.jetstream() as js:
+            js.delete_stream(STREAM)
+            js.restore_stream(run.folder / "backup")
+        scene.hits += 1
+        query.start()
+        if not lenient:
+            error = query.wait_until_stopped({STREAM: 1 << 60})
+            assert _ANOTHER.search(error), error
+            return _up_to_here(scene, "stopped")
+        eventually(lambda: _seen_twice(scene, restored, parts), "the restored stream")
+        query.stop()
+        committed = [message for message in restored if message.seq < before]
+        first = compare(rows(query.table, parts), committed, restored)
+        # A batch that had been planned but not committed is run again, on what there is now.
+        second = compare(rows(query.table, set(batches(query.table)) - parts), restored)
+        return outcome(
+            1, query, _sum(first, second), before - 1 + len(restored), note="read it whole"
+        )
+
+
+def _seen_twice(scene: Scene, restored: list[Message], parts: set[int]) -> bool:
+    scene.query.keep_up()
+    found = rows(scene.query.table, set(batches(scene.query.table)) - parts)
+    return sum(1 for _ in found) >= len(restored)
+
+
+def _sum(one: Findings, other: Findings) -> Findings:
+    return Findings(
+        one.missing + other.missing,
+        one.repeated + other.repeated,
+        one.unexpected + other.unexpected,
+        one.out_of_order + other.out_of_order,
+        one.examples + other.examples,
+    )
+
+
+def disk_set_back(run: Run) -> Outcome:
+    """The server comes back with the disk of an hour ago: what was read is not there any more."""
+    with one_server(run) as (server, _, scene):
+        copy = run.folder / "disk"
+        server.stop()
+        shutil.copytree(server.store_dir, copy)
+        server.start()
+        end = scene.published.ends()[STREAM]
+        scene.fill(3)
+        scene.query.wait_until_read({STREAM: end + 1})
+        server.kill()
+        shutil.rmtree(server.store_dir)
+        shutil.copytree(copy, server.store_dir)
+        server.start()
+        scene.hits += 1
+        error = scene.query.wait_until_stopped({STREAM: 1 << 60})
+        assert "lost acknowledged messages" in error, error
+        return _up_to_here(scene, "stopped")
+
+
+KINDS: dict[str, Kind] = {
+    "messages purged": _losing(_purge),
+    "limit lowered": _losing(_limit),
+    "messages expired": _losing(_expire),
+    "messages deleted one by one": _losing(_delete_some, legal=True),
+    "stream deleted": stream_deleted,
+    "stream recreated": stream_recreated,
+    "stream restored from a backup": stream_restored,
+    "disk set back": disk_set_back,
+}

@@ -1,0 +1,352 @@
+"""What every faulted run of reading is made of: streams, a query into Parquet, the verdict.
+
+The query runs in the campaign's Spark session, in small batches, through a proxy when the fault is
+one of the network. What a run publishes is remembered with the sequence that the server has
+acknowledged. A query that ends with an error which a fault may cause is started again from its
+checkpoint, as an operator would; the note of the run says how often.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from tests.chaos.campaign import Run
+from tests.chaos.outcome import Outcome
+from tests.chaos.table import (
+    Findings,
+    Message,
+    compare,
+    newest,
+    next_sequences,
+    payload_of,
+    rows,
+)
+
+from jetspark import blocking
+from jetspark.errors import APIError
+from jetspark.spark.failures import explain
+from jetspark.spark.session import close_session, local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+WITHIN = 120.0
+"""Seconds within which a query goes on after a fault, or ends because of one."""
+_LOOK_EVERY = 0.01
+_MOST_STARTS = 12
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """Four attempts for a task, so that the death of a worker is not that of the query."""
+    session = local_session(
+        "chaos",
+        master="local[2,4]",
+        log_file=Path("/dev/null"),
+        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+    )
+    try:
+        yield session
+    finally:
+        close_session(session)
+
+
+def spark_of(run: Run) -> SparkSession:
+    return run.shared.once("spark", spark_session)
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = WITHIN) -> None:
+    """Returns when it holds. Raises TimeoutError."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {within:g} s")
+        time.sleep(_LOOK_EVERY)
+
+
+# -- what is published ---------------------------------------------------------------------------
+
+
+class Published:
+    """Streams of one run, and every message that a server has acknowledged."""
+
+    def __init__(self, urls: str | list[str], **connecting: Any) -> None:
+        self._urls, self._connecting = urls, connecting
+        self.messages: list[Message] = []
+
+    def create(self, stream: str, **config: Any) -> None:
+        """A stream with one subject, its name."""
+        with self.jetstream() as js:
+            js.create_stream(name=stream, subjects=[stream], **config)
+
+    def fill(self, stream: str, count: int, size: int = 200, generation: int = 0) -> None:
+        """So many messages, behind those that are there."""
+        before = sum(message.stream == stream for message in self.messages)
+        with self.jetstream() as js, js.publisher(500) as publisher:
+            sent = []
+            for number in range(before, before + count):
+                identity = f"{stream}/{generation}/{number}"
+                answer = publisher.submit(stream, payload_of(identity, size), msg_id=identity)
+                sent.append((identity, answer))
+            self.messages += [
+                Message(stream, answer.result(WITHIN).seq, identity) for identity, answer in sent
+            ]
+
+    def fill_up(self, stream: str) -> int:
+        """Publish until the server refuses; the number of refusals, 1."""
+        number = len(self.messages)
+        with self.jetstream() as js:
+            while True:
+                identity = f"{stream}/0/{number}"
+                try:
+                    ack = js.publish(stream, payload_of(identity, 20_000))
+                except APIError:
+                    return 1
+                self.messages.append(Message(stream, ack.seq, identity))
+                number += 1
+
+    def delete(self, stream: str) -> None:
+        """The stream, and what is known of it."""
+        with self.jetstream() as js:
+            js.delete_stream(stream)
+        self.messages = [message for message in self.messages if message.stream != stream]
+
+    def held(self, stream: str) -> set[int]:
+        """The sequences that the stream has now, in the leader's words."""
+        with self.jetstream() as js:
+            state = js.stream_info(stream, deleted_details=True).state
+        gone = set(state.deleted or ())
+        return {seq for seq in range(state.first_seq, state.last_seq + 1) if seq not in gone}
+
+    def ends(self) -> dict[str, int]:
+        """The sequence behind the last message, by stream."""
+        behind: dict[str, int] = {}
+        for message in self.messages:
+            behind[message.stream] = max(behind.get(message.stream, 0), message.seq + 1)
+        return behind
+
+    @contextmanager
+    def jetstream(self) -> Iterator[blocking.JetStream]:
+        """JetStream, behind a connection of its own."""
+        options = {"reconnect_wait": 0.05, "max_reconnect_attempts": -1, **self._connecting}
+        with blocking.connect(self._urls, **options) as nc:
+            yield nc.jetstream(timeout=20)
+
+
+# -- the query -----------------------------------------------------------------------------------
+
+
+def begin(spark: SparkSession, options: dict[str, str], folder: Path) -> StreamingQuery:
+    """From JetStream into `folder`/table, with `folder`/checkpoint."""
+    return (
+        spark.readStream.format("jetstream")
+        .options(**options)
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(folder / "table"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start()
+    )
+
+
+class Query:
+    """A streaming query from `streams` into `folder`/table."""
+
+    def __init__(self, spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
+        self.folder = folder
+        self.table, self.checkpoint = folder / "table", folder / "checkpoint"
+        self.spark = spark
+        self.options = {"startingOffsets": "earliest", "readTimeout": "30", **options}
+        self.starts = 0
+        self.errors: list[str] = []
+        """What ended it, one sentence each."""
+        self.elsewhere: subprocess.Popen[bytes] | None = None
+        """The process that it runs in, when that is not ours."""
+        self._query: StreamingQuery | None = None
+
+    def start(self, **options: str) -> None:
+        self.options |= options
+        self.starts += 1
+        if self.starts > _MOST_STARTS:
+            raise RuntimeError(f"started {_MOST_STARTS} times in vain: {self.errors[-1]}")
+        self._query = begin(self.spark, self.options, self.folder)
+
+    @property
+    def committed(self) -> int:
+        """The number of the last batch that Spark has committed; -1 for none."""
+        return newest(self.checkpoint / "commits")
+
+    @property
+    def written(self) -> int:
+        """The number of the last batch that is in the table; -1 for none."""
+        return newest(self.table / "_spark_metadata")
+
+    @property
+    def planned(self) -> int:
+        """The number of the last batch that Spark has planned; -1 for none."""
+        return newest(self.checkpoint / "offsets")
+
+    def position(self) -> dict[str, int]:
+        """The next sequence behind the committed batches, by stream."""
+        return dict(next_sequences(self.checkpoint, self.committed))
+
+    def ended(self) -> bool:
+        """Whether it has ended by itself; why stands in `errors` then."""
+        if self._query is None:
+            return True
+        if self._query.isActive:
+            return False
+        try:
+            self._query.awaitTermination(5)
+        except PySparkException as error:
+            self.errors.append(str(explain(error)))
+        self._query = None
+        return True
+
+    def keep_up(self) -> None:
+        """Start it again when it has ended."""
+        if self.elsewhere is not None:
+            assert self.elsewhere.poll() is None, "the driver has ended"
+        elif self.ended():
+            self.start()
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+        self._query = None
+
+    def wait_for_batch(self, number: int, within: float = WITHIN) -> None:
+        """Returns when it is committed, or everything was read before."""
+
+        def reached() -> bool:
+            self.keep_up()
+            return self.committed >= number
+
+        eventually(reached, f"batch {number}", within)
+
+    def wait_until_read(self, ends: dict[str, int], within: float = WITHIN) -> None:
+        """Returns when the committed batches reach these ends."""
+
+        def reached() -> bool:
+            self.keep_up()
+            position = self.position()
+            return all(position.get(stream, 0) >= end for stream, end in ends.items())
+
+        eventually(reached, f"reading up to {ends}, now {self.position()}", within)
+
+    def wait_until_stopped(self, ends: dict[str, int], within: float = WITHIN) -> str:
+        """Returns when it has ended by an error, which is returned, or ("") has read everything."""
+
+        def settled() -> bool:
+            position = self.position()
+            read = all(position.get(stream, 0) >= end for stream, end in ends.items())
+            return self.ended() or read
+
+        eventually(settled, "the query's end", within)
+        return self.errors[-1] if self._query is None else ""
+
+
+class Scene:
+    """One run with faults that a query outlives: strike, see it go on, judge the table.
+
+    `published` publishes past the proxy; `batch` is the number of sequences in a micro-batch.
+    """
+
+    def __init__(self, run: Run, published: Published, streams: list[str], url: str) -> None:
+        self.rng = run.rng
+        self.published, self.streams = published, streams
+        self.batch = run.rng.randrange(400, 1600)
+        self.size = run.rng.randrange(100, 600)
+        """Bytes of a payload."""
+        self.recovery = 0.0
+        self.hits = 0
+        self.query = Query(
+            spark_of(run),
+            run.folder,
+            {
+                "servers": url,
+                "streams": ",".join(streams),
+                "maxOffsetsPerTrigger": str(self.batch),
+                "minPartitions": str(run.rng.randrange(1, 4)),
+            },
+        )
+
+    def fill(self, batches: float = 3) -> None:
+        """Enough for so many batches, divided among the streams."""
+        for stream in self.streams:
+            count = int(self.batch * batches / len(self.streams)) + 1
+            self.published.fill(stream, count, self.size)
+
+    @property
+    def bytes_per_batch(self) -> int:
+        """About what the server sends for one batch."""
+        return self.batch * (self.size + 150)
+
+    @property
+    def left(self) -> int:
+        """Messages that are not in the table yet."""
+        position = self.query.position()
+        return sum(
+            max(end - max(position.get(stream, 1), 1), 0)
+            for stream, end in self.published.ends().items()
+        )
+
+    def moment(self) -> None:
+        """Returns some time in a batch: planning, reading, writing or committing it."""
+        if self.left < 2 * self.batch:
+            self.fill(2)
+        self.query.wait_for_batch(self.query.committed + 1)
+        time.sleep(self.rng.random() * 0.6)
+
+    def strike(self, fault: Callable[[], object]) -> None:
+        """Once: the fault, whose end is its return, and the batch after it."""
+        self.moment()
+        fault()
+        self.hits += 1
+        self.goes_on()
+
+    def goes_on(self) -> None:
+        """Returns when a batch more is committed."""
+        began, before = time.monotonic(), self.query.committed
+        self.query.wait_for_batch(before + 1)
+        self.recovery = max(self.recovery, time.monotonic() - began)
+
+    def outcome(self, note: str = "") -> Outcome:
+        """Read to the end and look."""
+        self.query.wait_until_read(self.published.ends())
+        self.query.stop()
+        findings = compare(rows(self.query.table), self.published.messages)
+        return outcome(
+            self.hits, self.query, findings, len(self.published.messages), self.recovery, note
+        )
+
+
+def outcome(
+    faults: int,
+    query: Query,
+    findings: Findings,
+    expected: int,
+    recovery: float = 0.0,
+    note: str = "",
+) -> Outcome:
+    """The verdict, with what was told on the way."""
+    told = [note, str(findings)]
+    if query.errors:
+        told.append(f"{len(query.errors)} ends of the query, the last: {query.errors[-1][:160]}")
+    return Outcome(
+        faults=faults,
+        expected=expected,
+        missing=findings.missing,
+        repeated=findings.repeated,
+        unexpected=findings.unexpected,
+        out_of_order=findings.out_of_order,
+        recovery=round(recovery, 2),
+        note="; ".join(filter(None, told)),
+    )
