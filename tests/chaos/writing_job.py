@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -130,7 +131,7 @@ class Attempt:
     def _run(self) -> None:
         try:
             self._write()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             self.error = str(explain(error))
         except BaseException as error:  # whatever it is, the campaign has to show it
             self.error = f"{type(error).__name__}: {error}"

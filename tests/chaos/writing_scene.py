@@ -164,7 +164,8 @@ class Scene:
         found = self.finding()
         notes = [note]
         if self.errors:
-            notes.append(f"{len(self.errors)} failed attempts, the last: {self.errors[-1][:160]}")
+            last = self.errors[-1].splitlines()[0][:160]
+            notes.append(f"{len(self.errors)} failed attempts, the last: {last}")
         if self.allowed_repeats and found.repeated:
             notes.append(f"{found.repeated} repeats, which are allowed")
         ordered = self.job.guarantee == EXACTLY and not self.job.partitions
