@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.bulk import chain
+from jetspark.bulk import chain, links
 from jetspark.bulk.atomic import encode_batch
 from jetspark.bulk.chain import Chain
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
@@ -381,6 +381,18 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
     target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
     target.expect(0, 5000)
     target.check()
+
+
+def test_a_link_that_died_in_silence_costs_a_moment(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a router that forgets its connections leaves them; an idle one is taken first."""
+    ledger = Ledger(target.options, target.stream, "q", timeout=4)
+    assert ledger.last_decision() is None
+    ((link, _),) = links._idle[target.options]
+    monkeypatch.setattr(link, "send", lambda *_: None)
+    assert ledger.last_decision() is None
+    assert link.closed
 
 
 def test_leaders_that_change_while_copying(

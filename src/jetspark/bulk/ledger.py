@@ -92,7 +92,7 @@ class Ledger:
         while True:
             try:
                 with links.borrowed(self._options) as link:
-                    return question(StreamAPI(link, self._timeout))
+                    return question(StreamAPI(link, answer_within(self._timeout)))
             except (*_LINK_TROUBLE, APIError) as error:
                 passing = not isinstance(error, APIError) or error.err_code in PASSING
                 if not passing or time.monotonic() + _RETRY_SECONDS > deadline:
