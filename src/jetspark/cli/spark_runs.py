@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from jetspark.cli import console
 from jetspark.errors import PipelineError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jetspark.spark.ingest import Progress as QueryProgress
 
 _LOOK_SECONDS = 0.2
+_LINE_SECONDS = 60.0
 
 
 @contextmanager
@@ -63,8 +65,9 @@ def _temporary(folder: Path) -> dict[str, str]:
 
 
 def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
-    """Watch queries to their ends with live figures; the rows that each has written.
+    """Watch queries to their ends; the rows that each has written.
 
+    The figures are live on a terminal, and elsewhere, in a pod's log for example, a line a minute.
     When one fails, or on leaving early (a signal), all are stopped; what they had not finished
     they do next time. Raises PipelineError with the reason.
     """
@@ -77,12 +80,17 @@ def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
         with _display() as display:
             lines = {name: display.add_task("reading", total=None) for name in queries}
             began = time.monotonic()
+            next_line = began + _LINE_SECONDS
             while failure is None and any(query.isActive for query in queries.values()):
                 for name, query in queries.items():
                     done[name].update(query)
                     label = f"{name}: " if len(queries) > 1 else ""
                     display.update(lines[name], description=label + _figures(done[name], began))
                     failure = failure or query.exception()
+                if display.disable and time.monotonic() >= next_line:
+                    next_line += _LINE_SECONDS
+                    for task in display.tasks:
+                        console.err.print(Text(task.description), soft_wrap=True)
                 time.sleep(_LOOK_SECONDS)
     finally:
         for query in queries.values():
