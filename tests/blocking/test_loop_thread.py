@@ -77,7 +77,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
     class Interrupted:
         """A lock whose waiter gets a Ctrl-C."""
 
-        def acquire(self) -> bool:
+        def acquire(self, timeout: float) -> bool:
             assert begun.wait(5)
             raise KeyboardInterrupt
 
@@ -94,6 +94,40 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
         thread.run(wait)
     monkeypatch.undo()
     assert ended.wait(5)
+    thread.run(asyncio.sleep, 0)
+    assert thread.calls == set()
+
+
+def test_a_signal_that_the_wait_did_not_notice_is_seen_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It came in the moment between the last look and the wait: nothing wakes the thread."""
+    thread = current()
+    looks: list[float] = []
+
+    class Deaf:
+        """A lock of a thread whose signal is noticed by Python when it wakes."""
+
+        def acquire(self, timeout: float) -> bool:
+            looks.append(timeout)
+            if len(looks) == 3:
+                raise KeyboardInterrupt
+            return False
+
+        def release(self) -> None: ...
+
+    create = _Call.__init__
+
+    def make(self: _Call, *args: object) -> None:
+        create(self, *args)  # type: ignore[arg-type]
+        self.ended = Deaf()  # type: ignore[assignment]
+
+    monkeypatch.setattr(_Call, "__init__", make)
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(asyncio.sleep, 60)
+    monkeypatch.undo()
+    assert len(looks) == 3
+    assert all(0 < look <= 1 for look in looks)
     thread.run(asyncio.sleep, 0)
     assert thread.calls == set()
 

@@ -32,6 +32,10 @@ T = TypeVar("T")
 EXIT_TIMEOUT = 3.0
 """Seconds that open connections may take to end at interpreter exit."""
 
+LOOK_EVERY = 1.0
+"""Seconds. A signal that comes when a thread is just about to wait does not end that wait: Python
+sees it when the thread wakes, so it must wake now and then, or a Ctrl-C could be lost."""
+
 
 class Suspended(ConfigError):
     """A call that never waits in the caller's thread had to: it came from the loop's thread."""
@@ -172,7 +176,8 @@ class LoopThread:
         self._check()
         try:
             self.post(wait.start)
-            wait.ended.acquire()
+            while not wait.ended.acquire(timeout=LOOK_EVERY):
+                pass
         except BaseException:
             self.post(wait.cancel)
             raise

@@ -14,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from jetspark.blocking.loop_thread import LoopThread, Suspended, forked
+from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
@@ -93,7 +93,7 @@ class PublishBuffer:
             return
         with self._room:
             while self.crowded:
-                self._room.wait()
+                self._room.wait(LOOK_EVERY)
 
     def block(self) -> None:
         """`wait` for who is no coroutine. Raises Suspended in the loop's thread."""
@@ -103,7 +103,7 @@ class PublishBuffer:
             raise Suspended
         with self._room:
             while self.crowded:
-                self._room.wait()
+                self._room.wait(LOOK_EVERY)
 
     # -- the loop's thread -----------------------------------------------------------------------
 
