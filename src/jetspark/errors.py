@@ -93,16 +93,8 @@ class JetsparkError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take attributes, not the message, so the default would not unpickle;
         # Spark workers and process pools hand errors over by pickle.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(
-    cls: type[JetsparkError], args: tuple[object, ...], state: dict[str, object]
-) -> JetsparkError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
+        state = {**self.__dict__, "args": self.args}
+        return type(self).__new__, (type(self), *self.args), state
 
 
 # -- arguments and options -------------------------------------------------------------------

@@ -246,8 +246,7 @@ class Session:
 
     def _one_by_one(self, sid: int, messages: list[MessageFrame]) -> None:
         for frame in messages:
-            route = self._routes.get(sid)
-            if route is None:
+            if (route := self._routes.get(sid)) is None:
                 return  # unsubscribed by the handler of the message before
             route.received += 1
             try:
