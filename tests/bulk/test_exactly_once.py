@@ -17,7 +17,12 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import BrokenSocketError, JetsparkError, LedgerError
+from jetspark.errors import (
+    BrokenSocketError,
+    JetsparkError,
+    LedgerError,
+    RequestTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -380,6 +385,29 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
     monkeypatch.setattr(chain, "connect", breaking)
     target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
     target.expect(0, 5000)
+    target.check()
+
+
+def test_a_full_storage_is_told_and_then_copied_into(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(make_server("jetstream { max_file_store: 2MB }").url, "T")
+    pieces = target.pieces(0, 4000, 2)
+    target.expect(0, 4000)
+    with monkeypatch.context() as patch:
+        crash_after(patch, Chain, "copy", 0)
+        with pytest.raises(Crash):
+            target.writer().commit(0, pieces)
+    filler = b"." * 100_000
+    with Admin(target.url) as admin:
+        admin.create("FULL", "full")
+        while b'"error"' not in admin.link.request("full", filler, 10)[4]:
+            pass
+    with pytest.raises(RequestTimeoutError, match="took no rows for 2 s; it said: insufficient"):
+        target.writer(timeout=2).commit(0, pieces)
+    with Admin(target.url) as admin:
+        admin.purge("FULL")
+    target.commit(0, 4000)
     target.check()
 
 

@@ -112,6 +112,7 @@ class Chain:
         self._inbox = ""
         self._chunks = 0
         self._progress = 0.0
+        self._refusal: APIError | None = None
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
@@ -192,8 +193,9 @@ class Chain:
     def _round(self, lanes: list[Lane], decision: Decision) -> None:
         """One chunk of each lane, all under way at once."""
         if time.monotonic() > self._progress + self._timeout:
+            said = f"; it said: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
-                f'Stream "{self._target}" took no rows for {self._timeout:g} s.'
+                f'Stream "{self._target}" took no rows for {self._timeout:g} s{said}'
             )
         try:
             for lane in lanes:
@@ -255,6 +257,7 @@ class Chain:
         lane.marker = ack.first_seq
         lane.offset += rows
         lane.fence = None
+        self._refusal = None
         self._progress = time.monotonic()
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
@@ -267,6 +270,7 @@ class Chain:
         except APIError as error:
             if error.err_code not in _OPEN:
                 raise
+            self._refusal = error
             time.sleep(_RETRY_SECONDS)
             return None
 
