@@ -55,7 +55,7 @@ def test_all_messages_in_order_and_acknowledged(filled: Filled) -> None:
 @pytest.mark.parametrize("options", [{"max_messages": 1}, {"max_bytes": 1000}])
 def test_small_buffers_never_stall(filled: Filled, options: dict[str, int]) -> None:
     with filled(200).consume(**options) as messages:  # type: ignore[arg-type]
-        assert [int(messages.next(5).data) for _ in range(200)] == list(range(200))
+        assert [int(messages.next(30).data) for _ in range(200)] == list(range(200))
 
 
 def test_what_is_held_is_bounded(filled: Filled) -> None:
@@ -63,22 +63,22 @@ def test_what_is_held_is_bounded(filled: Filled) -> None:
     with consumer.consume(max_messages=100) as messages:
         held = 0
         for _ in range(500):
-            messages.next(5)
+            messages.next(30)
             held = max(held, messages.pending_msgs)
     assert 50 <= held <= 150
 
 
 def test_several_threads_share_the_messages(filled: Filled) -> None:
     with filled(300).consume(max_messages=20) as messages, ThreadPoolExecutor(3) as pool:
-        seen = list(pool.map(lambda _: int(messages.next(5).data), range(300)))
+        seen = list(pool.map(lambda _: int(messages.next(30).data), range(300)))
     assert sorted(seen) == list(range(300))
 
 
 def test_drain_gives_what_has_arrived(filled: Filled) -> None:
     consumer = filled(100)
     messages = consumer.consume(max_messages=50)
-    messages.next(5)
-    messages.drain(5)
+    messages.next(30)
+    messages.drain(30)
     rest = [int(message.data) for message in messages]
     assert rest == list(range(1, 1 + len(rest)))
     assert consumer.info().num_ack_pending == 1 + len(rest)
@@ -88,7 +88,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
     seen: Queue[tuple[int, str]] = Queue()
 
     def callback(message: JsMsg) -> None:
-        message.ack_sync(timeout=5)
+        message.ack_sync(timeout=30)
         seen.put((int(message.data), threading.current_thread().name))
         if message.data == b"3":
             raise ValueError("three is too many")
@@ -98,7 +98,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
     consumer = filled(20)
     messages = consumer.consume(callback=callback)
     name = "jetspark-consume-c"
-    assert [seen.get(timeout=5) for _ in range(20)] == [(number, name) for number in range(20)]
+    assert [seen.get(timeout=30) for _ in range(20)] == [(number, name) for number in range(20)]
     assert "three is too many" in str(nc.last_error)
     with pytest.raises(errors.ConfigError):
         iter(messages)
@@ -106,7 +106,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
         messages.next()
     thread = messages._taking.worker._thread
     assert thread is not None
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
     assert not messages.active
     assert consumer.info().num_ack_pending == 0
@@ -125,10 +125,10 @@ def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Fill
 
         bound = other.jetstream().consumer(consumer.stream, "c")
         messages = bound.consume(callback=callback)
-        assert [seen.get(timeout=5) for _ in range(20)] == list(range(20))
+        assert [seen.get(timeout=30) for _ in range(20)] == list(range(20))
         thread = messages._taking.worker._thread
         assert thread is not None
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -143,8 +143,8 @@ def test_async_callbacks_are_refused(filled: Filled) -> None:
 def test_its_end_reaches_the_thread_that_iterates(filled: Filled) -> None:
     consumer = filled(2)
     with consumer.consume() as messages:
-        messages.next(5)
-        messages.next(5)
+        messages.next(30)
+        messages.next(30)
         consumer.delete()
         with pytest.raises(errors.ConsumerDeletedError):
             next(messages)
@@ -156,10 +156,10 @@ def test_closing_the_client_ends_the_iteration(shared_server: NatsServer, filled
     with connect(shared_server.url) as other, ThreadPoolExecutor(1) as pool:
         bound = other.jetstream().consumer(consumer.stream, "c")
         messages = bound.consume()
-        assert messages.next(5).data == b"0"
+        assert messages.next(30).data == b"0"
         waiting = pool.submit(list, messages)
         other.close()
-        assert waiting.result(5) == []
+        assert waiting.result(30) == []
         messages.stop()
 
 
@@ -178,6 +178,6 @@ def test_groups(
     consumer.unpin("jobs")
     assert consumer.next(5, group="jobs").data == b"1"
     with consumer.consume(group="jobs") as messages:
-        assert messages.next(5).data == b"2"
+        assert messages.next(30).data == b"2"
     with pytest.raises(errors.ConfigError, match="'jobs'"):
         consumer.consume()

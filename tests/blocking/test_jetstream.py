@@ -98,7 +98,7 @@ def test_acknowledgements(js: JetStream, stream: str) -> None:
         js.publish(f"{stream}.x", b"%d" % number)
     worker = js.create_consumer(stream, name="worker")
     sync, nak, term, progress, late = worker.fetch(5, timeout=5)
-    sync.ack_sync(timeout=5)
+    sync.ack_sync(timeout=30)
     assert sync.is_acked
     progress.in_progress()
     assert not progress.is_acked
@@ -106,7 +106,7 @@ def test_acknowledgements(js: JetStream, stream: str) -> None:
     term.term()
     late.nak(delay=60)
     nak.nak()
-    again = worker.next(5)
+    again = worker.next(30)
     assert (again.data, again.metadata.deliveries) == (b"1", 2)
     again.ack_sync()
     with pytest.raises(errors.RequestTimeoutError):
@@ -134,7 +134,7 @@ def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
             publisher.send(f"{stream}.x")
             assert publisher.pending <= 1
         futures = [publisher.submit(f"{stream}.x", msg_id=f"{n // 2}") for n in range(10)]
-        assert [future.result(5).seq for future in futures] == [
+        assert [future.result(30).seq for future in futures] == [
             101, 101, 102, 102, 103, 103, 104, 104, 105, 105,
         ]  # fmt: skip
         assert publisher.duplicates == 5
@@ -145,7 +145,7 @@ def test_publisher_tells_failures(js: JetStream, stream: str) -> None:
         publisher.send("nobody.listens")
         refused = publisher.submit("nobody.listens")
         with pytest.raises(errors.NoStreamResponseError):
-            refused.result(5)
+            refused.result(30)
         with pytest.raises(errors.BadSubjectError):
             publisher.send("a b")
         publisher.send(f"{stream}.x")

@@ -78,7 +78,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
         """A lock whose waiter gets a Ctrl-C."""
 
         def acquire(self, timeout: float) -> bool:
-            assert begun.wait(5)
+            assert begun.wait(30)
             raise KeyboardInterrupt
 
         def release(self) -> None: ...
@@ -93,7 +93,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
     with pytest.raises(KeyboardInterrupt):
         thread.run(wait)
     monkeypatch.undo()
-    assert ended.wait(5)
+    assert ended.wait(30)
     thread.run(asyncio.sleep, 0)
     assert thread.calls == set()
 
@@ -166,7 +166,7 @@ def test_worker_keeps_order_and_goes_on_after_an_error(caplog: pytest.LogCapture
     worker.post(lambda: seen.append(worker.is_current))
     worker.post(lambda: 1 / 0)
     worker.post(done.set)
-    assert done.wait(5)
+    assert done.wait(30)
     worker.stop()
     assert (seen, worker.is_current) == ([True], False)
     assert "A callback raised" in caplog.text

@@ -72,7 +72,7 @@ def test_publish_before_any_other_call_of_a_thread(nc: Client, unique: Unique) -
                 nc.request(subject, b"asked", timeout=0.0001)
         nc.flush()
         other.flush()
-        seen = [sub.next(5).data for _ in range(sub.pending_msgs)]
+        seen = [sub.next(30).data for _ in range(sub.pending_msgs)]
     plain = [data for data in seen if data != b"asked"]
     assert plain == [b"%d" % number for number in range(100)]
     assert all(one != b"asked" or seen[at - 1] != b"asked" for at, one in enumerate(seen))
@@ -138,7 +138,7 @@ def test_an_outage_keeps_the_order_and_its_limit(make_server: MakeServer) -> Non
     assert (1000 - 30) // frame <= taken <= 1000 // (frame - 1)
     server.start()
     assert isinstance(next(events), Reconnected)
-    assert [int(sub.next(5).data) for _ in range(taken)] == list(range(taken))
+    assert [int(sub.next(30).data) for _ in range(taken)] == list(range(taken))
     nc.close()
 
 
@@ -185,7 +185,7 @@ def test_a_signal_handler_may_publish_in_the_middle_of_a_publish(
     try:
         monkeypatch.setattr(LoopThread, "post", interrupted)
         nc.publish(sub.subject, b"outer")
-        assert {sub.next(5).data, sub.next(5).data} == {b"outer", b"from handler"}
+        assert {sub.next(30).data, sub.next(30).data} == {b"outer", b"from handler"}
     finally:
         signal.signal(signal.SIGUSR1, previous)
 
@@ -200,15 +200,15 @@ def test_close_and_drain_send_what_waits(shared_server: NatsServer, unique: Uniq
                 nc.publish(subject, bytes(200))
             end(nc)
             for _ in range(5000):
-                sub.next(5)
+                sub.next(30)
 
 
 def test_a_frame_larger_than_the_buffer_passes(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("large"))
     nc.publish(sub.subject, bytes(CROWDED * 2))
     nc.publish(sub.subject, b"after")
-    assert len(sub.next(5).data) == CROWDED * 2
-    assert sub.next(5).data == b"after"
+    assert len(sub.next(30).data) == CROWDED * 2
+    assert sub.next(30).data == b"after"
 
 
 def test_a_blocked_publisher_is_told_that_the_connection_is_closed(
@@ -229,7 +229,7 @@ def test_a_blocked_publisher_is_told_that_the_connection_is_closed(
         while not nc._buffer.crowded:
             pass
         nc.close()
-        publisher.join(10)
+        publisher.join(30)
         assert not publisher.is_alive()
     finally:
         server.resume()

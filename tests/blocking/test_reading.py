@@ -42,7 +42,7 @@ def until_gone(js: JetStream, stream: str) -> None:
 
 def test_an_ordered_consumer_is_iterated(js: JetStream, stream: str) -> None:
     with js.ordered(stream, max_messages=300) as messages:
-        assert [messages.next(5).seq for _ in range(3)] == [1, 2, 3]
+        assert [messages.next(30).seq for _ in range(3)] == [1, 2, 3]
         for msg in messages:
             if msg.seq == 1000:
                 break
@@ -77,7 +77,7 @@ def test_an_ordered_consumer_calls_back(js: JetStream, stream: str) -> None:
             done.set()
 
     messages = js.ordered(stream, callback=take)
-    assert done.wait(5)
+    assert done.wait(30)
     assert got == list(range(1, 3001))
     messages.stop()
     until_gone(js, stream)
@@ -93,7 +93,7 @@ def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, stream: str) -> 
             msg.ack()
             if seq == 2999:
                 break
-        messages.next(5).ack_sync()
+        messages.next(30).ack_sync()
         assert (messages.pending_msgs, messages.dropped) == (0, 0)
         with pytest.raises(errors.RequestTimeoutError):
             messages.next(0.01)
@@ -115,7 +115,7 @@ def test_a_push_consumer_calls_back(js: JetStream, nc: Client, stream: str) -> N
         stream, deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
     )
     messages = consumer.subscribe(callback=take)
-    assert done.wait(5)
+    assert done.wait(30)
     assert got == list(range(1, 3001))
 
     async def never(msg: JsMsg) -> None:

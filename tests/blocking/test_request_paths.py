@@ -55,7 +55,7 @@ def test_a_request_waits_while_the_network_takes_no_more(nc: Client, unique: Uni
         current().call(lambda: None)
     assert len(nc._inner._requests) == 0
     current().call(outbox.resume)
-    asking.join(10)
+    asking.join(30)
     assert answers == [b"x"]
 
 

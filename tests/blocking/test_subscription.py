@@ -62,7 +62,7 @@ def test_a_thread_that_waits_gets_what_another_one_has_brought(nc: Client, uniqu
         waiting = [pool.submit(sub.next, 10) for _ in range(3)]
         for number in range(3):  # in one piece: one thread takes all three from the loop
             nc.publish(sub.subject, b"%d" % number)
-        assert sorted(future.result(10).data for future in waiting) == [b"0", b"1", b"2"]
+        assert sorted(future.result(30).data for future in waiting) == [b"0", b"1", b"2"]
 
 
 def test_next_with_a_timeout(nc: Client, unique: Unique) -> None:
@@ -77,7 +77,7 @@ def test_next_with_a_timeout(nc: Client, unique: Unique) -> None:
         with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.02 s"):
             sub.next(0.02)
         nc.publish(sub.subject)
-        assert first.result(5).data == b""
+        assert first.result(30).data == b""
     sub.unsubscribe()
     with pytest.raises(errors.BadSubscriptionError):
         sub.next(1)
@@ -91,7 +91,7 @@ def test_unsubscribe_discards_what_was_taken_ahead(nc: Client, unique: Unique) -
         for _ in range(10):
             nc.publish(sub.subject)
         nc.flush()
-        sub.next(5)
+        sub.next(30)
         assert sub.pending_msgs == 9
     assert (sub.active, sub.pending_msgs) == (False, 0)
 
@@ -129,7 +129,7 @@ def test_a_callback_may_use_the_client_and_raise(nc: Client, unique: Unique) -> 
     for number in range(3):
         nc.publish(sub.subject, b"%d" % number)
     name = f"jetspark-sub-{sub.subject}"
-    assert [seen.get(timeout=5) for _ in range(2)] == [(b"0help", name), (b"2help", name)]
+    assert [seen.get(timeout=30) for _ in range(2)] == [(b"0help", name), (b"2help", name)]
     assert "one is too many" in str(nc.last_error)
     assert sub.active
     with pytest.raises(errors.ConfigError, match="has a callback"):
@@ -142,10 +142,10 @@ def test_the_callback_s_thread_ends_with_the_subscription(nc: Client, unique: Un
     sub = nc.subscribe(unique("ends"), callback=lambda m: None, max_msgs=2)
     nc.publish(sub.subject)
     nc.publish(sub.subject)
-    sub.drain(5)
+    sub.drain(30)
     thread = sub._taking.worker._thread
     assert thread is not None
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -153,7 +153,7 @@ def test_drain_waits_for_the_callback(nc: Client, unique: Unique) -> None:
     go, seen = threading.Event(), []
 
     def callback(message: Message) -> None:
-        assert go.wait(10)
+        assert go.wait(30)
         seen.append(message.data)
 
     sub = nc.subscribe(unique("drained"), callback=callback)
@@ -162,7 +162,7 @@ def test_drain_waits_for_the_callback(nc: Client, unique: Unique) -> None:
     with pytest.raises(errors.RequestTimeoutError):
         sub.drain(0.05)
     go.set()
-    sub.drain(5)
+    sub.drain(30)
     assert len(seen) == 50
 
 
@@ -172,7 +172,7 @@ def test_drain_in_its_own_callback(nc: Client, unique: Unique) -> None:
 
     def callback(message: Message) -> None:
         if message.data == b"0":
-            assert published.wait(10)
+            assert published.wait(30)
             sub.drain()
         seen.put(message.data)
 
@@ -181,7 +181,7 @@ def test_drain_in_its_own_callback(nc: Client, unique: Unique) -> None:
         nc.publish(sub.subject, b"%d" % number)
     nc.flush()
     published.set()
-    assert [seen.get(timeout=5) for _ in range(3)] == [b"0", b"1", b"2"]
+    assert [seen.get(timeout=30) for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 def test_close_leaves_a_running_callback_alone(shared_server: NatsServer, unique: Unique) -> None:
@@ -190,16 +190,16 @@ def test_close_leaves_a_running_callback_alone(shared_server: NatsServer, unique
 
     def callback(message: Message) -> None:
         running.set()
-        assert go.wait(10)
+        assert go.wait(30)
         seen.append(message.data)
 
     sub = nc.subscribe(unique("left"), callback=callback)
     for number in range(3):
         nc.publish(sub.subject, b"%d" % number)
-    assert running.wait(5)
+    assert running.wait(30)
     nc.close()
     go.set()
     thread = sub._taking.worker._thread
     assert thread is not None
-    thread.join(5)
+    thread.join(30)
     assert seen == [b"0"]

@@ -69,12 +69,16 @@ def test_what_became_of_a_stream_is_told_apart(
     empty = admin.facts(name)
     admin.fill(numbered(name, 10))
     recreated = admin.facts(name)
-    found = [facts.another_than(first).restored for facts in (restored, empty, recreated)]
-    assert found == [True, None, False]
-    says = [str(facts.another_than(first)) for facts in (restored, empty, recreated)]
-    assert "it was restored from a backup, so its sequence numbers" in says[0]
-    assert "it was recreated or restored, so its sequence numbers" in says[1]
-    assert "it was recreated, so its sequence numbers" in says[2]
+    for facts, told, says in (
+        (restored, True, "it was restored from a backup, so its sequence numbers"),
+        (empty, None, "it was recreated or restored, so its sequence numbers"),
+        (recreated, False, "it was recreated, so its sequence numbers"),
+    ):
+        if facts is restored and facts.created == first:
+            continue  # before 2.15 a restored stream keeps its time, and is the same one
+        error = facts.another_than(first)
+        assert error.restored is told
+        assert says in str(error)
 
 
 def test_who_may_have_removed_messages(admin: Admin, unique: Callable[[str], str]) -> None:

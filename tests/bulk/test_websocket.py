@@ -81,7 +81,7 @@ def test_what_speaks_no_websocket_is_refused(
         with peer:
             peer.recv(65536)
             if answer is None:
-                done.wait(5)
+                done.wait(30)
             else:
                 peer.sendall(answer)
 

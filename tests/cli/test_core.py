@@ -117,12 +117,12 @@ def test_request_shows_the_answers(
         ready = threading.Event()
         thread = threading.Thread(target=serve, args=(raw, ready))
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(30)
         assert app.run(["request", subject, "?", "--server", url]) == 0
         one = capsys.readouterr().out.splitlines()
         assert app.run(["request", subject, "?", "--count", "2", "--json", "--server", url]) == 0
         two = capsys.readouterr().out.splitlines()
-        thread.join(10)
+        thread.join(30)
     assert one[1:] == ["1"]
     assert [json.loads(line)["data"] for line in two] == ["1", "2"]
 

@@ -37,7 +37,7 @@ async def test_the_guide_does_what_it_says(
     body = code.replace("nats://127.0.0.1:4222", server.url)
     exec(f"async def piece(nc):\n{textwrap.indent(body, '    ')}", names)
     capsys.readouterr()
-    await asyncio.wait_for(names["piece"](await connect(server.url)), 10)
+    await asyncio.wait_for(names["piece"](await connect(server.url)), 30)
     wanted = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.split() == " ".join(wanted).split()
 

@@ -30,7 +30,7 @@ async def test_headers_from_nats_py(
     sub = nc.subscribe(unique("in"))
     await nc.flush()
     await peer.publish(sub.subject, "smörgås".encode(), headers=VALUES)
-    message = await sub.next(5)
+    message = await sub.next(30)
     assert message.data.decode() == "smörgås"
     assert message.headers is not None
     assert message.headers.to_dict() == {name: [value] for name, value in VALUES.items()}
@@ -71,7 +71,7 @@ async def test_several_values_of_one_name(
     await peer.subscribe(subject, cb=answer)
     await peer.flush()
     await nc.publish(subject, headers={"k": ["1", "två"], "K": "3"})
-    message = await back.next(5)
+    message = await back.next(30)
     assert message.headers is not None
     assert message.headers.to_dict() == {"k": ["1", "två"], "K": ["3"]}
 
@@ -116,5 +116,5 @@ async def test_one_queue_group_of_both(
     await asyncio.gather(nc.flush(), peer.flush())
     for _ in range(200):
         await nc.publish(subject)
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert set(seen) == {"ours", "theirs"}

@@ -44,7 +44,7 @@ async def test_headers_from_javascript(
     sub = nc.subscribe(unique("in"))
     await nc.flush()
     await peer.run("publish", subject=sub.subject, data="smörgås", headers=PAIRS)
-    message = await sub.next(5)
+    message = await sub.next(30)
     assert message.data.decode() == "smörgås"
     assert message.headers is not None
     assert message.headers.to_dict() == DICT

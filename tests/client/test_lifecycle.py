@@ -101,7 +101,7 @@ async def test_after_a_crash_subscriptions_are_restored_and_what_was_published_a
     with pytest.raises(ConnectionClosedError):
         await nc.flush()
     await asyncio.to_thread(nats_server.start)
-    assert [int((await sub.next(5)).data) for _ in range(100)] == list(range(100))
+    assert [int((await sub.next(30)).data) for _ in range(100)] == list(range(100))
     assert [int(message.data) async for message in limited] == list(range(5))
     await nc.flush()
     assert sub.pending_msgs == 0
@@ -121,7 +121,7 @@ async def test_a_graceful_restart_is_survived(nats_server: NatsServer, connect: 
     await nc.flush()
     await asyncio.to_thread(nats_server.restart)
     await nc.publish("a", b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
 
 
 @pytest.mark.parametrize("timeout", [None, 10])
@@ -134,7 +134,7 @@ async def test_next_raises_at_once_when_the_connection_is_lost_for_good(
     waiting = asyncio.create_task(sub.next(timeout))
     await asyncio.to_thread(nats_server.kill)
     with pytest.raises(ConnectionLostError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_frozen_server_is_noticed_by_its_silence(
@@ -143,11 +143,11 @@ async def test_a_frozen_server_is_noticed_by_its_silence(
     nc = await connect(nats_server.url, ping_interval=0.05)
     stream = nc.events()
     nats_server.pause()
-    event = await asyncio.wait_for(anext(stream), 5)
+    event = await asyncio.wait_for(anext(stream), 30)
     nats_server.resume()
     assert isinstance(event, Disconnected)
     assert isinstance(event.error, jetspark.errors.StaleConnectionError)
-    assert isinstance(await asyncio.wait_for(anext(stream), 5), Reconnected)
+    assert isinstance(await asyncio.wait_for(anext(stream), 30), Reconnected)
 
 
 async def test_another_server_of_the_cluster_takes_over(
@@ -158,7 +158,7 @@ async def test_another_server_of_the_cluster_takes_over(
     nc = await connect(first.url)
     watcher = await connect(cluster.servers[1].url)
     events = nc.events()
-    async with asyncio.timeout(5):  # learnt from INFO, the first one or a later one
+    async with asyncio.timeout(60):  # learnt from INFO, the first one or a later one
         while sorted(nc.servers) != sorted(cluster.urls):
             await anext(events)
     sub = watcher.subscribe("a")
@@ -166,7 +166,7 @@ async def test_another_server_of_the_cluster_takes_over(
     await watcher.flush()
     await asyncio.to_thread(first.kill)
     # The routes of the cluster know the new place only after a while: ask until it answers.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             await nc.publish("a", b"x")
             try:
@@ -193,7 +193,7 @@ async def test_a_server_in_lame_duck_mode_is_left(
     stream = nc.events()
     os.kill(first.pid, signal.SIGUSR2)
     kinds = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in stream:
             kinds.append(type(event))
             if isinstance(event, Reconnected):
@@ -237,12 +237,12 @@ async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answe
     await other.flush()
     stream = nc.events()
     drain = asyncio.create_task(nc.drain())
-    events = [await asyncio.wait_for(anext(stream), 5)]
+    events = [await asyncio.wait_for(anext(stream), 30)]
     draining.set()
     await drain
     await iterating
     assert handled == taken == sent
-    assert [(await answers.next(5)).data for _ in sent] == sent
+    assert [(await answers.next(30)).data for _ in sent] == sent
     events += [event async for event in stream]
     assert [type(event) for event in events] == [Draining, Closed]
     assert nc.status is ConnectionStatus.CLOSED
@@ -260,7 +260,7 @@ async def test_draining_gives_up_in_time_and_closes_anyway(
 
     sub = nc.subscribe(unique("stuck"), callback=callback)
     await nc.publish(sub.subject)
-    await asyncio.wait_for(started.wait(), 5)
+    await asyncio.wait_for(started.wait(), 30)
     with pytest.raises(RequestTimeoutError):
         await nc.drain(0.05)
     assert nc.status is ConnectionStatus.CLOSED
@@ -291,7 +291,7 @@ async def test_a_callback_may_close_its_own_connection(
 
     sub = nc.subscribe(unique("x"), callback=callback)
     await nc.publish(sub.subject)
-    await asyncio.wait_for(closed.wait(), 5)
+    await asyncio.wait_for(closed.wait(), 30)
 
 
 async def test_force_reconnect_restores_everything(
@@ -304,7 +304,7 @@ async def test_force_reconnect_restores_everything(
     await nc.force_reconnect()
     assert nc.server_info.client_id != before
     await nc.publish(sub.subject, b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
     assert nc.last_error is None
 
 
@@ -314,7 +314,7 @@ async def test_statistics_count_messages(
     nc = await connect(make_server().url)
     sub = nc.subscribe("s")
     await nc.publish("s", b"four")
-    await sub.next(5)
+    await sub.next(30)
     stats = nc.stats
     assert (stats.in_msgs, stats.in_bytes, stats.out_msgs) == (1, 4, 1)
     assert stats.out_bytes == len(b"SUB s 1\r\nPUB s 4\r\nfour\r\n")

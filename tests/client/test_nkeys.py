@@ -78,7 +78,7 @@ async def test_a_jwt_in_every_form(
     nc = await connect(operator_server.url, **options)
     sub = nc.subscribe("a")
     await nc.publish("a", b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
     shown = repr(nc) + repr(nc.options) + repr(make_options(**options))
     assert USER.seed not in shown
     assert jwt not in shown
@@ -154,14 +154,14 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
     sub = nc.subscribe("a")
     other = new_key()
     file.write_text(creds_text(OPERATOR.user(other), other.seed))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in events:
             if isinstance(event, jetspark.Disconnected):
                 assert isinstance(event.error, AuthExpiredError)
             if isinstance(event, jetspark.Reconnected):
                 break
     await nc.publish("a", b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
 
 
 async def test_credentials_may_be_rotated_after_one_refusal(
@@ -202,7 +202,7 @@ async def test_expired_credentials_that_nobody_rotates_end_the_connection(
         error_callback=errors.append,
         reconnect_wait=0.3,
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         seen = [event async for event in nc.events()]
     assert {type(error) for error in errors} == {AuthExpiredError}
     # Two refused attempts would do; but within the second of the expiry the server may accept
@@ -215,7 +215,7 @@ async def test_expired_credentials_that_nobody_rotates_end_the_connection(
 async def test_an_expired_account_is_told_apart(make_server: MakeServer, connect: Connect) -> None:
     server = make_server(OPERATOR.config(expires=int(time.time()) + 3))
     nc = await connect(server.url, jwt=OPERATOR.user(USER), sign=USER.sign)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in nc.events():
             if isinstance(event, jetspark.Disconnected):
                 break
@@ -233,7 +233,7 @@ async def test_a_revoked_user_is_told(
     events = nc.events()
     conf.write_text(OPERATOR.config(revoked=USER.public))
     os.kill(server.pid, signal.SIGHUP)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         seen = [event async for event in events]
     assert isinstance(seen[0], jetspark.Disconnected)
     assert isinstance(seen[0].error, AuthRevokedError)
@@ -252,11 +252,11 @@ async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
     )
     os.unlink(seed)
     moving = asyncio.create_task(nc.force_reconnect())
-    while not isinstance(error := await asyncio.wait_for(errors.get(), 5), ConfigError):
+    while not isinstance(error := await asyncio.wait_for(errors.get(), 30), ConfigError):
         pass
     assert "nkey_seed_file" in str(error)
     written(tmp_path, USER.seed)
-    await asyncio.wait_for(moving, 5)
+    await asyncio.wait_for(moving, 30)
     await nc.flush()
 
 

@@ -27,7 +27,7 @@ async def test_each_message_has_its_subject_number_payload_and_headers(
         numbered.send(number, f"{root}.{number % SUBJECTS}", b"%d" % number, headers)
     assert nc.stats.out_msgs - before == 2 * SUBJECTS
     for number in range(2 * SUBJECTS):
-        message = await sub.next(5)
+        message = await sub.next(30)
         assert message.subject == f"{root}.{number % SUBJECTS}"
         assert message.reply == f"to.me.{number}"
         assert message.data == b"%d" % number

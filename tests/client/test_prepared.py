@@ -22,7 +22,7 @@ async def test_a_prepared_message_is_sent_as_often_as_wanted_and_may_change(
     message.data, message.reply = b"2", None
     message.headers.delete("k")
     await nc.publish_msg(message)
-    first, second = await sub.next(5), await sub.next(5)
+    first, second = await sub.next(30), await sub.next(30)
     assert (first.data, first.reply, first.headers) == (b"1", "r", Headers({"k": ["a", "ä"]}))
     assert (second.data, second.reply, second.headers) == (b"2", None, None)
     assert repr(message) == f"PreparedMessage(subject={sub.subject!r}, 1 bytes)"
@@ -35,8 +35,8 @@ async def test_a_received_message_can_be_sent_on(
     subject = unique("echoed")
     sub = nc.subscribe(subject)
     await nc.publish(subject, b"x", reply="r", headers={"k": "v"})
-    await nc.publish_msg(await sub.next(5))
-    again = await sub.next(5)
+    await nc.publish_msg(await sub.next(30))
+    again = await sub.next(30)
     assert (again.subject, again.data, again.reply) == (subject, b"x", "r")
     assert again.headers == Headers({"k": "v"})
 

@@ -30,7 +30,7 @@ from jetspark.wire.events import MessageFrame
 
 
 async def take(sub: jetspark.Subscription, count: int) -> list[bytes]:
-    return [(await sub.next(5)).data for _ in range(count)]
+    return [(await sub.next(30)).data for _ in range(count)]
 
 
 async def test_what_is_published_arrives_in_order_and_whole(
@@ -43,7 +43,7 @@ async def test_what_is_published_arrives_in_order_and_whole(
         payloads = [b"", b"\r\n", b"PING\r\n", bytes(range(256)) * 1000, "é".encode()]
         for payload in payloads:
             await other.publish(subject + ".x", payload, reply="answers.here")
-        messages = [await sub.next(5) for _ in payloads]
+        messages = [await sub.next(30) for _ in payloads]
     assert [message.data for message in messages] == payloads
     first = messages[0]
     assert (first.subject, first.reply, first.headers, first.status) == (
@@ -64,7 +64,7 @@ async def test_headers_keep_case_order_and_values(
     headers = jetspark.Headers({"b": ["1", "zwei", "três"], "B": "x", "a": ""})
     await nc.publish(sub.subject, b"body", headers=headers)
     await nc.publish(sub.subject, headers={"Status": "503"})
-    message, looks_like_status = await sub.next(5), await sub.next(5)
+    message, looks_like_status = await sub.next(30), await sub.next(30)
     assert message.headers == headers
     assert list(message.headers or ()) == ["b", "B", "a"]
     assert looks_like_status.status is None
@@ -147,7 +147,7 @@ async def test_a_queue_group_shares_and_plain_subscribers_get_all(
     nc.subscribe(subject, callback=count("all"))
     for _ in range(200):
         await nc.publish(subject)
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert seen["all"] == 200
     assert seen["a"] + seen["b"] == 200
     assert min(seen["a"], seen["b"]) > 0
@@ -211,7 +211,7 @@ async def test_next_times_out_and_loses_nothing(
     with pytest.raises(RequestTimeoutError):
         await sub.next(0.01)
     await nc.publish(sub.subject, b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
 
 
 async def test_several_tasks_may_take_from_one_subscription(
@@ -219,8 +219,8 @@ async def test_several_tasks_may_take_from_one_subscription(
 ) -> None:
     nc = await connect(shared_server.url)
     sub = nc.subscribe(unique("m"))
-    takers = [asyncio.create_task(sub.next(5)) for _ in range(3)]
-    cancelled = asyncio.create_task(sub.next(5))
+    takers = [asyncio.create_task(sub.next(30)) for _ in range(3)]
+    cancelled = asyncio.create_task(sub.next(30))
     await nc.flush()
     cancelled.cancel()
     for number in range(3):
@@ -242,8 +242,8 @@ async def test_a_raising_callback_is_reported_and_the_next_message_comes(
     sub = nc.subscribe(unique("c"), callback=callback)
     for number in range(2):
         await nc.publish(sub.subject, b"%d" % number)
-    assert [await asyncio.wait_for(seen.get(), 5) for _ in range(2)] == [b"0", b"1"]
-    error = await asyncio.wait_for(errors.get(), 5)
+    assert [await asyncio.wait_for(seen.get(), 30) for _ in range(2)] == [b"0", b"1"]
+    error = await asyncio.wait_for(errors.get(), 30)
     assert isinstance(error.__cause__, ValueError)
     with pytest.raises(ConfigError):
         await sub.next()
@@ -347,7 +347,7 @@ async def test_verbose_and_pedantic_work(
     nc = await connect(shared_server.url, verbose=True, pedantic=True)
     sub = nc.subscribe(unique("v"))
     await nc.publish(sub.subject, b"x")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
 
 
 async def test_a_payload_of_text_is_told_what_to_do(

@@ -72,7 +72,7 @@ async def test_a_gap_between_replies_ends_it_and_the_wait_for_the_first_is_no_ga
 ) -> None:
     sub = nc.subscribe(unique("slow"))
     asking = asyncio.ensure_future(_list(nc, sub.subject, stall=0.3, timeout=30))
-    asked = await sub.next(5)
+    asked = await sub.next(30)
     await asyncio.sleep(0.5)
     await asked.respond(b"1")
     await asked.respond(b"2")
@@ -99,14 +99,14 @@ async def test_what_comes_after_the_gap_is_not_taken_by_a_slow_reader(
             await go_on.wait()
 
     task = asyncio.create_task(read())
-    asked = await sub.next(5)
+    asked = await sub.next(30)
     await asked.respond(b"1")
-    await asyncio.wait_for(reading.wait(), 5)
+    await asyncio.wait_for(reading.wait(), 30)
     await asyncio.sleep(0.05)
     await asked.respond(b"too late")
     await nc.flush()
     go_on.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 30)
     assert seen == [b"1"]
 
 
@@ -195,7 +195,7 @@ async def test_it_goes_on_after_a_reconnect(
     nc = await connect(nats_server.url)
     sub = nc.subscribe(unique("svc"))
     asking = asyncio.create_task(_two(nc, sub.subject))
-    asked = await sub.next(5)
+    asked = await sub.next(30)
     await asked.respond(b"1")
     await nc.flush()
     await nc.force_reconnect()

@@ -59,8 +59,9 @@ async def fails(task: asyncio.Task[object], error: type[Exception]) -> BaseExcep
 
 async def lose(nc: Client, server: NatsServer) -> None:
     """The server goes, and there is no other one."""
+    events = nc.events()
     await asyncio.to_thread(server.kill)
-    async for event in nc.events():
+    async for event in events:
         if isinstance(event, Disconnected):
             assert isinstance(event.error, BrokenSocketError)
 
@@ -94,7 +95,7 @@ async def test_ping_timeout(nats_server: NatsServer, connect: Connect) -> None:
             await nc.flush(0.05)
     finally:
         nats_server.resume()
-    await nc.flush(5)
+    await nc.flush(30)
 
 
 async def test_fetch_timeout(
@@ -140,8 +141,8 @@ async def test_request_reconnecting_continues(nats_server: NatsServer, connect: 
     task = await started(nc.request("svc", timeout=LONG), nc)
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
-    await (await asyncio.wait_for(asked.get(), 5)).respond(b"ok")
-    reply = await asyncio.wait_for(task, 10)
+    await (await asyncio.wait_for(asked.get(), 30)).respond(b"ok")
+    reply = await asyncio.wait_for(task, 30)
     assert isinstance(reply, Message)
     assert reply.data == b"ok"
 
@@ -153,7 +154,7 @@ async def test_ping_reconnecting_is_closed(nats_server: NatsServer, connect: Con
     await asyncio.sleep(0)
     stream = nc.events()
     await asyncio.to_thread(nats_server.kill)
-    assert isinstance(await asyncio.wait_for(anext(stream), 5), Disconnected)
+    assert isinstance(await asyncio.wait_for(anext(stream), 30), Disconnected)
     await fails(task, ConnectionClosedError)
     with pytest.raises(ConnectionClosedError):
         await nc.flush(LONG)
@@ -166,7 +167,7 @@ async def test_fetch_reconnecting_continues(nats_server: NatsServer, connect: Co
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
     await nc.jetstream().publish("s", b"x")
-    messages = await asyncio.wait_for(task, 10)
+    messages = await asyncio.wait_for(task, 30)
     assert isinstance(messages, list)
     assert [message.data for message in messages] == [b"x"]
 

@@ -81,7 +81,7 @@ async def test_timeout_and_cancellation_leave_nothing_and_late_replies_are_dropp
         await nc.request(silent.subject, timeout=0.01)
     assert isinstance(caught.value, RequestTimeoutError)
     asking = asyncio.create_task(nc.request(silent.subject))
-    late, later = await silent.next(5), await silent.next(5)
+    late, later = await silent.next(30), await silent.next(30)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -129,7 +129,7 @@ async def test_the_inbox_prefix_is_used(
     assert nc.new_inbox() != nc.new_inbox()
     sub = nc.subscribe(unique("svc"))
     asking = asyncio.create_task(nc.request(sub.subject, timeout=5))
-    message = await sub.next(5)
+    message = await sub.next(30)
     assert (message.reply or "").startswith(prefix + ".")
     await message.respond()
     await asking
@@ -142,7 +142,7 @@ async def test_a_request_survives_a_reconnect(
     asked: asyncio.Queue[Message] = asyncio.Queue()
     sub = nc.subscribe(unique("svc"), callback=asked.put_nowait)
     asking = asyncio.create_task(nc.request(sub.subject, timeout=10))
-    message = await asyncio.wait_for(asked.get(), 5)
+    message = await asyncio.wait_for(asked.get(), 30)
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
     await message.respond(b"after all")
@@ -176,7 +176,7 @@ async def test_responding_to_what_asks_for_no_reply_is_refused(
     sub = nc.subscribe(unique("s"))
     await nc.publish(sub.subject)
     with pytest.raises(ConfigError):
-        await (await sub.next(5)).respond()
+        await (await sub.next(30)).respond()
 
 
 async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_reason(

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 async def soon(awaitable: Awaitable[T]) -> T:
-    return await asyncio.wait_for(awaitable, 5)
+    return await asyncio.wait_for(awaitable, 30)
 
 
 @pytest.fixture
@@ -225,9 +225,9 @@ async def test_a_message_in_pieces_is_delivered_whole(link: Link) -> None:
     for byte in b"MSG a 1 r 6\r\nx\r\ny\r\n\r\nMSG a 1 0\r\n\r\n":
         made.peer.send(bytes([byte]))
         await asyncio.sleep(0)
-    message = await sub.next(5)
+    message = await sub.next(30)
     assert (message.data, message.reply) == (b"x\r\ny\r\n", "r")
-    assert (await sub.next(5)).data == b""
+    assert (await sub.next(30)).data == b""
 
 
 async def test_pings_are_answered_in_order_with_what_is_published(link: Link) -> None:
@@ -294,7 +294,7 @@ async def test_the_link_is_given_up_and_made_again(
     await again.shake_hands()
     await again.expect(b"SUB a 1")
     again.send(b"MSG a 1 2\r\nok\r\n")
-    assert (await sub.next(5)).data == b"ok"
+    assert (await sub.next(30)).data == b"ok"
     assert made.client.stats.reconnects == 1
     assert made.client.last_error is None
 
@@ -310,8 +310,8 @@ async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publis
     gone = client.subscribe("gone")
     await peer.expect(b"SUB all 1", b"SUB few q 2", b"UNSUB 2 3", b"SUB later 3", b"SUB gone 4")
     peer.send(b"MSG few 2 1\r\n1\r\nMSG later 3 1\r\n1\r\n")
-    await limited.next(5)
-    await later.next(5)
+    await limited.next(30)
+    await later.next(30)
     later.unsubscribe(5)
     await peer.expect(b"UNSUB 3 5")
     peer.close()
@@ -329,7 +329,7 @@ async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publis
     await again.expect(b"PUB p 1", b"1", b"HPUB p 18 19", b"NATS/1.0", b"k: v", b"", b"2")
     again.send(b"MSG few 2 1\r\n2\r\nMSG few 2 1\r\n3\r\nMSG few 2 1\r\n4\r\nMSG new 5 0\r\n\r\n")
     assert [message.data async for message in limited] == [b"2", b"3"]
-    await new.next(5)
+    await new.next(30)
 
 
 async def test_a_limit_set_after_a_reconnect_counts_for_the_server_from_there(
@@ -339,7 +339,7 @@ async def test_a_limit_set_after_a_reconnect_counts_for_the_server_from_there(
     sub = made.client.subscribe("a")
     made.peer.send(b"MSG a 1 0\r\n\r\n" * 3)
     for _ in range(3):
-        await sub.next(5)
+        await sub.next(30)
     made.peer.close()
     again = await server.accept()
     await again.shake_hands()
@@ -702,7 +702,7 @@ async def test_ok_of_verbose_mode_is_no_event(server: ScriptedServer) -> None:
     sub = client.subscribe("a")
     await peer.expect(b"SUB a 1")
     peer.send(b"+OK\r\nMSG a 1 1\r\nx\r\n+OK\r\n")
-    assert (await sub.next(5)).data == b"x"
+    assert (await sub.next(30)).data == b"x"
     assert client.last_error is None
     await client.close()
 
@@ -734,7 +734,7 @@ async def test_trace_logs_each_line_and_no_secret(
     client.publish_nowait("a", b"payload")
     await peer.expect(b"SUB a 1", b"PUB a 7", b"payload")
     peer.send(b"MSG a 1 7\r\npayload\r\n")
-    await sub.next(5)
+    await sub.next(30)
     await client.close()
     lines = [r.getMessage() for r in caplog.records if r.name == "jetspark.trace"]
     assert [line.split(" {")[0] for line in lines] == [
@@ -765,7 +765,7 @@ async def test_malformed_headers_are_reported_and_the_body_delivered(
     made = await link()
     sub = made.client.subscribe("a")
     made.peer.send(b"HMSG a 1 %d %d\r\n%bbody\r\n" % (len(block), len(block) + 4, block))
-    message = await sub.next(5)
+    message = await sub.next(30)
     assert message.data == b"body"
     assert message.headers is None
     assert message.headers is None

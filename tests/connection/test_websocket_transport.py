@@ -59,7 +59,7 @@ class WebSocketPeer:
     async def event(self, kind: type[Any]) -> Any:
         """The next request or frame; None when the client has hung up."""
         while not self.arrived:
-            data = await asyncio.wait_for(self.peer.reader.read(65536), 5)
+            data = await asyncio.wait_for(self.peer.reader.read(65536), 30)
             if not data:
                 return None
             self.protocol.receive_data(data)
@@ -88,7 +88,7 @@ class Connected:
         )
 
     async def event(self, kind: type[Any]) -> Any:
-        while not isinstance(event := await asyncio.wait_for(self.events.get(), 5), kind):
+        while not isinstance(event := await asyncio.wait_for(self.events.get(), 30), kind):
             pass
         return event
 

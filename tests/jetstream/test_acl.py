@@ -198,11 +198,11 @@ async def test_pull_reader(
         first, second, third = await consumer.fetch(3, timeout=5)
         assert bool(first.metadata.account_hash) == bool(flags)
         await first.in_progress()
-        await first.ack_sync(timeout=5)
+        await first.ack_sync(timeout=30)
         await second.nak()
         await third.term()
         (again,) = await consumer.fetch(1, timeout=5)
-        await again.ack_sync(timeout=5)
+        await again.ack_sync(timeout=30)
         info = await consumer.info()
         assert (info.num_ack_pending, info.num_pending) == (0, 0)
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.DELETE.S.c"], unseen=unseen)
@@ -251,7 +251,7 @@ async def test_push_reader(guard: Callable[..., Guarded], group: str | None) -> 
             )
         consumer = await nc.jetstream().push_consumer("S", "c")
         for _ in range(3):
-            await (await messages.next(5)).respond(b"+ACK")
+            await (await messages.next(30)).respond(b"+ACK")
 
         async def acknowledged() -> bool:
             return (await consumer.info()).ack_floor.stream_seq == 3
@@ -262,7 +262,7 @@ async def test_push_reader(guard: Callable[..., Guarded], group: str | None) -> 
     if group is not None:
         async with guarded.user() as nc:
             with pytest.raises(PermissionsError):
-                await nc.subscribe("to.here").next(5)
+                await nc.subscribe("to.here").next(30)
 
 
 @pytest.mark.parametrize("flags", ["", V2])
@@ -285,7 +285,7 @@ async def test_push_reader_answers_flow_control(
                 flow_control=True,
                 idle_heartbeat=timedelta(seconds=1),
             )
-            while not (message := await messages.next(5)).flow_control:
+            while not (message := await messages.next(30)).flow_control:
                 pass
             await message.respond()
     assert guarded.errors == []
@@ -605,11 +605,11 @@ async def test_events_watcher(guard: Callable[..., Guarded]) -> None:
     async with guarded.user() as nc, nc.jetstream().events(**chosen) as events:
         await nc.flush()
         await make_stream(guarded)
-        assert (await events.next(5)).kind == "stream_action"
+        assert (await events.next(30)).kind == "stream_action"
     await guarded.check(refused=[*DANGEROUS, "_INBOX.x"])
     async with guarded.user() as nc:
         with pytest.raises(PermissionsError):
-            await nc.jetstream().events(kinds=["stream_action"], stream="OTHER").next(5)
+            await nc.jetstream().events(kinds=["stream_action"], stream="OTHER").next(30)
 
 
 # -- one connection of several roles ---------------------------------------------------------------
@@ -627,7 +627,7 @@ async def test_an_inbox_prefix_of_ones_own(guard: Callable[..., Guarded]) -> Non
         assert len(await (await js.consumer("S", "c")).fetch(4, timeout=5)) == 4
         assert guarded.errors == []
         with pytest.raises(PermissionsError):
-            await nc.subscribe("_INBOX.>").next(5)
+            await nc.subscribe("_INBOX.>").next(30)
 
 
 async def test_a_domain(hub_and_leaf: HubAndLeaf) -> None:

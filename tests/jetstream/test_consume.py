@@ -175,7 +175,7 @@ async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
         assert "MaxBytes" in reported[0].description
         await js.purge_stream(stream)
         await js.publish(f"{stream}.a", b"small")
-        assert (await messages.next(5)).data == b"small"
+        assert (await messages.next(30)).data == b"small"
 
 
 @pytest.mark.parametrize("limits", [{"max_batch": 5}, {"max_bytes": 300}, {"max_waiting": 1}])
@@ -237,7 +237,7 @@ async def test_it_ends_with_an_error_when_the_consumer_is_deleted(
     await holds(lambda: not messages.active)
     assert len(await take(messages, 3)) == 3
     with pytest.raises(ConsumerDeletedError):
-        await messages.next(5)
+        await messages.next(30)
     with pytest.raises(ConsumerDeletedError):
         await messages.__anext__()
     assert isinstance(messages.error, ConsumerDeletedError)
@@ -249,7 +249,7 @@ async def test_it_ends_with_an_error_when_there_is_no_such_consumer(
     needs_server("2.10")  # older ones say nothing to the pull
     await consumer.delete()
     with pytest.raises(ConsumerNotFoundError):
-        await consumer.consume().next(5)
+        await consumer.consume().next(30)
 
 
 async def test_closing_the_client_ends_it_quietly(
@@ -334,7 +334,7 @@ async def test_drain_waits_for_the_callback(
     with pytest.raises(RequestTimeoutError, match="29 messages"):
         await messages.drain(0.05)
     go.set()
-    await messages.drain(5)
+    await messages.drain(30)
     assert len(seen) == 30
 
 
@@ -412,7 +412,7 @@ async def test_closing_the_client_cancels_a_callback(
     messages = consumer.consume(callback=forever)
     await holds(lambda: messages.pending_msgs == 1)
     await nc.close()
-    await asyncio.wait_for(cancelled.wait(), 5)
+    await asyncio.wait_for(cancelled.wait(), 30)
     assert (messages.active, messages.pending_msgs) == (False, 0)
 
 
@@ -429,7 +429,7 @@ async def test_it_lives_through_a_restart_of_the_server(make_server: MakeServer,
         consumer = await js.create_consumer("S", durable_name="c")
         async with consumer.consume(expires=1, heartbeat=0.5) as messages:
             await js.publish("s", b"0")
-            assert (await messages.next(5)).data == b"0"
+            assert (await messages.next(30)).data == b"0"
             await asyncio.to_thread(getattr(server, how))
             # Longer than twice the heartbeat: its clock stands still meanwhile.
             await asyncio.sleep(1.4)
@@ -505,7 +505,7 @@ async def test_a_connection_that_is_lost_for_good_raises(make_server: MakeServer
         messages = consumer.consume()
         await asyncio.to_thread(server.kill)
         with pytest.raises(ConnectionClosedError):
-            await messages.next(5)
+            await messages.next(30)
         assert isinstance(messages.error, ConnectionClosedError)
 
 

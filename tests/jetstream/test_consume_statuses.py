@@ -54,7 +54,7 @@ async def holds(what: Callable[[], bool]) -> None:
 
 
 async def take(messages: ConsumerMessages, count: int) -> list[bytes]:
-    return [(await messages.next(5)).data for _ in range(count)]
+    return [(await messages.next(30)).data for _ in range(count)]
 
 
 def ended(status: str, messages: int, size: int = 0) -> str:
@@ -267,7 +267,7 @@ async def test_statuses_that_end_it_with_an_error(
         messages = peer.consumer.consume()
         assert await take(messages, 1) == [b"1"]
         with pytest.raises(kind) as raised:
-            await messages.next(5)
+            await messages.next(30)
         assert type(raised.value) is kind
         assert not messages.active
         await asyncio.sleep(0.3)
@@ -280,7 +280,7 @@ async def test_503_of_a_consumer_that_is_gone_ends_it(
     async with scripted(["503"]) as peer:
         peer.exists = False
         with pytest.raises(ConsumerNotFoundError):
-            await peer.consumer.consume().next(5)
+            await peer.consumer.consume().next(30)
 
 
 async def test_stopping_while_there_is_no_leader_leaves_no_task(

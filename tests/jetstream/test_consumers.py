@@ -125,7 +125,7 @@ async def test_next_is_one_message_or_a_timeout(js: JetStream, stream: str) -> N
     consumer = await js.create_consumer(stream, durable_name="c")
     await js.publish(f"{stream}.a", b"1")
     await js.publish(f"{stream}.a", b"2")
-    assert [(await consumer.next()).data, (await consumer.next(5)).data] == [b"1", b"2"]
+    assert [(await consumer.next()).data, (await consumer.next(30)).data] == [b"1", b"2"]
     with pytest.raises(RequestTimeoutError):
         await consumer.next(0.05)
 

@@ -48,7 +48,7 @@ no_auth_user: a
 
 async def told(events: Events, cls: type[EventT]) -> EventT:
     """The next event, which is of this class and has nothing that we do not know."""
-    event = await events.next(5)
+    event = await events.next(30)
     assert isinstance(event, cls), event
     assert event.extra == {}
     assert event.timestamp is not None
@@ -164,7 +164,7 @@ async def test_a_client_is_pinned_and_unpinned(
     ):
         pull = json.dumps({"batch": 1, "group": "g", "expires": 10**9}).encode()
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c", pull, reply=inbox)
-        message = await pulled.next(5)
+        message = await pulled.next(30)
         assert message.headers is not None
         pinned = await told(events, documents.ConsumerGroupPinnedEvent)
         await api(nc, f"CONSUMER.UNPIN.{stream}.c", {"group": "g"})
@@ -201,7 +201,7 @@ async def test_backup_and_restore_begin_and_end(
         nc.subscribe(inbox) as parts,
     ):
         answer = await api(nc, f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox})
-        while (part := await parts.next(5)).data:
+        while (part := await parts.next(30)).data:
             chunks.append(part.data)
             if part.reply is not None:
                 await part.respond()
@@ -370,7 +370,7 @@ async def test_events_of_another_account_come_on_the_prefix_they_were_imported_t
     ):
         await b.flush()
         await a.jetstream().create_stream(name="S")
-        kinds = {(await events.next(5)).kind, (await events.next(5)).kind}
+        kinds = {(await events.next(30)).kind, (await events.next(30)).kind}
     assert kinds == {"stream_action", "api_audit"}
 
 
@@ -397,7 +397,7 @@ async def test_the_subjects_of_the_wire_document_are_heard_too(
     ):
         await nc.publish(f"$JS.EVENT.{tail}.{name}.c", json.dumps(event).encode())
         for events in (by_kind, by_name):
-            heard = await events.next(5)
+            heard = await events.next(30)
             assert (heard.kind, type(heard) is Event) == (kind, False)
         await nc.flush()
         assert by_kind.pending == by_name.pending == 0
@@ -419,7 +419,7 @@ async def test_an_unknown_type_is_kept_whole(
     name = unique("S")
     async with js.events(stream=name, consumer="c") as events:
         await publish_event(nc, name, id="1", level={"a": [1]})
-        event = await events.next(5)
+        event = await events.next(30)
     assert type(event) is Event
     assert (event.kind, event.id, event.extra) == ("of_the_future", "1", {"level": {"a": [1]}})
 
@@ -435,7 +435,7 @@ async def test_what_is_no_event_is_reported_and_left_out(
     ):
         await nc.publish(f"$JS.EVENT.ADVISORY.CONSUMER.NEW.{name}.c", b"no JSON")
         await publish_event(nc, name)
-        assert (await events.next(5)).kind == "of_the_future"
+        assert (await events.next(30)).kind == "of_the_future"
     assert [f"CONSUMER.NEW.{name}.c" in str(error) for error in reported] == [True]
 
 
@@ -484,7 +484,7 @@ async def test_a_slow_reader_is_told_once_and_drops_are_counted(
             await publish_event(nc, name, id=str(number))
         await nc.flush()
         assert (events.pending, events.dropped, none_fits.dropped) == (2, 3, 5)
-        assert [(await events.next(5)).id for _ in range(2)] == ["0", "1"]
+        assert [(await events.next(30)).id for _ in range(2)] == ["0", "1"]
     assert [type(error) for error in reported] == [SlowConsumerError, SlowConsumerError]
 
 
@@ -541,7 +541,7 @@ async def test_closing_cancels_a_callback(
         finally:
             ended.set()
 
-    async with asyncio.timeout(5), connect(shared_server.url) as nc:
+    async with asyncio.timeout(30), connect(shared_server.url) as nc:
         events = nc.jetstream().events(stream=name, callback=callback)
         await publish_event(nc, name)
         await begun.wait()
@@ -557,7 +557,7 @@ async def test_a_reader_that_waits_is_woken_by_the_end(shared_server: NatsServer
     async def read() -> list[Event]:
         return [event async for event in events]
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         reader = asyncio.create_task(read())
         await asyncio.sleep(0)
         await nc.close()
@@ -577,7 +577,7 @@ async def test_a_refused_subject_ends_all_of_them(make_server: MakeServer) -> No
     async with connect(server.url, user="u", password="u") as nc:
         events = nc.jetstream().events(kinds=["stream_action"])
         with pytest.raises(PermissionsError):
-            await events.next(5)
+            await events.next(30)
         assert not events.active
 
 
@@ -620,7 +620,7 @@ def test_the_blocking_iterator_and_callback(
             js.delete_stream(name)
             first = next(events)
             assert isinstance(first, documents.StreamActionEvent)
-            second = events.next(5)
+            second = events.next(30)
             assert isinstance(second, documents.StreamActionEvent)
             assert [first.action, second.action] == ["create", "delete"]
             assert watched.subjects == events.subjects
@@ -645,11 +645,11 @@ def test_draining_in_the_callback_does_not_wait(
     ended: SimpleQueue[str] = SimpleQueue()
 
     def callback(event: Event) -> None:
-        watched.drain(5)
+        watched.drain(30)
         ended.put("drained")
 
     with blocking.connect(shared_server.url) as nc:
         watched = nc.jetstream().events(kinds=["stream_action"], stream=name, callback=callback)
         nc.jetstream().create_stream(name=name, storage="memory")
-        assert ended.get(timeout=5) == "drained"
+        assert ended.get(timeout=30) == "drained"
         nc.jetstream().delete_stream(name)

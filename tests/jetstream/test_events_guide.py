@@ -41,7 +41,7 @@ def test_every_kind_is_in_the_guide() -> None:
 async def test_watching(make_server: MakeServer, number: int, capsys: Any) -> None:
     block = blocks(EVENTS, "python")[number]
     code = compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    async with connect(make_server().url) as nc, asyncio.timeout(10):
+    async with connect(make_server().url) as nc, asyncio.timeout(30):
         js = nc.jetstream()
         await js.create_stream(name="ORDERS", subjects=["orders.*"], storage="memory")
         await js.create_stream(name="DEAD", subjects=["dead.*"], storage="memory")
@@ -58,7 +58,7 @@ async def test_watching(make_server: MakeServer, number: int, capsys: Any) -> No
             with suppress(RequestTimeoutError):
                 await worker.fetch(1, timeout=0.1)
         if number == 1:
-            assert (await dead.next(5)).data == b"42"
+            assert (await dead.next(30)).data == b"42"
         guide.cancel()
         await asyncio.wait({guide})
     assert capsys.readouterr().out == ("ORDERS worker 1\n" if number == 0 else "")

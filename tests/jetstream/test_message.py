@@ -64,7 +64,7 @@ async def test_ack_ends_it(consumer: PullConsumer) -> None:
 
 async def test_nak_delivers_again_at_once(consumer: PullConsumer) -> None:
     await (await consumer.next()).nak()
-    assert (await consumer.next(5)).metadata.deliveries == 2
+    assert (await consumer.next(30)).metadata.deliveries == 2
 
 
 @pytest.mark.parametrize("delay", [0.2, timedelta(milliseconds=200)])
@@ -74,7 +74,7 @@ async def test_nak_with_delay_delivers_later(
     message = await consumer.next()
     begin = nc.loop.time()
     await message.nak(delay)
-    assert (await consumer.next(5)).metadata.deliveries == 2
+    assert (await consumer.next(30)).metadata.deliveries == 2
     assert nc.loop.time() - begin >= 0.2
 
 

@@ -114,7 +114,7 @@ async def test_parts_of_a_stream(
     for limits in ({"max_messages": 1}, {"max_messages": 3}, {"max_bytes": 500}):
         assert await first(30, **limits) == list(range(1, 31))
     async with js.ordered(stream, headers_only=True) as messages:
-        msg = await messages.next(5)
+        msg = await messages.next(30)
         assert msg.headers is not None
         assert (msg.data, msg.headers["Nats-Msg-Size"]) == (b"", "1")
     needs_server("2.10")
@@ -145,7 +145,7 @@ async def test_a_callback_gets_them_one_after_the_other(
             done.set()
 
     messages = js.ordered(stream, callback=take)
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert got == list(range(1, 101))
     assert [str(error.__cause__) for error in reported] == ["no fifty"]
     for misuse in (messages.next(), anext(aiter(messages))):
@@ -189,9 +189,9 @@ async def test_every_end_leaves_nothing_behind(
                 raise ValueError("mine")
     elif leave == "block":
         async with messages:
-            await messages.next(5)
+            await messages.next(30)
     else:
-        await messages.next(5)
+        await messages.next(30)
         await messages.drain() if leave == "drain" else messages.stop()
 
     async def gone() -> bool:
@@ -206,7 +206,7 @@ async def test_every_end_leaves_nothing_behind(
 async def test_draining_gives_out_what_is_here(js: JetStream, stream: str) -> None:
     await fill(js, stream, 1000)
     messages = js.ordered(stream, max_messages=100)
-    await messages.next(5)
+    await messages.next(30)
     await messages.drain()
     rest = [msg.seq async for msg in messages]
     assert rest == list(range(2, len(rest) + 2))
@@ -525,7 +525,7 @@ async def test_the_connection_s_end_ends_it(make_server: MakeServer) -> None:
             await js.create_or_update_stream(name="S", subjects=["S.>"])
             await js.publish("S.a")
             messages = js.ordered("S", start_seq=1)
-            await messages.next(5)
+            await messages.next(30)
             if lost:
                 server.kill()
                 with pytest.raises(ConnectionClosedError):

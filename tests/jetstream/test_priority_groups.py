@@ -73,9 +73,9 @@ async def test_only_the_pinned_client_is_served(
     # The pin is sent with every later pull of the same handle, of all kinds.
     assert (await pinned.next(5, group="jobs")).data == b"2"
     async with pinned.consume(group="jobs") as messages:
-        assert [(await messages.next(5)).data for _ in range(2)] == [b"3", b"4"]
+        assert [(await messages.next(30)).data for _ in range(2)] == [b"3", b"4"]
         await fill(js, stream, 1)
-        assert (await messages.next(5)).data == b"0"
+        assert (await messages.next(30)).data == b"0"
 
 
 async def test_unpin_hands_over_to_who_waits_and_back(
@@ -84,7 +84,7 @@ async def test_unpin_hands_over_to_who_waits_and_back(
     standby = await other.consumer(stream, "c")
     await fill(js, stream, 1)
     async with pinned.consume(group="jobs", max_messages=10) as one:
-        assert (await one.next(5)).data == b"0"
+        assert (await one.next(30)).data == b"0"
         async with standby.consume(group="jobs", max_messages=10) as two:
             await waits(pinned, 2)
             for consumer, loser, winner in ((standby, one, two), (pinned, two, one)):
@@ -92,7 +92,7 @@ async def test_unpin_hands_over_to_who_waits_and_back(
                 # The pull with the old pin is refused (423) when there is something to deliver;
                 # it is asked again without one, and waits behind the other client's.
                 await fill(js, stream, 3)
-                assert [(await winner.next(5)).data for _ in range(3)] == [b"0", b"1", b"2"]
+                assert [(await winner.next(30)).data for _ in range(3)] == [b"0", b"1", b"2"]
                 assert (loser.pending_msgs, loser.active) == (0, True)
                 await waits(pinned, 2)
             assert (one.error, two.error) == (None, None)
@@ -122,7 +122,7 @@ async def test_bytes_are_counted_without_the_pin(
         await js.publish(f"{stream}.a", b"%d" % number, headers=headers)
     async with pinned.consume(group="jobs", max_bytes=2000) as messages:
         for number in range(200):
-            message = await messages.next(5)
+            message = await messages.next(30)
             assert message.data == b"%d" % number
             assert message.headers is not None
             assert message.headers["Nats-Pin-Id"]
@@ -170,7 +170,7 @@ async def test_overflow_consumes_what_is_too_much(
     await fill(js, stream, 20)
     async with consumer.consume(group="jobs", min_pending=11, max_messages=4) as messages:
         for number in range(10):
-            assert (await messages.next(5)).data == b"%d" % number
+            assert (await messages.next(30)).data == b"%d" % number
         with pytest.raises(RequestTimeoutError):
             await messages.next(0.2)
     assert (await consumer.info()).num_pending == 10
@@ -190,11 +190,11 @@ async def test_lower_priorities_are_served_first(
         async with near.consume(group="jobs", max_messages=10) as first:
             await waits(near, 2)
             await fill(js, stream, 5)
-            assert len([await first.next(5) for _ in range(5)]) == 5
+            assert len([await first.next(30) for _ in range(5)]) == 5
             assert spare.pending_msgs == 0
         await waits(near, 1)
         await fill(js, stream, 2)
-        assert len([await spare.next(5) for _ in range(2)]) == 2
+        assert len([await spare.next(30) for _ in range(2)]) == 2
 
 
 # -- what is refused ---------------------------------------------------------------------------

@@ -61,7 +61,7 @@ async def test_messages_come_and_are_acknowledged_by_the_user_only(
         stream, durable_name="p", deliver_subject=nc.new_inbox()
     )
     async with consumer.subscribe() as messages:
-        got = [await messages.next(5) for _ in range(10)]
+        got = [await messages.next(30) for _ in range(10)]
         assert [msg.seq for msg in got] == list(range(1, 11))
         assert (await consumer.info()).num_ack_pending == 10
         for msg in got[:4]:
@@ -109,7 +109,7 @@ async def test_plain_subscriptions_see_flow_control_and_answer_it(
     got, asked, beats = 0, 0, 0
     async with nc.subscribe(consumer.deliver_subject) as sub:
         while got < 8000 or not beats:
-            msg = await sub.next(5)
+            msg = await sub.next(30)
             if msg.flow_control:
                 asked += 1
                 await msg.respond()
@@ -131,7 +131,7 @@ async def test_heartbeats_are_not_given_out(
 
         await eventually(some_came)
         await js.publish(f"{stream}.a", b"x")
-        assert (await messages.next(5)).data == b"x"
+        assert (await messages.next(30)).data == b"x"
         assert reported == []
 
 
@@ -151,7 +151,7 @@ async def test_missing_heartbeats_are_told_once_and_it_goes_on(
         config = consumer.cached_info.config
         await js.create_push_consumer(stream, config.replace(name="again"))
         await js.publish(f"{stream}.a", b"x")
-        assert (await messages.next(5)).data == b"x"
+        assert (await messages.next(30)).data == b"x"
         assert len(reported) == 1
 
 
@@ -168,8 +168,8 @@ async def test_a_lost_answer_is_given_again(
             for block in (stalled % stream.encode(), b"NATS/1.0 100 Idle Heartbeat\r\n\r\n"):
                 raw._send(frames.hpub(consumer.deliver_subject, block, b""))
             raw._send(frames.pub(consumer.deliver_subject, b"x"))
-            assert (await messages.next(5)).data == b"x"
-            answer = await answers.next(5)
+            assert (await messages.next(30)).data == b"x"
+            answer = await answers.next(30)
             assert (answer.data, answer.reply) == (b"", None)
             with pytest.raises(RequestTimeoutError):
                 await answers.next(0.01)
@@ -181,7 +181,7 @@ async def test_a_user_s_message_without_payload_is_given_out(
     await js.publish(f"{stream}.a", headers={"Status": "100", "Description": "Idle Heartbeat"})
     consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
     async with consumer.subscribe() as messages:
-        msg = await messages.next(5)
+        msg = await messages.next(30)
         assert msg.headers is not None
         assert msg.headers["Status"] == "100"
 
@@ -246,7 +246,7 @@ async def test_a_callback_that_raises_is_reported(
             return len(got) == 3
 
         await eventually(all_came)
-        await messages.drain(5)
+        await messages.drain(30)
         assert not messages.active
     assert [str(error.__cause__) for error in errors] == ["two"]
 

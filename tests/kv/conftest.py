@@ -42,5 +42,5 @@ async def bucket(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[B
 
 async def take(changes: Watcher, count: int) -> list[Entry | None]:
     """So many entries, within 10 s."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return [await anext(changes) for _ in range(count)]

@@ -41,7 +41,7 @@ async def test_the_guide_does_what_it_says(
     }
     exec(f"async def piece(js):\n{textwrap.indent(code, '    ')}", names)
     async with connect(make_server().url) as nc:
-        await asyncio.wait_for(names["piece"](nc.jetstream()), 10)
+        await asyncio.wait_for(names["piece"](nc.jetstream()), 30)
     printed = capsys.readouterr().out.splitlines()
     wanted = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert [line for line in printed if line in wanted] == wanted

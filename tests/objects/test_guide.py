@@ -32,7 +32,7 @@ async def test_the_guide_does_what_it_says(
     names: dict[str, Any] = {}
     exec(f"async def piece(js):\n{textwrap.indent(code, '    ')}", names)
     async with connect(make_server().url) as nc:
-        await asyncio.wait_for(names["piece"](nc.jetstream()), 10)
+        await asyncio.wait_for(names["piece"](nc.jetstream()), 30)
     wanted = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == wanted
     assert len(wanted) == code.count("print(") > 0

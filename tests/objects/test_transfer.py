@@ -102,7 +102,7 @@ async def test_a_full_store_refuses_and_keeps_what_it_has(
 ) -> None:
     store = await js.create_object_store(unique("F"), storage="memory", max_bytes=1_000_000)
     await store.put("a", b"old")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(APIError, match="maximum bytes"):
             await store.put("a", BIG)
     assert await store.get_bytes("a") == b"old"

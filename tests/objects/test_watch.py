@@ -23,7 +23,7 @@ def names(infos: list[ObjectInfo | None]) -> list[str | None]:
 
 
 async def take(watcher: ObjectWatcher, count: int) -> list[str | None]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return names([await anext(watcher) for _ in range(count)])
 
 

@@ -63,7 +63,7 @@ def test_killed_parent_leaves_no_server(ending: str, number: int) -> None:
         server = first_document(parent)
         parent.send_signal(number)
         wait_until_gone(int(server["pid"]))
-        assert parent.wait(10) == -number
+        assert parent.wait(30) == -number
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")

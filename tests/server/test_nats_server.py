@@ -210,7 +210,7 @@ def test_paused_server_stops_gracefully(nats_server: NatsServer) -> None:
 def test_wait_tells_how_the_server_ended(nats_server: NatsServer) -> None:
     assert nats_server.wait(0) is None
     os.kill(nats_server.pid, signal.SIGKILL)
-    assert nats_server.wait(10) == -signal.SIGKILL
+    assert nats_server.wait(30) == -signal.SIGKILL
     assert not nats_server.running
     assert nats_server.wait() == -signal.SIGKILL
 
@@ -218,7 +218,7 @@ def test_wait_tells_how_the_server_ended(nats_server: NatsServer) -> None:
 def test_server_that_died_by_itself_starts_again(nats_server: NatsServer) -> None:
     url = nats_server.url
     os.kill(nats_server.pid, signal.SIGKILL)
-    nats_server.wait(10)
+    nats_server.wait(30)
     with pytest.raises(EmbeddedServerError, match="not running"):
         nats_server.pause()
     assert nats_server.start().url == url

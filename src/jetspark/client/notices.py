@@ -40,6 +40,7 @@ class Notices:
         self._on_error = on_error
         self._streams: set[EventStream] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._closed = False
 
     def event(self, event: ConnectionEvent) -> None:
         """Of the supervisor."""
@@ -47,6 +48,7 @@ class Notices:
             self._loop.call_soon(self._call, self._on_event, event)
         for stream in tuple(self._streams):
             stream.push(event)
+        self._closed = self._closed or isinstance(event, Closed)
 
     def error(self, error: JetsparkError) -> None:
         """Of the supervisor."""
@@ -57,6 +59,8 @@ class Notices:
         """An iterator over the events from now on."""
         stream = EventStream(self._loop, self._streams)
         self._streams.add(stream)
+        if self._closed:  # for good
+            stream.close()
         return stream
 
     def _call(self, callback: Callable[[Any], Awaitable[None] | None], value: object) -> None:
