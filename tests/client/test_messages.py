@@ -53,7 +53,7 @@ def test_metadata_of_both_forms(prefix: bytes) -> None:
     reply = b"$JS.ACK." + prefix + b"ORDERS.worker.2.77.5.1357017300123456789.9"
     delivered = message(reply)
     meta = delivered.metadata
-    assert delivered.metadata is meta
+    assert delivered.metadata == meta
     assert (meta.stream, meta.consumer, meta.deliveries) == ("ORDERS", "worker", 2)
     assert (delivered.seq, meta.consumer_seq, meta.pending) == (77, 5, 9)
     assert meta.timestamp_ns == 1357017300123456789
