@@ -14,8 +14,8 @@ harmless, and fails the others at once; "fail" fails all; "resend" sends all aga
 then be stored twice. Messages sent during the outage wait in the client's buffer as usual; the
 clock of the timeout stands still. A retry or resend is stored after later messages.
 
-Acks come to one wildcard inbox; its handler runs in the read loop. No task, future or timer is
-made for a message, save the future of `submit`.
+Acks come to one wildcard inbox; its handler runs in the read loop, once for all that came together.
+No task, future or timer is made for a message, save the future of `submit`.
 """
 
 from __future__ import annotations
@@ -220,6 +220,7 @@ class Publisher:
         self._listener = self._client.listen(
             f"{inbox}*",
             self._on_ack,
+            on_run=self._on_acks,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
             on_end=self._on_end,
@@ -261,25 +262,30 @@ class Publisher:
     # -- acks: called in the read loop -----------------------------------------------------------
 
     def _on_ack(self, frame: MessageFrame) -> None:
-        try:
-            index = int(frame[1][self._inbox_length :])
-            entry = self._pending.pop(index)
-        except (KeyError, ValueError):
-            return  # late: it has failed, or was resent and acknowledged twice
-        payload = frame[4]
-        # Nearly all acks of a publisher are equal up to the number at the end.
-        if (
-            payload.startswith(self._plain_ack)
-            and payload[len(self._plain_ack) : -1].isdigit()
-            and entry[4] is None
-        ):
-            self.acked += 1
-            if self._retried:
-                self._retried.pop(index, None)
-        else:
-            self._on_other_ack(index, entry, frame)
+        self._on_acks([frame])
+
+    def _on_acks(self, frames: list[MessageFrame], _size: int = 0) -> bool:
+        pending, retried, inbox = self._pending, self._retried, self._inbox_length
+        plain = self._plain_ack
+        for frame in frames:
+            try:
+                index = int(frame[1][inbox:])
+                entry = pending.pop(index)
+            except (KeyError, ValueError):
+                continue  # late: it has failed, or was resent and acknowledged twice
+            payload = frame[4]
+            # Nearly all acks of a publisher are equal up to the number at the end.
+            rest = payload[len(plain) : -1]
+            if entry[4] is None and payload.startswith(plain) and rest.isdigit():
+                self.acked += 1
+                if retried:
+                    retried.pop(index, None)
+            else:
+                self._on_other_ack(index, entry, frame)
+                plain = self._plain_ack
         if self._senders or self._flushers:
             self._freed()
+        return True
 
     def _on_other_ack(self, index: int, entry: Unacked, frame: MessageFrame) -> None:
         status = status_of(frame[3])
@@ -319,7 +325,7 @@ class Publisher:
         except JetsparkError as error:
             self._fail(index, entry, error)
 
-    # -- ends -----------------------------------------------------------------------------------
+    # -- ends, time, and the link ------------------------------------------------------------
 
     def _fail(self, index: int, entry: Unacked, error: JetsparkError) -> None:
         self._pending.pop(index, None)
@@ -356,8 +362,6 @@ class Publisher:
             for index, entry in [one for one in self._pending.items() if one[1][3] <= now]:
                 self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
         self._timer = loop.call_later(pause, self._look_at_the_clock)
-
-    # -- the link -------------------------------------------------------------------------------
 
     def _on_disconnect(self) -> None:
         for index, entry in list(self._pending.items()):
