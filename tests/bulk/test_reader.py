@@ -417,6 +417,19 @@ def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
     assert found == [*range(1, 3001)]
 
 
+def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("SLOW")
+    admin.create(name, name)
+    admin.fill([(name, b"1"), (name, b"x" * 1_000_000), (name, b"3")])
+    with Proxy(shared_server.port) as proxy:
+        proxy.slow(300_000)
+        table = read(proxy.url, whole(admin.facts(name)), ReadLimits(heartbeat=0.7))
+        links.close_idle()
+    assert [len(data) for data in table["data"].to_pylist()] == [1, 1_000_000, 1]
+
+
 def test_a_consumer_left_half_read_is_gone_soon(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:

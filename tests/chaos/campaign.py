@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from tests.chaos.outcome import Outcome
 
-RUN_WITHIN = 300
+RUN_WITHIN = 600
 """Seconds after which a run is given up as hanging."""
 
 T = TypeVar("T")

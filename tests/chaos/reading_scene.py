@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-WITHIN = 120.0
+WITHIN = 240.0
 """Seconds within which a query goes on after a fault, or ends because of one."""
 _LOOK_EVERY = 0.01
 _MOST_STARTS = 12

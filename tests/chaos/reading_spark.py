@@ -128,11 +128,11 @@ def driver(
 
 def _new(look: Callable[[], int], process: subprocess.Popen[bytes]) -> None:
     """Returns when what is looked at is one more than now."""
-    before, deadline = look(), time.monotonic() + WITHIN
+    before, deadline = look(), time.monotonic() + 2 * WITHIN
     while look() <= before:
         assert process.poll() is None, f"the driver has ended: {process.communicate()[1][-500:]!r}"
         assert time.monotonic() < deadline, "the driver makes no progress"
-        time.sleep(0.001)
+        time.sleep(0.005)
 
 
 def _at_any_time(run: Run, query: Query, process: subprocess.Popen[bytes]) -> None:

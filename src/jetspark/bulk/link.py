@@ -269,6 +269,11 @@ class BlockingLink:
         self._assembler.keep(data[position:], need)
         return others
 
+    @property
+    def receiving(self) -> bool:
+        """Whether a part of a frame has come, and not yet its rest."""
+        return self._assembler.pending > 0
+
     def messages(self, deadline: float) -> list[MessageFrame]:
         """Wait for bytes once; the messages in them, which may be none.
 

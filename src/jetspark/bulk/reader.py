@@ -195,6 +195,9 @@ class _RangeReader:
                 pending = decoder.pending
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
+            elif link.receiving:
+                # A part of a large message: it comes, however long that takes.
+                silent_since = self._alive = time.monotonic()
             elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
                 # Heartbeats and no message: what was pending may have been removed meanwhile.
                 break

@@ -1,0 +1,152 @@
+"""What a campaign's verdict rests on: the oracle sees what is wrong, and runs can be repeated."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.chaos.campaign import Run, Shared, campaign, kind_of
+from tests.chaos.outcome import Outcome, table
+from tests.chaos.table import Message, batches, compare, identity_of, payload_of, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = [Message("S", seq, f"S/0/{seq}") for seq in range(1, 6)]
+
+
+def counts(found: list[Message], must: list[Message], may: list[Message]) -> tuple[int, ...]:
+    findings = compare(found, must, may)
+    return findings.missing, findings.repeated, findings.unexpected, findings.out_of_order
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (ALL, (0, 0, 0, 0)),
+        (ALL[:2] + ALL[3:], (1, 0, 0, 0)),
+        ([*ALL, ALL[4], ALL[4]], (0, 2, 0, 0)),
+        ([*ALL, Message("S", 6, "S/0/5")], (0, 0, 1, 0)),
+        ([ALL[1], ALL[0], *ALL[2:]], (0, 0, 0, 1)),
+        ([*ALL[:4], Message("S", 5, "S/0/4")], (1, 0, 1, 0)),
+    ],
+)
+def test_the_oracle_counts_what_is_wrong(found: list[Message], expected: tuple[int, ...]) -> None:
+    assert counts(found, ALL, []) == expected
+
+
+def test_what_may_be_there_is_neither_missing_nor_unexpected() -> None:
+    assert counts(ALL[:4], ALL[:3], ALL[3:]) == (0, 0, 0, 0)
+    assert counts([*ALL[:4], ALL[3]], ALL[:3], ALL[3:]) == (0, 1, 0, 0)
+
+
+def test_a_generation_of_a_stream_has_its_own_order() -> None:
+    again = [Message("S", seq, f"S/1/{seq}") for seq in range(1, 3)]
+    assert counts([*ALL, *again], [*ALL, *again], []) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 40, 5000])
+def test_a_payload_that_was_changed_is_nobodys(size: int) -> None:
+    payload = payload_of("S/0/17", size)
+    assert len(payload) >= size
+    assert identity_of(payload) == "S/0/17"
+    for at in (0, 5, len(payload) // 2, len(payload) - 1):
+        changed = payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :]
+        assert identity_of(changed) is None
+    assert identity_of(payload[:-1]) is None
+
+
+def test_rows_come_by_batches_and_only_from_files_that_count(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    lines = ["v1"]
+    for number in range(3):
+        seqs = [number * 2 + 1, number * 2 + 2]
+        file = tmp_path / f"part-00000-{2 - number}.parquet"
+        data = [payload_of(f"S/0/{seq}", 60) for seq in seqs]
+        pq.write_table(pa.table({"stream": ["S", "S"], "seq": seqs, "data": data}), file)
+        added = json.dumps({"path": f"file://{file}", "action": "add"})
+        lines.append(added)
+        # The last one has everything, as Spark's compacted files do.
+        text = "\n".join(lines) if number == 2 else f"v1\n{added}"
+        (log / ("2.compact" if number == 2 else str(number))).write_text(text)
+    pq.write_table(pa.table({"stream": ["S"]}), tmp_path / "part-00000-given-up.parquet")
+    assert {number: len(files) for number, files in batches(tmp_path).items()} == {0: 1, 1: 1, 2: 1}
+    assert [message.seq for message in rows(tmp_path)] == [1, 2, 3, 4, 5, 6]
+    assert [message.seq for message in rows(tmp_path, [1])] == [3, 4]
+
+
+# -- the campaign --------------------------------------------------------------------------------
+
+
+def _roll(run: Run) -> Outcome:
+    return Outcome(faults=1, expected=run.rng.randrange(1000))
+
+
+def _fail(run: Run) -> Outcome:
+    raise AssertionError("it broke\nin many words")
+
+
+def test_runs_are_derived_from_the_seed_and_their_number_alone() -> None:
+    kinds = dict.fromkeys("abc", _roll)
+    every = campaign(kinds, 7, range(9))
+    assert campaign(kinds, 7, [5]) == [every[5]]
+    assert Counter(outcome.kind for outcome in every) == {"a": 3, "b": 3, "c": 3}
+    assert campaign(kinds, 8, range(9)) != every
+
+
+def test_costly_kinds_are_run_a_third_as_often() -> None:
+    kinds = dict.fromkeys("abc", _roll)
+    found = Counter(kind_of(kinds, 1, number, costly="c") for number in range(14))
+    assert found == {"a": 6, "b": 6, "c": 2}
+
+
+def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
+    kinds, file = dict.fromkeys("abc", _roll), tmp_path / "results.jsonl"
+    first = campaign(kinds, 7, range(3), results=file)
+    assert campaign(dict.fromkeys("abc", _fail), 7, range(3), results=file) == first
+    assert len(campaign(kinds, 7, range(5), results=file)) == 5
+
+
+def test_a_run_that_raises_or_has_met_no_fault_is_not_good(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (failed,) = campaign({"x": _fail}, 7, [0])
+    assert (failed.good, failed.failure) == (False, "AssertionError: it broke")
+    (lucky,) = campaign({"x": lambda run: Outcome(0, 10)}, 7, [0])
+    assert (lucky.good, lucky.failure) == (False, "no fault hit")
+    assert "WRONG" in capsys.readouterr().err
+
+
+def test_what_runs_share_is_made_once_and_closed() -> None:
+    events: list[str] = []
+
+    class Thing:
+        def __enter__(self) -> str:
+            events.append("made")
+            return "thing"
+
+        def __exit__(self, *_: object) -> None:
+            events.append("closed")
+
+    with Shared() as shared:
+        assert shared.once("x", Thing) == shared.once("x", Thing) == "thing"
+        shared.drop("x")
+        shared.once("x", Thing)
+    assert events == ["made", "closed", "made", "closed"]
+
+
+def test_the_table_has_a_line_for_each_kind_and_their_sum() -> None:
+    some = [
+        Outcome(2, 1000, recovery=1.5, kind="b"),
+        Outcome(1, 500, missing=3, kind="a"),
+        Outcome(1, 500, kind="b", failure="hung"),
+    ]
+    lines = table(some).splitlines()[2:]
+    assert lines[0] == "| a | 1 | 1 | 500 | 3 | 0 | 0 | 0 | 0 | – |"
+    assert lines[1] == "| b | 2 | 3 | 1,500 | 0 | 0 | 0 | 0 | 1 | 1.5 s |"
+    assert lines[2] == "| **all** | 3 | 4 | 2,000 | 3 | 0 | 0 | 0 | 1 | 1.5 s |"

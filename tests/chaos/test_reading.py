@@ -1,0 +1,26 @@
+"""The short version; `python -m tests.chaos reading --runs 200` is the long one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.chaos.campaign import Shared, run_one
+from tests.chaos.reading import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "kind", ["server killed", "connections cut", "Python worker killed", "messages purged"]
+)
+def test_a_table_is_right_whatever_breaks(spark: SparkSession, kind: str) -> None:
+    with Shared() as shared:
+        shared.once("spark", lambda: nullcontext(spark))
+        outcome = run_one(kind, KINDS[kind], 1, 0, shared)
+    assert outcome.good, outcome
+    assert outcome.faults
+    assert outcome.expected
