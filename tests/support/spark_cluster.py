@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HOME = Path(pyspark.__file__).parent
-_UP_WITHIN = 60.0  # seconds
+_UP_WITHIN = 240.0  # seconds; a busy machine starts a JVM slowly
 
 
 @contextmanager
