@@ -18,6 +18,7 @@ from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import (
+    AuthorizationError,
     BrokenSocketError,
     JetsparkError,
     LedgerError,
@@ -416,11 +417,30 @@ def test_a_link_that_died_in_silence_costs_a_moment(
 ) -> None:
     """As a router that forgets its connections leaves them; an idle one is taken first."""
     ledger = Ledger(target.options, target.stream, "q", timeout=4)
+    links.close_idle()  # other tests leave some
     assert ledger.last_decision() is None
     ((link, _),) = links._idle[target.options]
     monkeypatch.setattr(link, "send", lambda *_: None)
     assert ledger.last_decision() is None
     assert link.closed
+
+
+@pytest.mark.parametrize("where", [chain, links])
+def test_a_refused_login_is_told_at_once(
+    target: Target, monkeypatch: pytest.MonkeyPatch, where: Any
+) -> None:
+    pieces = target.pieces(0, 10, 1)
+    links.close_idle()
+    attempts: list[ConnectOptions] = []
+
+    def refused(options: ConnectOptions) -> BlockingLink:
+        attempts.append(options)
+        raise AuthorizationError("no")
+
+    monkeypatch.setattr(where, "connect", refused)
+    with pytest.raises(AuthorizationError):
+        target.writer().commit(0, pieces)
+    assert len(attempts) == 1
 
 
 def test_leaders_that_change_while_copying(

@@ -18,6 +18,7 @@ from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     APIError,
+    AuthorizationError,
     BrokenSocketError,
     JetStreamError,
     NoStreamResponseError,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
+    from jetspark.bulk.link import BlockingLink
     from jetspark.bulk.outgoing import Outgoing
+    from jetspark.connection.options import ConnectOptions
     from jetspark.server import NatsServer
 
 
@@ -168,6 +171,28 @@ def test_what_is_lost_in_silence_is_published_again(
         publisher.send(rows(f"{stream}.b", 700))
     assert publisher.acked == 1400
     assert admin.facts(stream).messages >= 1400
+
+
+def test_a_refused_login_is_told_at_once(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = unique("S")
+    admin.create(stream, f"{stream}.>")
+    attempts: list[ConnectOptions] = []
+
+    def refused(options: ConnectOptions) -> BlockingLink:
+        attempts.append(options)
+        raise AuthorizationError("no")
+
+    publisher = StreamPublisher(make_options(shared_server.url), stream)
+    publisher._link.close()
+    monkeypatch.setattr(publish, "connect", refused)
+    with pytest.raises(AuthorizationError), publisher:
+        publisher.send(rows(f"{stream}.a", 10))
+    assert len(attempts) == 1
 
 
 def test_a_killed_server_costs_no_message(make_server: MakeServer) -> None:

@@ -30,7 +30,7 @@ from jetspark.bulk.atomic import (
 from jetspark.bulk.ledger import Decision, LanePlan, Ledger
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.outgoing import Outgoing, size_of, unpack
-from jetspark.bulk.publish import PASSING, answer_within
+from jetspark.bulk.trouble import PASSING_CODES, answer_within, passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
@@ -47,7 +47,7 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 _ROWS = MOST_MESSAGES - 2  # the marker and the end mark
 _BYTES = 8 * 1024 * 1024
 _RETRY_SECONDS = 0.1
-_OPEN = PASSING | {
+_OPEN = PASSING_CODES | {
     js_api.WRONG_LAST_SEQUENCE,
     js_api.WRONG_LAST_SEQUENCE_CONSTANT,
     js_api.BATCH_INCOMPLETE,
@@ -202,7 +202,9 @@ class Chain:
                 self._send(lane, decision)
             for lane in lanes:
                 self._wait(lane)
-        except (ConnectionFailure, RequestTimeoutError):
+        except (ConnectionFailure, RequestTimeoutError) as error:
+            if not passes(error):
+                raise
             self._drop_link()
             for lane in lanes:
                 self._rewind(lane)  # rows may have been taken and not sent
@@ -278,8 +280,8 @@ class Chain:
         while self._link is None:
             try:
                 self._link = connect(self._options)
-            except ConnectionFailure:
-                if time.monotonic() > self._progress + self._timeout:
+            except ConnectionFailure as error:
+                if not passes(error) or time.monotonic() > self._progress + self._timeout:
                     raise
                 time.sleep(_RETRY_SECONDS)
                 continue

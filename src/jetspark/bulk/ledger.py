@@ -20,15 +20,12 @@ import msgspec
 
 from jetspark.bulk import links
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
-from jetspark.bulk.publish import PASSING, answer_within
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.trouble import answer_within, passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
-    APIError,
-    ConnectionFailure,
+    JetsparkError,
     LedgerError,
-    NoRespondersError,
-    RequestTimeoutError,
     StreamNotFoundError,
     WrongLastSequenceError,
 )
@@ -36,7 +33,6 @@ from jetspark.wire import js_api
 
 T = TypeVar("T")
 
-_LINK_TROUBLE = (ConnectionFailure, NoRespondersError, RequestTimeoutError)
 _RETRY_SECONDS = 0.25
 _ROOM_IN_PAYLOAD = 4096
 _STAGED_BYTES = 768 * 1024
@@ -93,9 +89,8 @@ class Ledger:
             try:
                 with links.borrowed(self._options) as link:
                     return question(StreamAPI(link, answer_within(self._timeout)))
-            except (*_LINK_TROUBLE, APIError) as error:
-                passing = not isinstance(error, APIError) or error.err_code in PASSING
-                if not passing or time.monotonic() + _RETRY_SECONDS > deadline:
+            except JetsparkError as error:
+                if not passes(error) or time.monotonic() + _RETRY_SECONDS > deadline:
                     raise
                 time.sleep(_RETRY_SECONDS)
 

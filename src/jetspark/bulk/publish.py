@@ -22,6 +22,7 @@ import msgspec
 
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.outgoing import Outgoing
+from jetspark.bulk.trouble import answer_within, passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
@@ -35,24 +36,6 @@ from jetspark.errors import (
 from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
-
-PASSING = frozenset(
-    {
-        js_api.CLUSTER_NOT_AVAILABLE,
-        js_api.NOT_LEADER,
-        js_api.INSUFFICIENT_RESOURCES,
-        js_api.NOT_ENABLED,
-        js_api.TOO_MANY_REQUESTS,
-        js_api.ID_IN_PROCESS,  # sent again; the replicas have not agreed on the first one yet
-    }
-)
-"""Error codes of a stream that will take the message a little later."""
-
-
-def answer_within(timeout: float) -> float:
-    """Seconds to wait for one answer, of all those that there are for success."""
-    return min(5.0, timeout / 4)
-
 
 _BLOCK_MESSAGES = 500
 _BLOCK_BYTES = 256 * 1024
@@ -166,7 +149,7 @@ class StreamPublisher:
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
             error.add_note(f'The message was for the subject "{self._subject(index)}".')
-            if error.err_code not in PASSING:
+            if not passes(error):
                 raise error
             self._later(index, error)
         else:
@@ -223,8 +206,8 @@ class StreamPublisher:
             try:
                 self._use(connect(self._options))
                 break
-            except ConnectionFailure:
-                if time.monotonic() + _RETRY_SECONDS > deadline:
+            except ConnectionFailure as error:
+                if not passes(error) or time.monotonic() + _RETRY_SECONDS > deadline:
                     raise
                 time.sleep(_RETRY_SECONDS)
         self._refused = []

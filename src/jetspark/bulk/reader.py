@@ -28,47 +28,23 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
-    APIError,
-    AuthError,
-    ConnectionFailure,
-    ConsumerDeletedError,
     DataLossError,
     IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
-    NoRespondersError,
-    ProtocolError,
     RequestTimeoutError,
-    SecureConnectionWantedError,
     StreamNotFoundError,
     StreamRecreatedError,
-    TLSError,
 )
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
-from jetspark.wire.status import NO_RESPONDERS
 
 logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
-_FINAL = (AuthError, SecureConnectionWantedError, TLSError)
-_PASSING = (
-    ConnectionFailure,
-    ConsumerDeletedError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    ProtocolError,
-    RequestTimeoutError,
-)
-
-
-def passes(error: JetsparkError) -> bool:
-    """Whether it may not happen again on a new connection, or a little later."""
-    if isinstance(error, APIError):
-        return error.code == NO_RESPONDERS
-    return isinstance(error, _PASSING) and not isinstance(error, _FINAL)
 
 
 def read_range(

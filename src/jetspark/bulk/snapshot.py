@@ -24,8 +24,8 @@ from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import passes
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     IncompleteRangeError,

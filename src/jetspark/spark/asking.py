@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jetspark.bulk import links
-from jetspark.bulk.reader import passes
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import JetsparkError
 
