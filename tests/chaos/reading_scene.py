@@ -278,7 +278,7 @@ class Scene:
             },
         )
 
-    def fill(self, batches: float = 3) -> None:
+    def fill(self, batches: float = 2) -> None:
         """Enough for so many batches, divided among the streams."""
         for stream in self.streams:
             count = int(self.batch * batches / len(self.streams)) + 1
@@ -300,8 +300,8 @@ class Scene:
 
     def moment(self) -> None:
         """Returns some time in a batch: planning, reading, writing or committing it."""
-        if self.left < 2 * self.batch:
-            self.fill(2)
+        if self.left < 1.3 * self.batch:
+            self.fill(1.3)
         self.query.wait_for_batch(self.query.committed + 1)
         time.sleep(self.rng.random() * 0.6)
 

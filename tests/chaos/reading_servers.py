@@ -72,7 +72,7 @@ def one_server(
 @contextmanager
 def feeding(scene: Scene) -> Iterator[None]:
     """Meanwhile somebody publishes."""
-    thread = threading.Thread(target=scene.fill, args=(2,))
+    thread = threading.Thread(target=scene.fill, args=(1,))
     thread.start()
     try:
         yield

@@ -158,7 +158,7 @@ def _driver_killed(moment: Callable[[Run, Query, subprocess.Popen[bytes]], None]
     def kind(run: Run) -> Outcome:
         states = []
         with one_server(run, start=False) as (_, _, scene):
-            scene.fill(3)
+            scene.fill()
             query = scene.query
             for _ in range(run.rng.choice([1, 1, 2])):
                 with driver(scene) as process:
@@ -214,7 +214,7 @@ def _on_two_workers(run: Run, **conf: str) -> Iterator[tuple[_Standalone, Scene]
     """A query whose driver is a process of its own and whose executors are two more."""
     cluster = run.shared.once("standalone", _standalone)
     with one_server(run, start=False, read_as={"minPartitions": "4"}) as (_, _, scene):
-        scene.fill(3)
+        scene.fill()
         conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf}
         conf = {name.replace("_", "."): value for name, value in conf.items()}
         with driver(scene, cluster.master, **conf) as process:
