@@ -17,13 +17,11 @@ from tests.chaos.campaign import Run
 from tests.chaos.outcome import Outcome
 from tests.chaos.writing_faults import ALL, at_step, set_gate
 from tests.chaos.writing_job import EXACTLY, write_file
-from tests.chaos.writing_scene import Scene, scene
+from tests.chaos.writing_scene import NANOSECONDS, Scene, scene
 from tests.chaos.writing_steps import COMMITTED, COPYING, DECIDED, SENT
 
 from jetspark.bulk.ledger import ledger_stream
 from jetspark.server import NatsServer
-
-NANOSECONDS = 1_000_000_000
 
 # -- room --------------------------------------------------------------------------------------
 
@@ -58,7 +56,7 @@ def storage_full(run: Run) -> Outcome:
         return f"jetstream {{ max_file_store: {megabytes}MB }}\n"
 
     file = run.folder / "server.conf"
-    file.write_text(text(run.rng.randint(2, 6)))
+    file.write_text(text(run.rng.randint(1, 3)))
     options = {"publishTimeout": "2"}
     with scene(run, server=lambda _: _configured(file), options=options) as here:
         error = here.start().wait()

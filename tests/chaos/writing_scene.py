@@ -28,6 +28,8 @@ from jetspark.spark.session import close_session, local_session
 SPARK, CLUSTER = "spark", "cluster"
 """What runs share: the session in this process; three servers."""
 
+NANOSECONDS = 1_000_000_000
+_WINDOW = 1800 * NANOSECONDS  # longer than the longest run on the slowest machine
 _LOOK_EVERY = 0.02  # seconds
 _ATTEMPTS = 8
 REACHED_WITHIN = 240.0  # a session's first query takes its time
@@ -234,7 +236,8 @@ def scene(
         shown = Scene(run, servers, made)
         shown.proxy, shown.login = proxy, login
         with shown.admin() as admin:
-            admin.create(name, f"{name}.>", num_replicas=replicas, **(stream or {}))
+            config = {"num_replicas": replicas, "duplicate_window": _WINDOW, **(stream or {})}
+            admin.create(name, f"{name}.>", **config)
         if replicas > 1:
             stack.callback(_tidy, shown)
         shown.files(files, run.rng.randint(1800, 2600))
