@@ -115,24 +115,15 @@ class AtomicBatch:
             self._check_open()
             if expect_last_seq is not None and self._size:
                 raise ConfigError("expect_last_seq belongs to the first message of a batch.")
-            kept = None
-            if (
-                headers is not None
-                or msg_id is not None
-                or ttl is not None
-                or expect_last_seq is not None
-                or expect_last_subject_seq is not None
-                or expect_last_subject_seq_of is not None
-            ):
-                kept = publish_headers(
-                    self._api.server,
-                    headers,
-                    msg_id=msg_id,
-                    ttl=ttl,
-                    expect_last_seq=expect_last_seq,
-                    expect_last_subject_seq=expect_last_subject_seq,
-                    expect_last_subject_seq_of=expect_last_subject_seq_of,
-                )
+            kept = publish_headers(
+                self._api.server,
+                headers,
+                msg_id=msg_id,
+                ttl=ttl,
+                expect_last_seq=expect_last_seq,
+                expect_last_subject_seq=expect_last_subject_seq,
+                expect_last_subject_seq_of=expect_last_subject_seq_of,
+            )
             message = self._checked(subject, payload, kept)
             if self._held is not None:
                 await self._stage(self._held)

@@ -29,7 +29,6 @@ from jetspark.errors import (
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
-    PublishFailedError,
 )
 from jetspark.jetstream.fast_ingest_fates import MessageFates
 from jetspark.jetstream.fast_ingest_replies import (
@@ -50,7 +49,7 @@ from jetspark.jetstream.fast_ingest_replies import (
     was_lost,
 )
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
-from jetspark.jetstream.publish_results import closed_before_ack, link_lost
+from jetspark.jetstream.publish_results import closed_before_ack, link_lost, tell_failures
 from jetspark.wire.headers import HeadersLike
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class FastIngest(MessageFates):
         while self._sent >= self._limit or self._outbox.crowded:
             await self._wait_for_space()
         kept = None
-        if (
+        if (  # rarely: a call less for each message
             headers is not None
             or msg_id is not None
             or ttl is not None
@@ -236,14 +235,7 @@ class FastIngest(MessageFates):
                 await self.commit()
         finally:
             self._close()
-        unseen = self._failed[self._looked_at :]
-        if not unseen:
-            return
-        failure = PublishFailedError(unseen)
-        if error is None:
-            raise failure
-        # The block's own error goes on; what we know goes with it.
-        error.add_note(str(failure))
+        tell_failures(self._failed[self._looked_at :], error)
 
     def _close(self) -> None:
         if self._listener is not None:

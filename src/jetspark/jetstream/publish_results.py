@@ -9,6 +9,7 @@ from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
     JetsparkError,
+    PublishFailedError,
     RequestTimeoutError,
 )
 from jetspark.jetstream.documents import PubAck
@@ -31,6 +32,17 @@ class PublishFailure:
 
 Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, asyncio.Future[PubAck] | None]"
 """(subject, payload, headers, deadline, future): one is made for every message, so a bare tuple."""
+
+
+def tell_failures(unseen: list[PublishFailure], error: BaseException | None) -> None:
+    """At the end of a block that may have raised `error`: failures that nobody has looked at."""
+    if not unseen:
+        return
+    failure = PublishFailedError(unseen)
+    if error is None:
+        raise failure
+    # The block's own error goes on; what we know goes with it.
+    error.add_note(str(failure))
 
 
 def no_ack_in_time(index: int, subject: str, timeout: float) -> RequestTimeoutError:

@@ -30,7 +30,6 @@ from jetspark.errors import (
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
-    PublishFailedError,
 )
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
@@ -42,6 +41,7 @@ from jetspark.jetstream.publish_results import (
     closed_before_ack,
     link_lost,
     no_ack_in_time,
+    tell_failures,
 )
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import status_of
@@ -239,14 +239,8 @@ class Publisher:
                 await self.flush()
         finally:
             self._close()
-        unseen = self._failed[self._looked_at :]
-        if not unseen or not self._raise_failures:
-            return
-        failure = PublishFailedError(unseen)
-        if error is None:
-            raise failure
-        # The block's own error goes on; what we know goes with it.
-        error.add_note(str(failure))
+        if self._raise_failures:
+            tell_failures(self._failed[self._looked_at :], error)
 
     def _close(self) -> None:
         if self._listener is not None:
