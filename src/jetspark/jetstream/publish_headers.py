@@ -77,19 +77,23 @@ def publish_headers(
         check_feature("expect_last_subject_seq_of", (2, 11), server)
     if ttl is not None:
         check_feature("ttl", (2, 11), server)
-    ours = [
-        (MSG_ID, msg_id),
-        (TTL, None if ttl is None else ttl_text(ttl)),
-        (EXPECTED_STREAM, expect_stream),
-        (EXPECTED_LAST_SEQ, _sequence("expect_last_seq", expect_last_seq)),
-        (
-            EXPECTED_LAST_SUBJECT_SEQ,
-            _sequence("expect_last_subject_seq", expect_last_subject_seq),
-        ),
-        (EXPECTED_LAST_SUBJECT_SEQ_OF, expect_last_subject_seq_of),
-        (EXPECTED_LAST_MSG_ID, expect_last_msg_id),
-    ]
-    return merged(headers, ours)
+    copy = Headers(headers or ())
+    if msg_id is not None:
+        copy.set(MSG_ID, msg_id)
+    if ttl is not None:
+        copy.set(TTL, ttl_text(ttl))
+    if expect_stream is not None:
+        copy.set(EXPECTED_STREAM, expect_stream)
+    if expect_last_seq is not None:
+        copy.set(EXPECTED_LAST_SEQ, _sequence("expect_last_seq", expect_last_seq))
+    if expect_last_subject_seq is not None:
+        sequence = _sequence("expect_last_subject_seq", expect_last_subject_seq)
+        copy.set(EXPECTED_LAST_SUBJECT_SEQ, sequence)
+    if expect_last_subject_seq_of is not None:
+        copy.set(EXPECTED_LAST_SUBJECT_SEQ_OF, expect_last_subject_seq_of)
+    if expect_last_msg_id is not None:
+        copy.set(EXPECTED_LAST_MSG_ID, expect_last_msg_id)
+    return copy
 
 
 def headers_of(message: Sendable) -> Headers | None:
@@ -131,7 +135,7 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
     return str(seconds)
 
 
-def _sequence(option: str, value: int | None) -> str | None:
-    if value is not None and value < 0:
+def _sequence(option: str, value: int) -> str:
+    if value < 0:
         raise ConfigError(f"{option} cannot be negative.")
-    return None if value is None else str(value)
+    return str(value)

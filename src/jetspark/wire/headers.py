@@ -31,6 +31,8 @@ class Headers:
 
     def __init__(self, items: HeadersLike = ()) -> None:
         self._items: dict[str, list[str]] = {}
+        if not items:
+            return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
         if isinstance(items, Headers):
             pairs = list(items.items())
@@ -125,9 +127,8 @@ class Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     """The header block: version line, one line a value, blank line; UTF-8."""
-    lines = [VERSION]
-    lines.extend(f"{name}: {value}".encode() for name, value in headers.items())
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+    lines = [f"{name}: {one}\r\n" for name, values in headers._items.items() for one in values]
+    return b"%b\r\n%b\r\n" % (VERSION, "".join(lines).encode())
 
 
 def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
