@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -41,39 +38,9 @@ def stream(admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
-class Query:
-    """Calls a reader in the order in which Spark does; the checkpoint is text, as Spark's."""
-
-    def __init__(self, url: str, stream: str) -> None:
-        self.options = {"servers": url, "stream": stream, "startingOffsets": "earliest"}
-        self.options |= {"interestConsumer": "spark"}
-        self.checkpoint: str | None = None
-        self.sequences: list[int] = []
-
-    def run(self, *, batches: int = 1, limit: int | None = None, **options: str) -> None:
-        """So many batches at most, in a process of their own."""
-        if limit is not None:
-            options["maxOffsetsPerTrigger"] = str(limit)
-        reader = JetStreamStreamReader(parse_options(self.options | options))
-        start = json.loads(self.checkpoint) if self.checkpoint else reader.initialOffset()
-        committed = None
-        for _ in range(batches):
-            how = ReadAllAvailable() if limit is None else reader.getDefaultReadLimit()
-            end = reader.latestOffset(start, how)
-            if end == start:
-                break
-            if committed is not None:
-                reader.commit(committed)
-            for partition in reader.partitions(start, end):
-                for rows in reader.read(partition):
-                    self.sequences += rows.column("seq").to_pylist()
-            self.checkpoint = json.dumps(end)
-            start = committed = end
-
-
 @pytest.fixture
-def query(shared_server: NatsServer, stream: str) -> Query:
-    return Query(shared_server.url, stream)
+def query(shared_server: NatsServer, stream: str) -> DrivenQuery:
+    return DrivenQuery(shared_server.url, stream, interestConsumer="spark")
 
 
 def make_consumer(admin: Admin, stream: str, name: str, **config: Any) -> None:
@@ -82,7 +49,7 @@ def make_consumer(admin: Admin, stream: str, name: str, **config: Any) -> None:
 
 
 def test_what_nobody_kept_is_missed_and_from_then_on_nothing(
-    query: Query, admin: Admin, stream: str
+    query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
     admin.fill(numbered(f"{stream}.a", 10))
     assert admin.facts(stream).messages == 0  # there was no consumer yet
@@ -94,7 +61,7 @@ def test_what_nobody_kept_is_missed_and_from_then_on_nothing(
     assert admin.facts(stream).first_seq == 611
 
 
-def test_others_keep_their_messages(query: Query, admin: Admin, stream: str) -> None:
+def test_others_keep_their_messages(query: DrivenQuery, admin: Admin, stream: str) -> None:
     make_consumer(admin, stream, "other", filter_subject=f"{stream}.b")
     query.run()
     admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
@@ -105,7 +72,7 @@ def test_others_keep_their_messages(query: Query, admin: Admin, stream: str) -> 
 
 
 def test_only_some_subjects_are_read_and_all_are_released(
-    query: Query, admin: Admin, stream: str
+    query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
     query.run()
     admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
@@ -114,7 +81,9 @@ def test_only_some_subjects_are_read_and_all_are_released(
     assert admin.facts(stream).first_seq == 51
 
 
-def test_a_consumer_that_has_moved_stops_the_query(query: Query, admin: Admin, stream: str) -> None:
+def test_a_consumer_that_has_moved_stops_the_query(
+    query: DrivenQuery, admin: Admin, stream: str
+) -> None:
     query.run()
     admin.fill(numbered(f"{stream}.a", 10))
     query.run()
@@ -124,7 +93,7 @@ def test_a_consumer_that_has_moved_stops_the_query(query: Query, admin: Admin, s
 
 
 def test_a_consumer_that_is_gone_stops_the_query_until_allowed(
-    query: Query, admin: Admin, stream: str
+    query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
     query.run()
     admin.fill(numbered(f"{stream}.a", 10))
@@ -140,7 +109,7 @@ def test_a_consumer_that_is_gone_stops_the_query_until_allowed(
 
 
 def test_a_stream_made_anew_keeps_what_was_not_read_of_it(
-    query: Query, admin: Admin, stream: str
+    query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
     query.run()
     admin.fill(numbered(f"{stream}.a", 10))
@@ -160,7 +129,7 @@ def test_over_three_servers_and_a_changing_leader(
     name, url = unique("INTEREST"), nats_cluster.servers[0].url
     with Admin(url) as admin, StreamPublisher(make_options(url), name, timeout=60) as publisher:
         admin.create(name, name, retention="interest", allow_direct=True, num_replicas=3)
-        query = Query(url, name)
+        query = DrivenQuery(url, name, interestConsumer="spark")
         query.run()
         for _ in range(3):
             publisher.send((name.encode(), None, b"") for _ in range(100))
@@ -184,7 +153,7 @@ def test_over_three_servers_and_a_changing_leader(
     ],
 )
 def test_what_cannot_be_read_so_is_told(
-    query: Query,
+    query: DrivenQuery,
     admin: Admin,
     unique: Callable[[str], str],
     change: dict[str, Any],
@@ -205,7 +174,7 @@ def test_a_query_of_sparks_reads_and_releases(
     shared_server: NatsServer,
     admin: Admin,
     stream: str,
-    query: Query,
+    query: DrivenQuery,
     tmp_path: Path,
 ) -> None:
     make_consumer(admin, stream, "other")

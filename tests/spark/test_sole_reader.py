@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.support.driven_query import DrivenQuery
 from tests.support.streams import numbered
 
+from jetspark.bulk import links
 from jetspark.spark.failures import explain
 
 if TYPE_CHECKING:
@@ -72,6 +74,20 @@ def test_what_the_checkpoint_has_is_removed(query: Query, admin: Admin, queue: s
     query.run()
     assert admin.facts(queue).first_seq == 901
     assert query.sequences() == list(range(1, 1001))
+
+
+def test_of_a_queue_made_anew_nothing_is_removed_unread(
+    shared_server: NatsServer, admin: Admin, queue: str
+) -> None:
+    query = DrivenQuery(shared_server.url, queue, soleReader="true", failOnDataLoss="false")
+    admin.fill(numbered(f"{queue}.a", 10))
+    query.run()
+    admin.call(f"STREAM.DELETE.{queue}")
+    admin.create(queue, f"{queue}.>", retention="workqueue", allow_direct=True)
+    admin.fill(numbered(f"{queue}.a", 20))
+    query.run()
+    assert query.sequences == [*range(1, 11), *range(1, 21)]
+    links.close_idle()
 
 
 def test_only_the_chosen_subjects_are_removed(query: Query, admin: Admin, queue: str) -> None:
