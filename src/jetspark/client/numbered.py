@@ -1,13 +1,14 @@
 """Publishes of one inbox that are told apart by a number: `<inbox><number>` is the reply subject.
 
 Contract: as `publish_replying`, and meant for millions of messages to few subjects. What all
-frames for a subject begin with is kept, so that a message without headers costs one formatting.
+frames for a subject begin with is kept, so that the rest of a frame is one formatting.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetspark.errors import MaxPayloadError
 from jetspark.wire.frames import no_bytes
 
 if TYPE_CHECKING:
@@ -33,17 +34,25 @@ class NumberedPublishes:
         self, number: int, subject: str, payload: bytes, headers: HeadersLike | None = None
     ) -> None:
         """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
-        head = self._heads.get(subject)
-        if head is None or headers is not None or len(payload) > self._link.max_payload:
-            reply = b"%b%d" % (self._inbox, number)
-            self._client.publish_replying(subject, payload, reply, headers)
-            if len(self._heads) >= _SUBJECTS_REMEMBERED:
-                self._heads.clear()
-            self._heads[subject] = b"PUB %b %b" % (subject.encode(), self._inbox)
-            return
+        head = self._heads.get(subject) or self._head(subject)
+        block = b"" if headers is None else self._client._encode(headers)
+        size = len(block) + len(payload)
+        if size > self._link.max_payload:
+            raise MaxPayloadError(size, self._link.max_payload)
         try:
-            frame = b"%b%d %d\r\n%b\r\n" % (head, number, len(payload), payload)
+            if headers is None:
+                frame = b"PUB %b%d %d\r\n%b\r\n" % (head, number, size, payload)
+            else:
+                sizes = number, len(block), size
+                frame = b"HPUB %b%d %d %d\r\n%b%b\r\n" % (head, *sizes, block, payload)
         except TypeError:
             raise no_bytes(payload) from None
         self._outbox.put(frame)
         self._client._out_msgs += 1
+
+    def _head(self, subject: str) -> bytes:
+        self._client._check_subject(subject)
+        if len(self._heads) >= _SUBJECTS_REMEMBERED:
+            self._heads.clear()
+        head = self._heads[subject] = b"%b %b" % (subject.encode(), self._inbox)
+        return head
