@@ -41,7 +41,7 @@ def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> 
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination(300)
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()
     found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]

@@ -73,7 +73,7 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(300)
     shown.append(str([report.json for report in query.recentProgress]))
     wrong = options | {"stream": "NOPE"}
     for attempt in (
@@ -101,7 +101,7 @@ def show(spark: SparkSession, folder: Path) -> None:
     pages = []
     for address in addresses:
         try:
-            with urlopen(address, timeout=20) as answer:
+            with urlopen(address, timeout=60) as answer:
                 pages.append(f"{address}\n{answer.read().decode()}")
         except OSError:
             continue  # not every number is there

@@ -108,7 +108,7 @@ def test_changes_as_they_come(
         )
         query = rows.writeStream.format("parquet").option("path", str(tmp_path / "table"))
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination(60)
+        query.trigger(availableNow=True).start().awaitTermination(300)
 
     run()
     admin.fill([(f"$KV.{bucket}.c", b"later")])

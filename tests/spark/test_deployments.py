@@ -49,7 +49,7 @@ def test_one_program_everywhere(
             [sys.executable, PROGRAM, url, shared_server.url, source, target, str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         )

@@ -128,7 +128,7 @@ def test_a_query_shows_what_it_has_finished(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        query.awaitTermination(300)
         return [report for report in query.recentProgress if report["numInputRows"]]
 
     assert len(run(maxOffsetsPerTrigger="40")) == 3

@@ -58,7 +58,7 @@ json = "region STRING, amount DOUBLE"
 
 def run(pipeline: PipelineFile, spark: SparkSession) -> None:
     for query in start(pipeline, spark).values():
-        query.awaitTermination(60)
+        query.awaitTermination(300)
 
 
 def test_two_sinks_of_one_source_go_on_the_next_time(
@@ -113,7 +113,7 @@ def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) ->
     options = {"servers": server.url, "stream": orders, "startingOffsets": "earliest"}
     to = str(folder / "ingested")
     ingest = Ingest(options=options, to=to, json_schema="region STRING, amount DOUBLE")
-    ingest.start(spark).awaitTermination(60)
+    ingest.start(spark).awaitTermination(300)
     return to
 
 

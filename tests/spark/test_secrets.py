@@ -57,7 +57,7 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
         [sys.executable, RUN, folder, json.dumps(logins)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -131,7 +131,7 @@ class Copy:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        query.awaitTermination(300)
         return [report["batchId"] for report in query.recentProgress if report["numInputRows"]]
 
     def forget_commit(self, batch: int) -> None:

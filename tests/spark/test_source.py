@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -128,7 +129,7 @@ def test_partitions_share_their_workers_connections(
         admin.fill(numbered("s", 400))
 
     def connections() -> int:
-        with urlopen(f"http://127.0.0.1:{port}/varz", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/varz", timeout=60) as answer:
             return int(json.load(answer)["total_connections"])
 
     before = connections()
@@ -290,7 +291,7 @@ def test_a_listener_follows_the_lag(spark: SparkSession, query: Query, stream: s
     spark.streams.addListener(listener)
     try:
         query.run(maxOffsetsPerTrigger="400")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while len(told) < 3 or listener.latest:  # events come from a thread of Spark's
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -356,26 +357,25 @@ def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
     running = (
         spark.readStream.format("jetstream")
         .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
-        .options(minOffsetsPerTrigger="100", maxTriggerDelay="4s")
+        .options(minOffsetsPerTrigger="100", maxTriggerDelay="6s")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
     try:
-        rows: list[int] = []
+        began: dict[int, datetime] = {}
         added = False
-        deadline = time.monotonic() + 60
-        while sum(rows) < 1005:
+        deadline = time.monotonic() + 300
+        while 5 not in began:
             assert time.monotonic() < deadline
-            reports = {p["batchId"]: p for p in running.recentProgress}
-            rows = [report["numInputRows"] for report in reports.values()]
-            if not added and sum(rows) == 1000:
-                begun = time.monotonic()
+            for report in running.recentProgress:
+                began[report["numInputRows"]] = datetime.fromisoformat(report["timestamp"])
+            if not added and 1000 in began:
                 admin.fill(numbered(f"{stream}.x", 5))
                 added = True
             running.awaitTermination(0.1)  # type: ignore[arg-type]
-        assert time.monotonic() - begun > 1
+        assert began[5] - began[1000] > timedelta(seconds=3)
     finally:
         running.stop()
 
