@@ -353,3 +353,11 @@ async def test_what_was_published_before_close_arrives_while_the_server_sends() 
     await thread
     listener.close()
     assert received.count(b"PUB out 200\r\n") == 500
+
+
+async def test_events_of_a_client_that_is_closed_end_at_once(
+    shared_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(shared_server.url)
+    await nc.close()
+    assert [event async for event in nc.events()] == []
