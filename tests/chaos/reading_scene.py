@@ -8,6 +8,7 @@ checkpoint, as an operator would; the note of the run says how often.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -205,6 +206,7 @@ class Query:
             return False
         try:
             self._query.awaitTermination(5)
+            self.errors.append("it ended without an error")
         except PySparkException as error:
             self.errors.append(str(explain(error)))
         self._query = None
@@ -241,15 +243,26 @@ class Query:
 
         eventually(reached, f"reading up to {ends}, now {self.position()}", within)
 
-    def wait_until_stopped(self, ends: dict[str, int], within: float = WITHIN) -> str:
-        """Returns when it has ended by an error, which is returned, or ("") has read everything."""
+    def wait_until_stopped(
+        self, says: re.Pattern[str], ends: dict[str, int] | None = None, within: float = WITHIN
+    ) -> str:
+        """Returns what has ended it, when that `says` so, or "" when it has read everything.
+
+        It is started again after another end, for which Spark on a busy machine has its reasons.
+        """
 
         def settled() -> bool:
             position = self.position()
-            read = all(position.get(stream, 0) >= end for stream, end in ends.items())
-            return self.ended() or read
+            if ends and all(position.get(stream, 0) >= end for stream, end in ends.items()):
+                return True
+            if not self.ended():
+                return False
+            if says.search(self.errors[-1]):
+                return True
+            self.start()
+            return False
 
-        eventually(settled, "the query's end", within)
+        eventually(settled, f"the query's end, after {self.errors}", within)
         return self.errors[-1] if self._query is None else ""
 
 

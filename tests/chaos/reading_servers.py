@@ -173,8 +173,7 @@ def credentials_revoked(run: Run) -> Outcome:
         for _ in range(run.rng.randrange(1, 3)):
             scene.moment()
             change(server, "wrong")
-            error = scene.query.wait_until_stopped({STREAM: 1 << 60})
-            assert "uthoriz" in error or "credentials" in error, error
+            scene.query.wait_until_stopped(re.compile("refused these credentials"))
             scene.hits += 1
             change(server, "right")
             scene.goes_on()

@@ -74,6 +74,7 @@ def worker_killed(run: Run) -> Outcome:
 
         def fault() -> None:
             def workers() -> list[Process]:
+                scene.query.keep_up()
                 every = below(_jvm(scene.query))
                 return [one for one in every if one.command.strip().endswith("pyspark.worker")]
 
@@ -91,12 +92,16 @@ def worker_killed(run: Run) -> Outcome:
 
 def planner_killed(run: Run) -> Outcome:
     """The Python process that plans the batches; the query ends and is started again."""
+    runner = "python_streaming_source_runner"
     with one_server(run) as (_, _, scene):
 
         def fault() -> None:
-            runner = "python_streaming_source_runner"
-            pids = [one.pid for one in below(_jvm(scene.query)) if runner in one.command]
-            assert _kill(pids), "nobody plans"
+            def strike() -> int:
+                scene.query.keep_up()
+                every = below(_jvm(scene.query))
+                return _kill([one.pid for one in every if runner in one.command])
+
+            eventually(lambda: strike() > 0, "somebody who plans")
 
         for _ in range(run.rng.randrange(1, 3)):
             scene.strike(fault)

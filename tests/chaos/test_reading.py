@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(
-    "kind", ["server killed", "connections cut", "Python worker killed", "messages purged"]
-)
+@pytest.mark.parametrize("kind", ["server killed", "connections cut", "messages purged"])
 def test_a_table_is_right_whatever_breaks(spark: SparkSession, kind: str) -> None:
     with Shared() as shared:
         shared.once("spark", lambda: nullcontext(spark))
