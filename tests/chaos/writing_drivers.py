@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,6 +47,18 @@ def _spare() -> Iterator[Driver]:
             driver.close()
 
 
+@contextmanager
+def _lent(
+    run: Run, name: str, make: Callable[[], AbstractContextManager[Driver]]
+) -> Iterator[Driver]:
+    """A driver for one run; one that a run has left half-way is not used again."""
+    try:
+        yield run.shared.once(name, make)
+    except BaseException:
+        run.shared.drop(name)
+        raise
+
+
 def _lose(here: Scene, driver: Driver) -> None:
     """kill -9 of the driver; the next one for such a run starts in the background."""
     driver.kill()
@@ -59,8 +71,8 @@ def driver_killed(guarantee: str = EXACTLY, *, worker_lives_on: bool) -> Kind:
     """kill -9 while a process stands at a step of the commit."""
 
     def act(run: Run) -> Outcome:
-        with scene(run, guarantee=guarantee) as here:
-            driver = run.shared.once(_SPARE, _spare)
+        with scene(run, guarantee=guarantee) as here, ExitStack() as stack:
+            driver = stack.enter_context(_lent(run, _SPARE, _spare))
             exactly = guarantee == EXACTLY
             step = set_gate(here, (*IN_DRIVER, COMMITTED) if exactly else (PUBLISHING, COMMITTED))
             pid = here.reached(driver.start(here.job))
@@ -91,8 +103,8 @@ def driver_killed_at_any_moment(guarantee: str = EXACTLY) -> Kind:
     """kill -9 at a moment after a batch has begun."""
 
     def act(run: Run) -> Outcome:
-        with scene(run, guarantee=guarantee) as here:
-            driver = run.shared.once(_SPARE, _spare)
+        with scene(run, guarantee=guarantee) as here, ExitStack() as stack:
+            driver = stack.enter_context(_lent(run, _SPARE, _spare))
             attempt = driver.start(here.job)
             offsets = here.job.checkpoint / "offsets" / str(run.rng.randrange(3))
             deadline = time.monotonic() + 90
@@ -123,8 +135,8 @@ def executor_lost(guarantee: str = EXACTLY) -> Kind:
     """kill -9 of the executor whose task stands at the gate; the task itself may live on."""
 
     def act(run: Run) -> Outcome:
-        with scene(run, guarantee=guarantee) as here:
-            driver = run.shared.once(_STANDALONE, _standalone)
+        with scene(run, guarantee=guarantee) as here, ExitStack() as stack:
+            driver = stack.enter_context(_lent(run, _STANDALONE, _standalone))
             step = set_gate(here, [STAGING if guarantee == EXACTLY else PUBLISHING])
             attempt = driver.start(here.job)
             pid = here.reached(attempt)
@@ -147,8 +159,8 @@ def slow_task(guarantee: str = EXACTLY) -> Kind:
     """A task stands still until Spark has run a second attempt of it; then both are there."""
 
     def act(run: Run) -> Outcome:
-        with scene(run, guarantee=guarantee) as here:
-            driver = run.shared.once(_STANDALONE, _standalone)
+        with scene(run, guarantee=guarantee) as here, ExitStack() as stack:
+            driver = stack.enter_context(_lent(run, _STANDALONE, _standalone))
             step = set_gate(here, [STAGING if guarantee == EXACTLY else PUBLISHING])
             attempt = driver.start(here.job)
             here.reached(attempt)
