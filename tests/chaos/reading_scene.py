@@ -327,6 +327,8 @@ class Scene:
 
     def goes_on(self) -> None:
         """Returns when a batch more is committed."""
+        if not self.left:
+            self.fill(1)
         began, before = time.monotonic(), self.query.committed
         self.query.wait_for_batch(before + 1)
         self.recovery = max(self.recovery, time.monotonic() - began)

@@ -233,7 +233,7 @@ def slow_server(run: Run) -> Outcome:
         def fault() -> None:
             for seconds in (1.0, 2.0):
                 proxy.slow(int(scene.bytes_per_batch / seconds))
-                scene.query.wait_for_batch(scene.query.committed + 1)
+                scene.goes_on()
             proxy.cut()
             proxy.slow(None)
 
