@@ -199,6 +199,42 @@ def publish(link: RawLink, stream: str, messages: int, size: int) -> None:
     link.send(f"UNSUB {sid}\r\n".encode())
 
 
+def publish_chained(link: RawLink, stream: str, messages: int, size: int) -> None:
+    """Publish in atomic batches, each held to where the one before ended: one after the other.
+
+    The floor of writing exactly once, which needs such a chain and a ledger beside it. Needs a
+    stream of its own with allow_atomic.
+    """
+    inbox = f"{link.inbox}.batch"
+    sid = link.subscribe(inbox)
+    dice = random.Random(size)
+    last = sent = 0
+    while sent < messages:
+        count = min(_BLOCK_MESSAGES, messages - sent)
+        payloads, batch = dice.randbytes(count * size), secrets.token_hex(8)
+        frames = []
+        for number in range(1, count + 1):
+            headers = f"NATS/1.0\r\nNats-Batch-Id: {batch}\r\nNats-Batch-Sequence: {number}\r\n"
+            if number == 1:
+                headers += f"Nats-Expected-Last-Sequence: {last}\r\n"
+            if number == count:
+                headers += "Nats-Batch-Commit: 1\r\n"
+            block = f"{headers}\r\n".encode()
+            target = f"{stream}.{(sent + number) % SUBJECTS:02}"
+            if number == count:
+                target += f" {inbox}"
+            line = f"HPUB {target} {len(block)} {len(block) + size}\r\n".encode()
+            frames.append(
+                b"%b%b%b\r\n" % (line, block, payloads[(number - 1) * size : number * size])
+            )
+        link.send(b"".join(frames))
+        answer = json.loads(link.message()[1].rpartition(b"\r\n\r\n")[2])
+        if "error" in answer:
+            raise RuntimeError(f"publish failed: {answer}")
+        last, sent = answer["seq"], sent + count
+    link.send(f"UNSUB {sid}\r\n".encode())
+
+
 class _Acks:
     """Counts acks by their text; an ack is never parsed unless something is wrong."""
 

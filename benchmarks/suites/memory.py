@@ -1,7 +1,7 @@
-"""Peak memory of a bulk read: does it grow with the number of messages?
+"""Memory and time of a bulk read: how do they grow with the number of messages?
 
-The same read of the first N / 5 and of all N messages of one stream. A reader that keeps anything
-for each message needs more for the second.
+The same read of the first N / 5 and of all N messages of one stream, or of other parts of it
+(`--parts 16 4 1`). A reader that keeps anything for each message needs more for the second.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from benchmarks.stage import stage
 from benchmarks.suites import read
 from benchmarks.turns import Contestant, take_turns
 
-_PART = 5
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(messages=5_000_000, rounds=3)
+    parser.add_argument(
+        "--parts", type=int, nargs="+", default=[5, 1], metavar="N", help="an Nth of all messages"
+    )
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
         whole = Job(
             url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
         )
-        jobs = [replace(whole, messages=options.messages // _PART), whole]
+        jobs = [replace(whole, messages=options.messages // part) for part in options.parts]
         contestants = [
             Contestant(
                 label=f"jetspark bulk, {job.messages:,}",
@@ -39,8 +40,8 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
             for job in jobs
         ]
         yield Section(
-            f"Peak memory of a bulk read, messages of {options.size:,} bytes, "
+            f"Memory and time of a bulk read, messages of {options.size:,} bytes, "
             f"medians of {options.rounds} rounds",
             take_turns(contestants, options.rounds, options.timeout),
-            (),
+            (contestants[0].label,),
         )

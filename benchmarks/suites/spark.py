@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 
 def jetspark_noop(job: Job) -> Measure:
-    return _read(job, _jetspark, _to_noop)
+    return _read(job, stream_rows, _to_noop)
 
 
 def nats_py_noop(job: Job) -> Measure:
@@ -94,21 +94,22 @@ def nats_py_noop(job: Job) -> Measure:
 
 
 def jetspark_parquet(job: Job) -> Measure:
-    return _read(job, _jetspark, _to_parquet)
+    return _read(job, stream_rows, _to_parquet)
 
 
 def memory_parquet(job: Job) -> Measure:
-    with _session(job) as spark:
+    with session(job) as spark:
         for _ in range(_WARM_WRITES):
-            _to_parquet(_jetspark(spark, job, job.warm_stream))
-        rows = _jetspark(spark, job, job.stream).cache()
-        _tally(rows).check(job.messages, job.size)  # and now they are in memory
+            _to_parquet(stream_rows(spark, job, job.warm_stream))
+        rows = stream_rows(spark, job, job.stream).cache()
+        tally_of(rows).check(job.messages, job.size)  # and now they are in memory
         with Stopwatch(session_cpu, session_peak) as watch:
             _to_parquet(rows)
         return watch.measure(job.messages)
 
 
-def _jetspark(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+def stream_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+    """A stream through jetspark, in as many partitions as the job says."""
     return (
         spark.read.format("jetstream")
         .option("servers", job.url)
@@ -128,24 +129,26 @@ def _to_parquet(rows: DataFrame) -> None:
 
 
 def _read(job: Job, load: Load, write: Write) -> Measure:
-    with _session(job) as spark:
-        _tally(load(spark, job, job.warm_stream)).check(job.warm_messages, job.size)
+    with session(job) as spark:
+        tally_of(load(spark, job, job.warm_stream)).check(job.warm_messages, job.size)
         for _ in range(_WARM_WRITES):
             write(load(spark, job, job.warm_stream))
         with Stopwatch(session_cpu, session_peak) as watch:
             write(load(spark, job, job.stream))
         measure = watch.measure(job.messages)
         if write is _to_parquet:
-            _tally(spark.read.parquet("table")).check(job.messages, job.size)
+            tally_of(spark.read.parquet("table")).check(job.messages, job.size)
         return measure
 
 
-def _tally(rows: DataFrame) -> Tally:
+def tally_of(rows: DataFrame) -> Tally:
+    """What rows with the columns data and seq hold."""
     return Tally(*rows.selectExpr("count(*)", "sum(length(data))", "sum(seq)").collect()[0])
 
 
 @contextmanager
-def _session(job: Job) -> Iterator[SparkSession]:
+def session(job: Job) -> Iterator[SparkSession]:
+    """Spark on this machine, with a thread for each partition of the job."""
     from pyspark.sql import SparkSession
 
     folder = os.getcwd()
