@@ -42,7 +42,8 @@ LAYERS: dict[str, set[str]] = {
     "bulk": VALUES | {"wire"} | SANS_IO,
     "spark": VALUES | {"bulk", "connection.options", "connection.urls"},
     "server": VALUES,
-    "": CORE | {"jetstream", "kv", "objects", "face"},  # jetspark/__init__.py
+    "names": CORE | {"jetstream", "kv", "objects", "face"},
+    "": {"names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)
 
@@ -186,6 +187,26 @@ def test_import_is_light(module: str) -> None:
     loaded = loaded_by(f"import {module}")
     assert "jetspark" in loaded
     assert not loaded & HEAVY
+
+
+def test_reading_a_stream_into_arrow_loads_no_client() -> None:
+    loaded = loaded_by("import jetspark.bulk.reader")
+    assert "jetspark" in loaded
+    assert "asyncio" not in loaded
+
+
+def test_names_come_when_they_are_used() -> None:
+    code = """
+import jetspark, sys
+assert "jetspark.face" not in sys.modules
+assert "Client" in dir(jetspark)
+assert jetspark.errors.ConfigError is jetspark.ConfigError
+assert jetspark.blocking.connect is not jetspark.connect
+assert not hasattr(jetspark, "nothing") and not hasattr(jetspark, "_nothing")
+from jetspark import *
+assert Client is jetspark.Client
+"""
+    assert "jetspark" in loaded_by(code)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["server", "--help"]])

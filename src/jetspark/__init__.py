@@ -9,95 +9,34 @@
 Importing jetspark imports neither Spark nor Arrow; those live in `jetspark.spark`,
 `jetspark.bulk`, found by PySpark when they are needed. All exceptions are in `jetspark.errors`;
 the common ones are here too.
+
+The names (`jetspark.names`) are imported when one of them is first used: of all the processes that
+Spark starts, which import a part of jetspark, none has a use for the client.
 """
 
-from jetspark.client.client import Statistics
-from jetspark.client.gather import Replies
-from jetspark.client.listener import Listener
-from jetspark.client.messages import Message
-from jetspark.client.prepared import PreparedMessage
-from jetspark.client.subscription import Subscription
-from jetspark.connection.events import (
-    Closed,
-    Connected,
-    ConnectionEvent,
-    ConnectionStatus,
-    Disconnected,
-    Draining,
-    LameDuck,
-    Reconnected,
-    ServersDiscovered,
-)
-from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    AuthError,
-    AuthorizationError,
-    BadSubjectError,
-    BadSubscriptionError,
-    ConfigError,
-    ConnectionClosedError,
-    ConnectionFailure,
-    ConnectionLostError,
-    HeadersNotSupportedError,
-    JetsparkError,
-    JetStreamError,
-    MaxPayloadError,
-    NoRespondersError,
-    NoServersError,
-    OutboundBufferError,
-    PermissionsError,
-    RequestTimeoutError,
-    SlowConsumerError,
-)
-from jetspark.face import Client, JetStream, connect
-from jetspark.version import __version__
-from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import Headers, HeadersLike
-from jetspark.wire.reply_subject import Metadata
-from jetspark.wire.status import Status
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AuthError",
-    "AuthorizationError",
-    "BadSubjectError",
-    "BadSubscriptionError",
-    "Client",
-    "Closed",
-    "ConfigError",
-    "ConnectOptions",
-    "Connected",
-    "ConnectionClosedError",
-    "ConnectionEvent",
-    "ConnectionFailure",
-    "ConnectionLostError",
-    "ConnectionStatus",
-    "Disconnected",
-    "Draining",
-    "Headers",
-    "HeadersLike",
-    "HeadersNotSupportedError",
-    "JetStream",
-    "JetStreamError",
-    "JetsparkError",
-    "LameDuck",
-    "Listener",
-    "MaxPayloadError",
-    "Message",
-    "Metadata",
-    "NoRespondersError",
-    "NoServersError",
-    "OutboundBufferError",
-    "PermissionsError",
-    "PreparedMessage",
-    "Reconnected",
-    "Replies",
-    "RequestTimeoutError",
-    "ServerInfo",
-    "ServersDiscovered",
-    "SlowConsumerError",
-    "Statistics",
-    "Status",
-    "Subscription",
-    "__version__",
-    "connect",
-]
+if TYPE_CHECKING:
+    from jetspark.names import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    names = import_module("jetspark.names")
+    if name == "__all__" or name in names.__all__:
+        found = getattr(names, name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'jetspark' has no attribute {name!r}")
+    else:
+        try:
+            found = import_module(f"jetspark.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"jetspark.{name}":
+                raise
+            raise AttributeError(f"module 'jetspark' has no attribute {name!r}") from None
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -1,0 +1,92 @@
+"""The public names of `jetspark`, which has them from here when they are first used."""
+
+from jetspark.client.client import Statistics
+from jetspark.client.gather import Replies
+from jetspark.client.listener import Listener
+from jetspark.client.messages import Message
+from jetspark.client.prepared import PreparedMessage
+from jetspark.client.subscription import Subscription
+from jetspark.connection.events import (
+    Closed,
+    Connected,
+    ConnectionEvent,
+    ConnectionStatus,
+    Disconnected,
+    Draining,
+    LameDuck,
+    Reconnected,
+    ServersDiscovered,
+)
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    AuthError,
+    AuthorizationError,
+    BadSubjectError,
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConnectionFailure,
+    ConnectionLostError,
+    HeadersNotSupportedError,
+    JetsparkError,
+    JetStreamError,
+    MaxPayloadError,
+    NoRespondersError,
+    NoServersError,
+    OutboundBufferError,
+    PermissionsError,
+    RequestTimeoutError,
+    SlowConsumerError,
+)
+from jetspark.face import Client, JetStream, connect
+from jetspark.version import __version__
+from jetspark.wire.documents import ServerInfo
+from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.reply_subject import Metadata
+from jetspark.wire.status import Status
+
+__all__ = [
+    "AuthError",
+    "AuthorizationError",
+    "BadSubjectError",
+    "BadSubscriptionError",
+    "Client",
+    "Closed",
+    "ConfigError",
+    "ConnectOptions",
+    "Connected",
+    "ConnectionClosedError",
+    "ConnectionEvent",
+    "ConnectionFailure",
+    "ConnectionLostError",
+    "ConnectionStatus",
+    "Disconnected",
+    "Draining",
+    "Headers",
+    "HeadersLike",
+    "HeadersNotSupportedError",
+    "JetStream",
+    "JetStreamError",
+    "JetsparkError",
+    "LameDuck",
+    "Listener",
+    "MaxPayloadError",
+    "Message",
+    "Metadata",
+    "NoRespondersError",
+    "NoServersError",
+    "OutboundBufferError",
+    "PermissionsError",
+    "PreparedMessage",
+    "Reconnected",
+    "Replies",
+    "RequestTimeoutError",
+    "ServerInfo",
+    "ServersDiscovered",
+    "SlowConsumerError",
+    "Statistics",
+    "Status",
+    "Subscription",
+    "__version__",
+    "connect",
+]
