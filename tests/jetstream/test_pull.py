@@ -387,6 +387,19 @@ async def test_503_of_a_consumer_that_is_gone(scripted: Callable[..., ScriptedCo
             await peer.consumer.fetch(1, timeout=5)
 
 
+async def test_an_empty_end_that_comes_over_a_long_way_is_no_error(
+    scripted: Callable[..., ScriptedConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull, "GRACE", 20)
+    async with scripted() as peer:
+        fetching = asyncio.create_task(peer.consumer.fetch(1, timeout=0.1))
+        await eventually(_is(lambda: bool(peer.inboxes)))
+        # The server's answer is behind our own timeout by the time that it needs.
+        await asyncio.wait({fetching}, timeout=0.3)
+        peer.say(peer.inboxes[0], "408 Request Timeout")
+        assert await fetching == []
+
+
 async def test_without_a_leader_until_the_end_is_a_timeout(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:

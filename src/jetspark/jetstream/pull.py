@@ -9,6 +9,9 @@ statuses are errors: raised when no message came, else attached to the result. W
 (409 Leadership Change, Server Shutdown, 503) the fetch asks again, every 250 ms, until its time is
 over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
 
+The server ends a fetch shortly before its timeout, and its word may need a while to come: only
+when nothing was heard for GRACE after the timeout is the fetch an error.
+
 A server says nothing to a fetch without timeout when the consumer is paused or has its
 max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
 
@@ -50,6 +53,10 @@ if TYPE_CHECKING:
 EXPIRES_EARLIER = 0.010
 """Seconds by which the server's timer is shorter than ours (row J4)."""
 
+GRACE = 0.5
+"""Seconds behind the timeout within which the server's "nothing came" may still be on its way: a
+fetch that ends empty is no error on a link with a long round trip either."""
+
 SILENCE = 0.25
 """Seconds without an answer after which a fetch of what is pending looks at the consumer."""
 
@@ -70,6 +77,7 @@ class Pull:
     __slots__ = (
         "_again",
         "_api",
+        "_asked",
         "_batch",
         "_client",
         "_deadline",
@@ -126,6 +134,7 @@ class Pull:
         self._again: int | None = None
         self._heard = 0.0
         self._deadline = 0.0
+        self._asked = False
         self._listener: Listener | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._look: asyncio.Task[None] | None = None
@@ -209,6 +218,7 @@ class Pull:
             request |= self._priority.fields()
         payload = msgspec.json.encode(request)
         self._api.note_request(self._subject, payload)
+        self._asked = True
         try:
             self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
         except JetsparkError as error:
@@ -289,6 +299,12 @@ class Pull:
     # -- time and the link -----------------------------------------------------------------------
 
     def _on_deadline(self) -> None:
+        if self._client.is_connected and self._asked:
+            self._set_timer("deadline", self._deadline + GRACE, self._on_silent_end)
+        else:
+            self._on_silent_end()
+
+    def _on_silent_end(self) -> None:
         self._finish(self._timed_out())
 
     def _timed_out(self) -> RequestTimeoutError:
