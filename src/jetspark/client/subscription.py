@@ -233,14 +233,19 @@ class Subscription:
         return taken
 
     async def _call_back(self, callback: MessageCallback) -> None:
+        # As __anext__, without making a coroutine for each message.
+        frames, client = self._frames, self._client
         while True:
+            if not frames:
+                try:
+                    await self._fill()
+                except (StopAsyncIteration, JetsparkError):
+                    return
+            frame = frames.popleft()
+            self._pending_bytes -= len(frame[4])
             try:
-                message = await self.__anext__()
-            except (StopAsyncIteration, JetsparkError):
-                return
-            try:
-                result = callback(message)
-                if inspect.isawaitable(result):
+                result = callback(Message(client, frame))
+                if result is not None and inspect.isawaitable(result):
                     await result
             except Exception as error:
                 self._link.report(user_error(f"The callback of {self.subject!r}", error))

@@ -202,17 +202,20 @@ class ConsumerMessages:
         return self._pull.take_many(limit)
 
     async def _call_back(self, callback: JsMsgCallback) -> None:
+        # As __anext__, without making a coroutine for each message.
+        frames, client, take = self._frames, self._client, self._pull.take
         while True:
+            if not frames:
+                try:
+                    await self._fill()
+                except StopAsyncIteration:
+                    return
+                except JetsparkError as error:
+                    client.report(error)
+                    return
             try:
-                message = await self.__anext__()
-            except StopAsyncIteration:
-                return
-            except JetsparkError as error:
-                self._client.report(error)
-                return
-            try:
-                result = callback(message)
-                if inspect.isawaitable(result):
+                result = callback(JsMsg(client, take()))
+                if result is not None and inspect.isawaitable(result):
                     await result
             except Exception as error:
                 what = f"The callback of consumer {self._names['consumer']!r}"
