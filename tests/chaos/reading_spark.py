@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -250,6 +251,15 @@ def straggler(run: Run) -> Outcome:
         scene.moment()
         executor = run.rng.choice(cluster.executors())
         workers = [one.pid for one in below(executor) if "pyspark.daemon" in one.command]
+
+        def thaw() -> None:
+            for pid in workers:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+        # Spark copies a task only when others of its stage have ended, which may all wait here.
+        at_last = threading.Timer(_FROZEN, thaw)
+        at_last.start()
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
         scene.hits += 1
@@ -257,12 +267,13 @@ def straggler(run: Run) -> Outcome:
             scene.goes_on()
             scene.goes_on()
         finally:
-            for pid in workers:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            at_last.cancel()
+            thaw()
         scene.goes_on()
         return scene.outcome()
 
+
+_FROZEN = 20.0  # seconds at most
 
 KINDS: dict[str, Kind] = {
     "Python worker killed": worker_killed,
