@@ -75,6 +75,8 @@ def worker_killed(run: Run) -> Outcome:
 
         def fault() -> None:
             def workers() -> list[Process]:
+                if not scene.left:
+                    scene.fill(1)  # the batch was over too soon
                 scene.query.keep_up()
                 every = below(_jvm(scene.query))
                 return [one for one in every if one.command.strip().endswith("pyspark.worker")]
