@@ -218,6 +218,8 @@ async def test_drain_gives_what_has_arrived_and_ends(
     await fill(js, stream, 100)
     messages = consumer.consume(max_messages=50)
     await take(messages, 1)
+    # What the server has not sent when it hears of the drain it does not send any more.
+    await holds(lambda: messages.pending_msgs == 49)
     await messages.drain()
     rest = [msg async for msg in messages]
     assert numbers(rest) == list(range(1, 1 + len(rest)))

@@ -2,7 +2,7 @@
 
 Contract: a fetch has an inbox of its own, subscribed while it lasts, so that what it leaves
 behind at the server (after a cancel, say) finds no interest and is dropped there. The read loop
-appends raw frames; one future wakes the caller; messages are made once, at the end.
+makes the messages, while it waits for the server anyway; one future wakes the caller.
 
 How it ends. The batch is full, or the server says 404, 408, 409 Batch Completed: normally. Other
 statuses are errors: raised when no message came, else attached to the result. Without a leader
@@ -82,12 +82,12 @@ class Pull:
         "_client",
         "_deadline",
         "_error",
-        "_frames",
         "_heard",
         "_heartbeat",
         "_listener",
         "_look",
         "_max_bytes",
+        "_messages",
         "_names",
         "_no_wait",
         "_priority",
@@ -129,7 +129,7 @@ class Pull:
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
         self._priority = priority
-        self._frames: list[MessageFrame] = []
+        self._messages: list[JsMsg] = []
         self._error: JetsparkError | None = None
         self._again: int | None = None
         self._heard = 0.0
@@ -169,16 +169,15 @@ class Pull:
         return self._result()
 
     def _result(self) -> FetchResult:
-        if self._priority is not None and self._priority.pinned and self._frames:
-            self._priority.notice(self._frames[-1])
-        if not self._frames and self._error is not None:
+        if self._priority is not None and self._priority.pinned and self._messages:
+            self._priority.notice(self._messages[-1]._frame)
+        if not self._messages and self._error is not None:
             raise self._error
-        client = self._client
         error = self._error
         if isinstance(error, RequestTimeoutError):
             # Messages came and our own timer ended the wait: an ordinary partial batch.
             error = None
-        return FetchResult([JsMsg(client, frame) for frame in self._frames], error)
+        return FetchResult(self._messages, error)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -197,14 +196,14 @@ class Pull:
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
             return  # over, or the deadline's timer is due in this very turn of the loop
-        request: dict[str, Any] = {"batch": self._batch - len(self._frames)}
+        request: dict[str, Any] = {"batch": self._batch - len(self._messages)}
         if self._no_wait:
             request["no_wait"] = True
             self._watch_silence()
         else:
             request["expires"] = duration_to_ns(_expires(left))
         if self._max_bytes is not None:
-            rest = self._max_bytes - sum(map(_size, self._frames))
+            rest = self._max_bytes - sum(_size(message._frame) for message in self._messages)
             if rest <= 0:
                 self._finish(None)
                 return
@@ -245,8 +244,8 @@ class Pull:
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
         if frame[2] is not None:
-            self._frames.append(frame)
-            if len(self._frames) >= self._batch:
+            self._messages.append(JsMsg(self._client, frame))
+            if len(self._messages) >= self._batch:
                 self._finish(None)
             return
         status = status_of(frame[3])
@@ -258,8 +257,8 @@ class Pull:
             self._heard = self._client.loop.time()
         if frames[0][2] is None:
             return False
-        missing = self._batch - len(self._frames)
-        self._frames += frames if len(frames) <= missing else frames[:missing]
+        client, missing = self._client, self._batch - len(self._messages)
+        self._messages += [JsMsg(client, frame) for frame in frames[:missing]]
         if len(frames) >= missing:
             self._finish(None)
         return True
@@ -268,15 +267,15 @@ class Pull:
         if status.code == statuses.CONTROL:
             return
         end = end_of(status)
-        if end is End.ORDINARY or (end is End.TOO_LARGE and self._frames):
+        if end is End.ORDINARY or (end is End.TOO_LARGE and self._messages):
             self._finish(None)
         elif end is End.PIN_LOST and self._priority is not None:
             self._priority.lost()
-            if self._frames:
+            if self._messages:
                 self._finish(None)
             else:
                 self._ask()
-        elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._frames):
+        elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._messages):
             self._ask_again(status.code)
         else:
             self._finish(error_of(status))
@@ -289,7 +288,7 @@ class Pull:
             self._stop_listening()
 
     def _ask_again(self, status: int) -> None:
-        if self._frames:
+        if self._messages:
             # A later fetch asks; these messages should not wait for a new leader.
             self._finish(None)
             return
@@ -339,10 +338,10 @@ class Pull:
 
     def _watch_silence(self) -> None:
         due = self._client.loop.time() + SILENCE
-        self._set_timer("silence", due, self._on_silence_timer, len(self._frames))
+        self._set_timer("silence", due, self._on_silence_timer, len(self._messages))
 
     def _on_silence_timer(self, frames: int) -> None:
-        if len(self._frames) != frames:
+        if len(self._messages) != frames:
             self._watch_silence()
         else:
             self._look = self._client.loop.create_task(self._look_at_consumer(frames))
@@ -357,7 +356,7 @@ class Pull:
             return
         limit = info["config"].get("max_ack_pending", 0)
         blocked = info.get("paused", False) or 0 < limit <= info["num_ack_pending"]
-        if blocked and len(self._frames) == frames:
+        if blocked and len(self._messages) == frames:
             self._finish(None)
         elif self._waiter is not None and not self._waiter.done():
             self._watch_silence()
