@@ -1,7 +1,7 @@
 """The seam: the hot loops behind one import, whoever implements them.
 
 The C kernel is used where it was built and can be loaded, and its plain-Python twin elsewhere;
-JETSPARK_KERNEL=python asks for the twin, JETSPARK_KERNEL=c for the C one or an ImportError. The
+JETSPARK_KERNEL=python asks for the twin, JETSPARK_KERNEL=c for the C one or a ConfigError. The
 rest of jetspark imports these names from this module only. Types are those of the twin.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from jetspark.errors import ConfigError
 from jetspark.wire._python_kernel import (
     MAX_CONTROL_LINE,
     MAX_MESSAGE,
@@ -34,16 +35,19 @@ if TYPE_CHECKING:
 else:
     _wanted = os.environ.get("JETSPARK_KERNEL", "")
     if _wanted not in ("", "c", "python"):
-        raise ImportError(f'JETSPARK_KERNEL is "{_wanted}"; it may be "c", "python" or absent.')
+        raise ConfigError(f'JETSPARK_KERNEL is "{_wanted}"; it may be "c", "python" or absent.')
     try:
         if _wanted == "python":
             raise ImportError
         from jetspark.wire import _kernel as _implementation
 
         IMPLEMENTATION = "c"
-    except ImportError:
+    except ImportError as error:
         if _wanted == "c":
-            raise
+            raise ConfigError(
+                "JETSPARK_KERNEL asks for the C kernel, which was not built when jetspark was "
+                f"installed, or cannot be loaded: {error}."
+            ) from error
         from jetspark.wire import _python_kernel as _implementation
 
         IMPLEMENTATION = "python"
