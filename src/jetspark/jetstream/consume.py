@@ -202,19 +202,17 @@ class ConsumerMessages:
         return self._pull.take_many(limit)
 
     async def _call_back(self, callback: JsMsgCallback) -> None:
-        # As __anext__, without making a coroutine for each message.
-        frames, client, take = self._frames, self._client, self._pull.take
         while True:
-            if not frames:
-                try:
-                    await self._fill()
-                except StopAsyncIteration:
-                    return
-                except JetsparkError as error:
-                    client.report(error)
-                    return
             try:
-                result = callback(JsMsg(client, take()))
+                # Not the queue itself: an ordered consumer looks at each message there.
+                message = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except JetsparkError as error:
+                self._client.report(error)
+                return
+            try:
+                result = callback(message)
                 if result is not None and inspect.isawaitable(result):
                     await result
             except Exception as error:
