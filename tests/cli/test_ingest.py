@@ -108,7 +108,7 @@ def test_following_until_it_is_stopped(
             code, out, err = finish(command, SECONDS)
         else:
             code, out, err = end(command, number)
-    assert (code, out) == (0, "Stopped; the same command goes on from here.\n")
+    assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     assert "Traceback" not in err
     nothing_left()
     assert rows(spark, table) == once(150)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from jetspark.cli import spark_runs
+from jetspark.cli.signals import Stop, StopRequested
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -39,7 +41,9 @@ def test_a_line_now_and_then_without_a_terminal(
     monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
     monkeypatch.setattr(spark_runs, "_LOOK_SECONDS", 0.0)
     query = Query(3)
-    assert spark_runs.run_queries({"orders": cast("StreamingQuery", query)}) == {"orders": 10}
+    assert spark_runs.run_queries({"orders": cast("StreamingQuery", query)}, Stop()) == {
+        "orders": 10
+    }
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("10 rows written · ") for line in lines)
@@ -47,5 +51,12 @@ def test_a_line_now_and_then_without_a_terminal(
 
 
 def test_nothing_is_told_of_a_short_run(capsys: pytest.CaptureFixture[str]) -> None:
-    spark_runs.run_queries({"orders": cast("StreamingQuery", Query(1))})
+    spark_runs.run_queries({"orders": cast("StreamingQuery", Query(1))}, Stop())
     assert capsys.readouterr().err == ""
+
+
+def test_a_request_to_stop_ends_the_watching_and_the_query() -> None:
+    query = Query(3)
+    with pytest.raises(StopRequested):
+        spark_runs.run_queries({"orders": cast("StreamingQuery", query)}, Stop(requested=True))
+    assert query.stopped

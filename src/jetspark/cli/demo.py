@@ -20,7 +20,7 @@ from rich.table import Table
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.signals import Stop, StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, run_queries
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
@@ -79,14 +79,17 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
         raise ConfigError(f"{to} exists already; name a new folder.")
     source = _find_flights()
     try:
-        with stop_on_signals(), tempfile.TemporaryDirectory(prefix="jetspark-demo-") as folder:
-            return _run(source, Path(folder), to or Path(folder, "flights"), master)
+        with (
+            stop_on_signals() as stop,
+            tempfile.TemporaryDirectory(prefix="jetspark-demo-") as folder,
+        ):
+            return _run(source, Path(folder), to or Path(folder, "flights"), master, stop)
     except StopRequested:
         console.say("Stopped; nothing is left behind.")
         return 0
 
 
-def _run(source: Path, folder: Path, table: Path, master: str) -> int:
+def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
     from jetspark.spark.ingest import Ingest
     from jetspark.spark.session import find_java
 
@@ -110,7 +113,7 @@ def _run(source: Path, folder: Path, table: Path, master: str) -> int:
             partition_by=["origin"],
         )
         with quiet_spark("jetspark demo", master) as spark:
-            run_queries({STREAM: job.start(spark)})
+            run_queries({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             right = _compare(spark, table, flights)
             count = _count(spark, table, len(flights), in_stream)

@@ -83,8 +83,11 @@ def ingest(
     )
     check_source(source)
     try:
-        with stop_on_signals(), quiet_spark(f"jetspark ingest {to}", master, settings) as spark:
-            rows = run_queries({to: job.start(spark)})[to]
+        with (
+            stop_on_signals() as stop,
+            quiet_spark(f"jetspark ingest {to}", master, settings) as spark,
+        ):
+            rows = run_queries({to: job.start(spark)}, stop)[to]
     except StopRequested:
         console.say("Stopped; the same command goes on from here.")
     else:

@@ -51,8 +51,11 @@ def run(
         console.say(f"{file} is fine: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.")
         return
     try:
-        with stop_on_signals(), quiet_spark(f"jetspark {pipeline.name}", master, settings) as spark:
-            rows = run_queries(start(pipeline, spark))
+        with (
+            stop_on_signals() as stop,
+            quiet_spark(f"jetspark {pipeline.name}", master, settings) as spark,
+        ):
+            rows = run_queries(start(pipeline, spark), stop)
     except StopRequested:
         console.say("Stopped; the same command goes on from here.")
     else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from jetspark.cli.signals import Stop
     from jetspark.spark.ingest import Progress as QueryProgress
 
 _LOOK_SECONDS = 0.2
@@ -64,12 +65,12 @@ def _temporary(folder: Path) -> dict[str, str]:
     }
 
 
-def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
+def run_queries(queries: Mapping[str, StreamingQuery], stop: Stop) -> dict[str, int]:
     """Watch queries to their ends; the rows that each has written.
 
     The figures are live on a terminal, and elsewhere, in a pod's log for example, a line a minute.
     When one fails, or on leaving early (a signal), all are stopped; what they had not finished
-    they do next time. Raises PipelineError with the reason.
+    they do next time. Raises PipelineError with the reason, StopRequested.
     """
     from jetspark.spark.failures import explain
     from jetspark.spark.ingest import Progress as QueryProgress
@@ -82,6 +83,7 @@ def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
             began = time.monotonic()
             next_line = began + _LINE_SECONDS
             while failure is None and any(query.isActive for query in queries.values()):
+                stop.check()
                 for name, query in queries.items():
                     done[name].update(query)
                     label = f"{name}: " if len(queries) > 1 else ""
@@ -95,6 +97,7 @@ def run_queries(queries: Mapping[str, StreamingQuery]) -> dict[str, int]:
     finally:
         for query in queries.values():
             query.stop()
+    stop.check()
     for name, query in queries.items():
         failure = failure or query.exception()
         done[name].update(query)

@@ -1,0 +1,56 @@
+"""A signal to stop is never lost, and what breaks because of it is not reported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from jetspark.cli.signals import StopRequested, stop_on_signals
+
+
+class _SignalledInItsFinalizer:
+    """What is raised in a finalizer, Python prints and throws away."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):  # the handler runs between two instructions: here
+            pass
+
+
+def _signal_in_a_finalizer() -> None:
+    holder = [_SignalledInItsFinalizer()]
+    holder.clear()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_raised_at_once(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(StopRequested), stop_on_signals():
+        os.kill(os.getpid(), number)
+        pytest.fail("went on")
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_one_that_a_finalizer_swallowed_is_raised_in_the_loop_and_at_the_end() -> None:
+    with pytest.raises(StopRequested), stop_on_signals() as stop:
+        stop.check()
+        _signal_in_a_finalizer()
+        assert stop.requested
+        with pytest.raises(StopRequested):
+            stop.check()
+
+
+def test_a_failure_that_follows_is_its_consequence() -> None:
+    with pytest.raises(StopRequested), stop_on_signals():
+        with contextlib.suppress(StopRequested):
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise OSError("a worker that got the signal too")
+
+
+def test_a_failure_without_a_signal_stays_itself() -> None:
+    with pytest.raises(OSError, match="of itself"), stop_on_signals():
+        raise OSError("of itself")
