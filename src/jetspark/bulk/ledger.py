@@ -12,28 +12,21 @@ Everything is read from the stream's leader. A publish whose ack was lost is res
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
-from jetspark.bulk import links
+from jetspark.bulk import asking
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
-from jetspark.bulk.trouble import answer_within, passes
+from jetspark.bulk.trouble import answer_within
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    JetsparkError,
-    LedgerError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
+from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
 from jetspark.wire import js_api
 
 T = TypeVar("T")
 
-_RETRY_SECONDS = 0.25
 _ROOM_IN_PAYLOAD = 4096
 _STAGED_BYTES = 768 * 1024
 
@@ -80,19 +73,9 @@ class Ledger:
     # -- talking to leaders --------------------------------------------------------------------
 
     def ask(self, question: Callable[[StreamAPI], T]) -> T:
-        """Ask on a link of its own, again on another one when it is lost or nobody answers.
-
-        What is asked must be harmless to ask twice.
-        """
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                with links.borrowed(self._options) as link:
-                    return question(StreamAPI(link, answer_within(self._timeout)))
-            except JetsparkError as error:
-                if not passes(error) or time.monotonic() + _RETRY_SECONDS > deadline:
-                    raise
-                time.sleep(_RETRY_SECONDS)
+        """Ask, also again over lost links: what is asked must be harmless to ask twice."""
+        patience = self._timeout
+        return asking.ask(self._options, question, patience, timeout=answer_within(patience))
 
     def last_message(self, stream: str, subject: str) -> StoredMessage | None:
         """The last message of a subject, None if there is none."""

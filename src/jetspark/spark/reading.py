@@ -46,7 +46,7 @@ class RangePartition(InputPartition):
 
 def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
     """Ask the streams' leaders something that may be asked twice, from the driver."""
-    return asking.ask(options.connection, options.read_timeout, question)
+    return asking.ask(options.connection, question, options.read_timeout)
 
 
 def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:

@@ -48,7 +48,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
             config = _prepared(options, api, config)
         return config, min(server.max_payload, _size(config, "max_msg_size"))
 
-    config, largest = ask(options.connection, options.publish_timeout, question)
+    config, largest = ask(options.connection, question, options.publish_timeout)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
         ledger.make_stream(config.get("num_replicas", 1))
