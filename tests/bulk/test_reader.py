@@ -192,7 +192,7 @@ def test_a_purged_head_is_data_loss(
     admin.fill(numbered(name, 100))
     wanted = whole(admin.facts(name))
     admin.purge(name, seq=41)
-    with pytest.raises(DataLossError, match="sequences 1 to 40 were removed") as caught:
+    with pytest.raises(DataLossError, match="sequences 1 to 40 were removed by a purge") as caught:
         read(shared_server.url, wanted)
     assert (caught.value.first, caught.value.last) == (1, 40)
     with caplog.at_level(logging.WARNING):
@@ -252,7 +252,7 @@ def test_a_recreated_stream_is_not_the_same(
         read(shared_server.url, wanted)
     admin.create(name, name)
     admin.fill(numbered(name, 10))
-    with pytest.raises(StreamRecreatedError):
+    with pytest.raises(StreamRecreatedError, match="it was recreated, so"):
         read(shared_server.url, wanted)
     assert read(shared_server.url, wanted, fail_on_data_loss=False).num_rows == 0
 

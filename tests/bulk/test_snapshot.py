@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.streams import Admin
 
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.connection.options import make_options
+from jetspark.errors import StreamRecreatedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,3 +81,13 @@ def test_every_key_once_though_the_server_dies(make_server: MakeServer) -> None:
                 # Came already, or not yet: in either case once.
                 admin.fill((f"$KV.b.k{n % KEYS}", b"%d" % (3 * KEYS + n)) for n in range(KEYS))
     check(batches)
+
+
+def test_a_recreated_bucket_is_not_the_same(make_server: MakeServer) -> None:
+    server = make_server()
+    wanted = bucket(server)
+    with Admin(server.url) as admin:
+        admin.call("STREAM.DELETE.KV_b")
+    bucket(server)
+    with pytest.raises(StreamRecreatedError, match="it was recreated, so"):
+        list(snapshot(server, wanted))

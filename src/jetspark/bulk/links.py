@@ -25,7 +25,7 @@ def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
     link = borrow(options)
     try:
         yield link
-    except BaseException:
+    except BaseException:  # a LIMIT that stops a generator too: anything may be under way
         link.close()
         raise
     give_back(options, link)

@@ -37,7 +37,6 @@ from jetspark.errors import (
     MissedHeartbeatError,
     RequestTimeoutError,
     StreamNotFoundError,
-    StreamRecreatedError,
 )
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
@@ -121,12 +120,9 @@ class _RangeReader:
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read on as long as the link holds; True when the range is complete."""
-        link = links.borrow(self._options)
-        unharmed = False
-        try:
+        with links.borrowed(self._options) as link:
             api = StreamAPI(link)
             if not self._still_there(api):
-                unharmed = True
                 return True
             if self._wanted.direct:
                 complete = yield from self._read_by_direct_gets(link, api)
@@ -135,13 +131,6 @@ class _RangeReader:
             if complete:
                 self._still_there(api)
                 yield from self._flush()
-            unharmed = True
-        finally:
-            # Given up half-way (a LIMIT, a failure), a link may have anything under way.
-            if unharmed:
-                links.give_back(self._options, link)
-            else:
-                link.close()
         if not complete:
             self._give_up_after_timeout(
                 MissedHeartbeatError("the consumer is behind the stream's leader")
@@ -278,7 +267,7 @@ class _RangeReader:
             logger.warning("%s Its messages are left out.", error)
             return False
         if facts.created != self._wanted.created:
-            recreated = StreamRecreatedError(self._name, self._wanted.created, facts.created)
+            recreated = facts.another_than(self._wanted.created)
             if self._strict:
                 raise recreated
             logger.warning("%s What was left of the old one is left out.", recreated)
@@ -301,7 +290,7 @@ class _RangeReader:
             return
         message = (
             f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
-            f"{last} were removed (limits, purge or expiry) before they were read"
+            f"{last} were removed {facts.removed_by}, before they were read"
             f"{' completely' if self._next > self._wanted.start else ''}."
         )
         self._lost(first, last, message)

@@ -31,7 +31,6 @@ from jetspark.errors import (
     IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
-    StreamRecreatedError,
 )
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
@@ -94,7 +93,7 @@ class _Snapshot:
             api = StreamAPI(link)
             facts = api.stream(self._wanted.stream)
             if facts.created != self._wanted.created:
-                raise StreamRecreatedError(facts.name, self._wanted.created, facts.created)
+                raise facts.another_than(self._wanted.created)
             last, skipped = yield from self._with_one_consumer(link, api, facts.last_seq)
             # A replica that lags ends too early: the leader knows what was there.
             rest = api.next_sequence(facts.name, last + 1, self._wanted.subjects)
