@@ -170,3 +170,14 @@ def test_worker_keeps_order_and_goes_on_after_an_error(caplog: pytest.LogCapture
     worker.stop()
     assert (seen, worker.is_current) == ([True], False)
     assert "A callback raised" in caplog.text
+
+
+def test_worker_runs_for_a_coroutine_and_gives_back_what_is_raised() -> None:
+    thread, worker, seen = current(), Worker("jetspark-test"), []
+    thread.run(worker.run, thread, lambda: seen.append(worker.is_current))
+    with pytest.raises(ZeroDivisionError):
+        thread.run(worker.run, thread, lambda: 1 / 0)
+    with pytest.raises(RuntimeError, match="StopIteration"):  # a coroutine cannot raise it
+        thread.run(worker.run, thread, lambda: next(iter(())))
+    thread.call(worker.stop)
+    assert seen == [True]

@@ -116,25 +116,20 @@ class Taking(Generic[MessageT]):
     async def forward(self, message: AsyncMessage) -> None:
         """The asyncio class's callback: waits until the worker is done with a batch."""
         self._take(message)
-        done = self._thread.loop.create_future()
-        self.worker.post(lambda: self._call_back(done))
         try:
-            await done
+            await self.worker.run(self._thread, self._call_back)
         except asyncio.CancelledError:
             self.frames.clear()  # the connection was closed
             raise
 
-    def _call_back(self, done: asyncio.Future[None]) -> None:
+    def _call_back(self) -> None:
         """In the worker's thread: one message after the other."""
         callback: Any = self._callback
-        try:
-            while (message := self.given()) is not None:
-                try:
-                    callback(message)
-                except Exception as error:
-                    self._client.report(user_error(f"The callback of {self._what}", error))
-        finally:
-            self._thread.post(lambda: _set(done))
+        while (message := self.given()) is not None:
+            try:
+                callback(message)
+            except Exception as error:
+                self._client.report(user_error(f"The callback of {self._what}", error))
 
 
 def drain(
@@ -155,8 +150,3 @@ def drain(
             client.inner.report(error)
 
     client.thread.spawn(alone)
-
-
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)

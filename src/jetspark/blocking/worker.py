@@ -1,15 +1,19 @@
 """A thread for user code: callbacks may block and call the blocking client.
 
 Contract: started by the first `post`, daemon, calls one function after the other in their order
-until `stop`; what is posted later is dropped. What a function raises is logged.
+until `stop`; what is posted later is dropped. What a posted function raises is logged.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
+
+from jetspark.blocking.loop_thread import LoopThread
 
 logger = logging.getLogger("jetspark")
 
@@ -41,6 +45,24 @@ class Worker:
             self._thread = thread
         self._calls.put(call)
 
+    async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
+        """As `post`, from `thread`'s loop; waits for the call's end and raises what it raises."""
+        done: asyncio.Future[Exception | None] = thread.loop.create_future()
+
+        def call_and_tell() -> None:
+            raised: Exception | None = None
+            try:
+                call()
+            except Exception as error:
+                raised = error
+            finally:
+                thread.post(partial(_set, done, raised))
+
+        self.post(call_and_tell)
+        # Not the future's exception: a StopIteration can be none.
+        if (error := await done) is not None:
+            raise error
+
     def stop(self) -> None:
         """End the thread after what was posted."""
         self._calls.put(None)
@@ -53,3 +75,8 @@ class Worker:
                 logger.exception("A callback raised")
             finally:
                 del call  # nothing is kept alive while waiting
+
+
+def _set(done: asyncio.Future[Exception | None], raised: Exception | None) -> None:
+    if not done.done():
+        done.set_result(raised)

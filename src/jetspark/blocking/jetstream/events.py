@@ -7,7 +7,6 @@ closed is left to finish. `drain` called in the callback itself does not wait.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,7 +18,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.errors import ConfigError, user_error
+from jetspark.errors import ConfigError
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
@@ -144,7 +143,7 @@ class EventCalls:
                 consumer=consumer,
                 callback=None
                 if callback is None
-                else partial(_forward, self._caller, worker, callback),
+                else lambda event: worker.run(self._thread, partial(callback, event)),
                 prefix=prefix,
                 pending_msgs_limit=pending_msgs_limit,
                 pending_bytes_limit=pending_bytes_limit,
@@ -155,26 +154,3 @@ class EventCalls:
             return inner
 
         return Events(self._caller, self._thread.call(listen), worker)
-
-
-async def _forward(
-    client: CallerSide, worker: Worker, callback: EventCallback, event: Event
-) -> None:
-    """The callback of the asyncio events: waits until the worker has called the user's."""
-    done = client.thread.loop.create_future()
-
-    def call() -> None:
-        try:
-            callback(event)
-        except Exception as error:
-            client.report(user_error("The callback of events", error))
-        finally:
-            client.thread.post(lambda: _set(done))
-
-    worker.post(call)
-    await done
-
-
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)

@@ -6,7 +6,6 @@ of its own and may use the blocking client; the mapping waits for it.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import partial
@@ -78,19 +77,9 @@ class LiveBucket(Mapping[str, bytes]):
         return self._inner.values()
 
     async def _forward(self, entry: Entry) -> None:
-        done: asyncio.Future[None] = self._thread.loop.create_future()
-        self._worker.post(lambda: self._call_back(entry, done))
-        await done
-
-    def _call_back(self, entry: Entry, done: asyncio.Future[None]) -> None:
-        """In the worker's thread; what it raises is reported by the inner mapping."""
+        """The inner mapping's callback: the inner mapping reports what the user's raises."""
         assert self._on_change is not None  # noqa: S101
-        raised: Exception | None = None
-        try:
-            self._on_change(entry)
-        except Exception as error:
-            raised = error
-        self._thread.post(partial(_set, done, raised))
+        await self._worker.run(self._thread, partial(self._on_change, entry))
 
     def __enter__(self) -> Self:
         self._thread.run(self._inner.__aenter__)
@@ -108,12 +97,3 @@ class LiveBucket(Mapping[str, bytes]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
-
-
-def _set(done: asyncio.Future[None], raised: Exception | None) -> None:
-    if done.done():
-        return
-    if raised is None:
-        done.set_result(None)
-    else:
-        done.set_exception(raised)

@@ -6,7 +6,6 @@ of its own and may use the blocking client.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -76,11 +75,9 @@ class Watcher(Watching[Entry | None]):
     async def _forward(self, entry: Entry | None) -> None:
         """The inner watcher's callback: waits until the worker is done with a lot."""
         lot = [entry, *self._inner.take_ready(LOT - 1)]
-        done: asyncio.Future[None] = self._thread.loop.create_future()
-        self._worker.post(lambda: self._call_back(lot, done))
-        await done
+        await self._worker.run(self._thread, partial(self._call_back, lot))
 
-    def _call_back(self, lot: list[Entry | None], done: asyncio.Future[None]) -> None:
+    def _call_back(self, lot: list[Entry | None]) -> None:
         """In the worker's thread: one entry after the other, none after `stop`."""
         callback = self._callback
         assert callback is not None  # noqa: S101
@@ -92,9 +89,3 @@ class Watcher(Watching[Entry | None]):
             except Exception as error:
                 report = user_error(f"The callback of a watch on bucket {self._bucket!r}", error)
                 self._thread.post(partial(self._inner.report, report))
-        self._thread.post(lambda: _set(done))
-
-
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
