@@ -27,6 +27,7 @@ the bad bytes, so that one message cannot stop a pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -83,7 +84,17 @@ WITH_PAYLOAD = frozenset({"data", "headers", "value"})
 
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
-_BUILD: dict[str, Callable[[str, Columns], Any]] = {
+
+class _Rows(Columns):
+    """With what more than one column of a batch is made of."""
+
+    @cached_property
+    def operations(self) -> list[str]:
+        """What each row's headers say was done to its key."""
+        return [_operation(block) for block in _blocks(self)]
+
+
+_BUILD: dict[str, Callable[[str, _Rows], Any]] = {
     "stream": lambda stream, rows: pa.repeat(stream, rows.rows),
     "subject": lambda _, rows: _text(_subjects(rows)),
     "seq": lambda _, rows: _whole(pa.int64(), rows.rows, rows.sequences),
@@ -98,7 +109,7 @@ _BUILD: dict[str, Callable[[str, Columns], Any]] = {
     "value": lambda _, rows: _values(rows),
     "revision": lambda _, rows: _whole(pa.int64(), rows.rows, rows.sequences),
     "created": lambda _, rows: _times(rows),
-    "operation": lambda _, rows: pa.array(map(_operation, _blocks(rows)), pa.string()),
+    "operation": lambda _, rows: pa.array(rows.operations, pa.string()),
 }
 
 
@@ -109,6 +120,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
     """One record batch of all rows. It keeps their memory; nothing but headers is copied."""
+    rows = _Rows(*rows)
     return pa.RecordBatch.from_arrays(
         [_BUILD[name](stream, rows) for name in columns], schema=schema_of(columns)
     )
@@ -180,9 +192,9 @@ def _operation(block: bytes) -> str:
     return operation_of(*told)
 
 
-def _values(rows: Columns) -> Any:
+def _values(rows: _Rows) -> Any:
     data = _data(rows)
-    gone = [_operation(block) != Operation.PUT for block in _blocks(rows)]
+    gone = [operation != Operation.PUT for operation in rows.operations]
     return pc.if_else(pa.array(gone), pa.scalar(None, pa.binary()), data) if any(gone) else data
 
 
