@@ -14,11 +14,11 @@ import msgspec
 from jetspark.bulk.outgoing import Outgoing
 from jetspark.errors import JetStreamError
 from jetspark.wire import js_api
+from jetspark.wire.batch_headers import COMMIT, MARKS, STAGED
 
 MOST_MESSAGES = 1000
 """What a server takes in one batch, unless it is configured otherwise."""
 
-BATCH_ID = "Nats-Batch-Id"
 _EMPTY = b"NATS/1.0\r\n\r\n"
 
 
@@ -42,16 +42,11 @@ def new_batch_id() -> str:
 
 def encode_batch(batch_id: str, messages: Sequence[Outgoing], reply: str) -> bytes:
     """The frames of a batch, to be sent at once. The answer comes to `reply`."""
-    head = b"Nats-Batch-Id:%b\r\nNats-Batch-Sequence:" % batch_id.encode()
-    last = len(messages)
+    encoded, last = batch_id.encode(), len(messages)
     frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
-        full = b"%b%b%d\r\n%b\r\n" % (
-            (_EMPTY if block is None else block)[:-2],
-            head,
-            number,
-            b"Nats-Batch-Commit:1\r\n" if number == last else b"",
-        )
+        commit = COMMIT if number == last else STAGED
+        full = (_EMPTY if block is None else block)[:-2] + MARKS % (encoded, number, commit)
         frames.append(
             b"HPUB %b%b %d %d\r\n%b%b\r\n"
             % (

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 import msgspec
 
 from jetspark.bulk.atomic import (
-    BATCH_ID,
     MOST_MESSAGES,
     BatchAck,
     encode_batch,
@@ -40,6 +39,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.wire import js_api
+from jetspark.wire.batch_headers import BATCH_ID
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of

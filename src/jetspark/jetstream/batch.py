@@ -35,6 +35,7 @@ from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import closed_before_ack
 from jetspark.jetstream.requirements import check_feature
+from jetspark.wire.batch_headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED
 from jetspark.wire.headers import VERSION, Headers, HeadersLike, encode_headers
 from jetspark.wire.status import status_of
 
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from jetspark.jetstream.documents import PubAck
     from jetspark.wire.events import MessageFrame
 
-_STAGED: Final = b""
-_LAST_MESSAGE: Final = b"Nats-Batch-Commit: 1\r\n"
-_END_OF_BATCH: Final = b"Nats-Batch-Commit: eob\r\n"
 _NO_HEADERS: Final = VERSION + b"\r\n"
 _MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more
 
@@ -157,7 +155,7 @@ class AtomicBatch:
             check_feature("flush of an atomic batch", (2, 14), self._api.server)
             if self._held is not None:
                 held, self._held = self._held, None
-                await self._ask(self._size, held, _STAGED)
+                await self._ask(self._size, held, STAGED)
                 self._staged = True
 
     async def commit(self) -> PubAck:
@@ -172,9 +170,9 @@ class AtomicBatch:
             if not self._size:
                 raise ConfigError("The batch is empty.")
             if self._held is not None:
-                number, last, how = self._size, self._held, _LAST_MESSAGE
+                number, last, how = self._size, self._held, COMMIT
             else:
-                number, last, how = self._size + 1, (self._subject, b"", _NO_HEADERS), _END_OF_BATCH
+                number, last, how = self._size + 1, (self._subject, b"", _NO_HEADERS), COMMIT_BEFORE
             self._committing = True
             frame = await self._ask(number, last, how)
             self._ack = parse_pub_ack(frame[4])
@@ -216,7 +214,7 @@ class AtomicBatch:
     def _give_up(self) -> None:
         """Make the server forget the batch now, not in 10 s: a gap in the numbers does it."""
         try:
-            marks = self._marks(self._size + 2, _STAGED)
+            marks = MARKS % (self._id, self._size + 2, STAGED)
             self._client.publish_replying(
                 self._subject, b"", self._inbox + b"0", _NO_HEADERS + marks
             )
@@ -233,23 +231,15 @@ class AtomicBatch:
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _marks(self, number: int, commit: bytes) -> bytes:
-        """The end of a header block. `commit`: the line that commits, or nothing."""
-        return b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (
-            self._id,
-            number,
-            commit,
-        )
-
     async def _stage(self, message: _Held) -> None:
         """Send a message that is not the last one; the first one is waited for.
 
         A server that does not know batches would store each as an ordinary message.
         """
         if self._staged:
-            await self._send(self._size, message, _STAGED)
+            await self._send(self._size, message, STAGED)
             return
-        frame = await self._ask(1, message, _STAGED)
+        frame = await self._ask(1, message, STAGED)
         if frame[4]:
             ack = parse_pub_ack(frame[4])
             self._error = JetStreamError(
@@ -269,7 +259,7 @@ class AtomicBatch:
                 subject,
                 payload,
                 b"%b%d" % (self._inbox, number),
-                head + self._marks(number, commit),
+                head + MARKS % (self._id, number, commit),
             )
         except BaseException as error:  # a message is missing now
             self._fail(error if isinstance(error, JetsparkError) else _interrupted(number))
