@@ -5,9 +5,11 @@ Without the C kernel only the twin is tested.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from array import array
 from collections.abc import Callable
 from itertools import pairwise
@@ -388,6 +390,74 @@ def test_odd_reply_subjects_say_the_same(tokens: list[bytes]) -> None:
 
 
 # -- which one -------------------------------------------------------------------------------------
+
+
+FRAME = (4, b"orders.eu", b"$JS.ACK.S-1.c_1.1.42.7.1700000000000000000.3", None, b"payload")
+
+
+@every_kernel
+def test_a_message_is_a_frame_and_its_client(one: Any) -> None:
+    class Message(one.Delivered):  # type: ignore[misc]
+        __slots__ = ("more",)
+
+    client = object()
+    for message in (
+        Message(client, FRAME),
+        Message(frame=FRAME, client=client),
+        *one.deliver(Message, client, [FRAME]),
+    ):
+        assert type(message) is Message
+        assert message._client is client
+        assert message._frame is FRAME
+        assert message.data is FRAME[4]
+        assert message.seq == 42
+        message.more = 1
+        assert not hasattr(message, "__dict__")
+    assert one.deliver(Message, client, []) == []
+    with pytest.raises(NotJetStreamMessageError):
+        _ = Message(client, (1, b"s", None, None, b"")).seq
+    with pytest.raises(TypeError):
+        Message(client)
+
+
+@every_kernel
+def test_a_message_in_a_cycle_with_its_client_is_collected(one: Any) -> None:
+    class Message(one.Delivered):  # type: ignore[misc]
+        __slots__ = ()
+
+    class Client:
+        last: list[Any]
+
+    client = Client()
+    client.last = one.deliver(Message, client, [FRAME] * 3)
+    gone = weakref.ref(client)
+    del client
+    gc.collect()
+    assert gone() is None
+
+
+@every_kernel
+def test_many_messages_leave_nothing_behind(one: Any) -> None:
+    class Message(one.Delivered):  # type: ignore[misc]
+        __slots__ = ("more",)
+
+    frame = (4, b"s", None, None, b"x" * 100)
+    before = sys.getrefcount(frame), sys.getrefcount(Message)
+    for _ in range(10):
+        del one.deliver(Message, None, [frame] * 100)[50:]
+    assert (sys.getrefcount(frame), sys.getrefcount(Message)) == before
+
+
+@both
+def test_what_is_no_frame_or_no_message_is_refused() -> None:
+    with pytest.raises(TypeError):
+        _kernel.Delivered(None, (1, 2))
+    with pytest.raises(TypeError):
+        _kernel.deliver(_kernel.Delivered, None, [FRAME, b"no frame"])
+    with pytest.raises(TypeError):
+        _kernel.deliver(int, None, [FRAME])
+    with pytest.raises(AttributeError):
+        _kernel.Delivered(None, FRAME)._frame = None
 
 
 def imported(wanted: str) -> subprocess.CompletedProcess[str]:

@@ -9,20 +9,15 @@ from __future__ import annotations
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
 
 class Message(MessageView):
-    """One message. Subclasses keep the constructor: `Message(client, frame)`."""
+    """One message."""
 
     __slots__ = ()
 
     _client: CallerSide
-
-    def __init__(self, client: CallerSide, frame: MessageFrame) -> None:
-        self._client = client
-        self._frame = frame
 
     def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""

@@ -1,6 +1,6 @@
 """A received message: a thin view on the raw frame.
 
-Contract: making one costs two attribute stores, because it happens for every message received.
+Contract: making one costs two references, because it happens for every message received.
 Subject, headers, status and metadata are decoded when they are asked for. A header block that
 cannot be read is reported through the client (log, last_error, error callback) and the body is
 still delivered, with `headers` None (row C11).
@@ -15,9 +15,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
-from jetspark.wire.kernel import stream_sequence
+from jetspark.wire.kernel import Delivered
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import Status, status_of
 
@@ -32,24 +31,18 @@ class Reporter(Protocol):
         """An error that no call can raise."""
 
 
-class MessageView:
-    """What a message says. Subclasses keep the constructor: `Message(client, frame)`."""
+class MessageView(Delivered):
+    """What a message says: its payload `data`, the sequence `seq`, and what is below."""
 
-    __slots__ = ("_client", "_frame", "_headers")
+    __slots__ = ("_headers",)
 
     _client: Reporter
-    _frame: MessageFrame
     _headers: Headers | None
 
     @property
     def subject(self) -> str:
         """What the message was published to."""
         return self._frame[1].decode("utf-8", "replace")
-
-    @property
-    def data(self) -> bytes:
-        """The payload."""
-        return self._frame[4]
 
     @property
     def reply(self) -> str | None:
@@ -90,11 +83,6 @@ class MessageView:
         return parse_reply_subject(self._frame[2])
 
     @property
-    def seq(self) -> int:
-        """Sequence in the stream. Raises NotJetStreamMessageError."""
-        return stream_sequence(self._frame[2])
-
-    @property
     def timestamp(self) -> datetime:
         """When the stream stored it (aware, UTC, microseconds). Raises NotJetStreamMessageError."""
         return self.metadata.timestamp
@@ -124,15 +112,11 @@ class MessageView:
 
 
 class Message(MessageView):
-    """One message. Subclasses keep the constructor: `Message(client, frame)`."""
+    """One message."""
 
     __slots__ = ()
 
     _client: Client
-
-    def __init__(self, client: Client, frame: MessageFrame) -> None:
-        self._client = client
-        self._frame = frame
 
     async def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""

@@ -43,6 +43,7 @@ from jetspark.jetstream.pull_retry import wait_for_leader
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
+from jetspark.wire.kernel import deliver
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -242,12 +243,6 @@ class Pull:
     # -- what comes back: called in the read loop ------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        # Deliveries have a reply subject to ack to, statuses have none.
-        if frame[2] is not None:
-            self._messages.append(JsMsg(self._client, frame))
-            if len(self._messages) >= self._batch:
-                self._finish(None)
-            return
         status = status_of(frame[3])
         if status is not None:
             self._on_status(status)
@@ -256,9 +251,9 @@ class Pull:
         if self._heartbeat is not None:
             self._heard = self._client.loop.time()
         if frames[0][2] is None:
-            return False
+            return False  # statuses: deliveries have a reply subject to ack to
         client, missing = self._client, self._batch - len(self._messages)
-        self._messages += [JsMsg(client, frame) for frame in frames[:missing]]
+        self._messages += deliver(JsMsg, client, frames[:missing])
         if len(frames) >= missing:
             self._finish(None)
         return True

@@ -967,9 +967,133 @@ static PyObject *stream_position(PyObject *Py_UNUSED(module), PyObject *subject)
     return PyObject_CallFunctionObjArgs(twin_position, subject, NULL);
 }
 
+/* -- messages ----------------------------------------------------------------------------------------------- */
+
+/* What every message is made of: two references. The rest is in Python, in its subclasses. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *client, *frame;
+} Delivered;
+
+static PyTypeObject *delivered_type;
+
+static PyObject *delivered_make(PyTypeObject *type, PyObject *client, PyObject *frame) {
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Delivered *self = (Delivered *)make(type, 0);
+    if (self != NULL) {
+        self->client = Py_NewRef(client);
+        self->frame = Py_NewRef(frame);
+    }
+    return (PyObject *)self;
+}
+
+static int is_frame(PyObject *frame) {
+    if (PyTuple_Check(frame) && PyTuple_Size(frame) == 5)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "a message is made of a frame, a tuple of five");
+    return 0;
+}
+
+static PyObject *delivered_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"client", "frame", NULL};
+    PyObject *client, *frame;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", names, &client, &frame) ||
+        !is_frame(frame))
+        return NULL;
+    return delivered_make(type, client, frame);
+}
+
+static int delivered_traverse(Delivered *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->client);
+    Py_VISIT(self->frame);
+    return 0;
+}
+
+/* Only the client can be part of a cycle: the frame stays, so that the getters need no look. */
+static int delivered_clear(Delivered *self) {
+    PyObject *client = self->client;
+    self->client = Py_NewRef(Py_None);
+    Py_XDECREF(client);
+    return 0;
+}
+
+static void delivered_free(Delivered *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->client);
+    Py_XDECREF(self->frame);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *delivered_data(Delivered *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(PyTuple_GetItem(self->frame, 4));
+}
+
+static PyObject *delivered_seq(Delivered *self, void *Py_UNUSED(closure)) {
+    return stream_sequence(NULL, PyTuple_GetItem(self->frame, 2));
+}
+
+static PyMemberDef delivered_members[] = {
+    {"_client", T_OBJECT, offsetof(Delivered, client), READONLY, NULL},
+    {"_frame", T_OBJECT, offsetof(Delivered, frame), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef delivered_getset[] = {
+    {"data", (getter)delivered_data, NULL, "The payload.", NULL},
+    {"seq", (getter)delivered_seq, NULL,
+     "Sequence in the stream. Raises NotJetStreamMessageError.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot delivered_slots[] = {
+    {Py_tp_new, delivered_new},
+    {Py_tp_dealloc, delivered_free},
+    {Py_tp_traverse, delivered_traverse},
+    {Py_tp_clear, delivered_clear},
+    {Py_tp_members, delivered_members},
+    {Py_tp_getset, delivered_getset},
+    {Py_tp_doc, "A frame, and the client that received it."},
+    {0, NULL},
+};
+
+static PyType_Spec delivered_spec = {
+    .name = "jetspark.wire._kernel.Delivered",
+    .basicsize = sizeof(Delivered),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = delivered_slots,
+};
+
+static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *type, *client, *frames;
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyType_Type, &type, &client, &PyList_Type, &frames))
+        return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)type, delivered_type)) {
+        PyErr_SetString(PyExc_TypeError, "messages are subclasses of Delivered");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(frames);
+    PyObject *messages = PyList_New(count);
+    for (Py_ssize_t i = 0; messages != NULL && i < count; i++) {
+        /* Making one may run the collector, and that anything: the list can have shrunk. */
+        PyObject *frame = PyList_GetItem(frames, i), *message = NULL;
+        if (frame != NULL && is_frame(frame))
+            message = delivered_make((PyTypeObject *)type, client, frame);
+        if (message == NULL)
+            Py_CLEAR(messages);
+        else
+            PyList_SetItem(messages, i, message);
+    }
+    return messages;
+}
+
 /* -- the module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
+    {"deliver", deliver, METH_VARARGS, NULL},
     {"split_frames", (PyCFunction)(void (*)(void))split_frames, METH_VARARGS | METH_KEYWORDS, NULL},
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},
@@ -1012,9 +1136,9 @@ PyMODINIT_FUNC PyInit__kernel(void) {
         return NULL;
     block_type = add_type(module, &block_spec, NULL);
     deliveries_type = add_type(module, &deliveries_spec, "Deliveries");
-    if (block_type == NULL || deliveries_type == NULL ||
-        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL ||
-        PyModule_AddIntConstant(module, "OTHER_FRAME", OTHER_FRAME) < 0) {
+    delivered_type = add_type(module, &delivered_spec, "Delivered");
+    if (block_type == NULL || deliveries_type == NULL || delivered_type == NULL ||
+        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL) {
         Py_DECREF(module);
         return NULL;
     }

@@ -16,6 +16,8 @@ from jetspark.wire._python_frames import MAX_MESSAGE as MAX_MESSAGE
 from jetspark.wire._python_frames import control_event as control_event
 from jetspark.wire._python_frames import refuse as refuse
 from jetspark.wire._python_frames import split_frames as split_frames
+from jetspark.wire._python_messages import Delivered as Delivered
+from jetspark.wire._python_messages import deliver as deliver
 from jetspark.wire._python_reply import reply_fields as reply_fields
 from jetspark.wire._python_reply import stream_position as stream_position
 from jetspark.wire._python_reply import stream_sequence as stream_sequence

@@ -21,8 +21,10 @@ from jetspark.wire._python_kernel import (
 
 if TYPE_CHECKING:
     from jetspark.wire._python_kernel import (
+        Delivered,
         Deliveries,
         DeliveryDecoder,
+        deliver,
         header_pairs,
         reply_fields,
         split_frames,
@@ -51,8 +53,10 @@ else:
         from jetspark.wire import _python_kernel as _implementation
 
         IMPLEMENTATION = "python"
+    Delivered = _implementation.Delivered
     Deliveries = _implementation.Deliveries
     DeliveryDecoder = _implementation.DeliveryDecoder
+    deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
     reply_fields = _implementation.reply_fields
     split_frames = _implementation.split_frames
@@ -65,9 +69,11 @@ __all__ = [
     "MAX_MESSAGE",
     "OTHER_FRAME",
     "Columns",
+    "Delivered",
     "Deliveries",
     "DeliveryDecoder",
     "HeaderPairs",
+    "deliver",
     "header_pairs",
     "reply_fields",
     "split_frames",

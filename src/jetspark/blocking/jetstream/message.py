@@ -15,6 +15,7 @@ from jetspark.blocking.messages import Message
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
 from jetspark.jetstream.pull import FetchResult as AsyncFetchResult
+from jetspark.wire.kernel import deliver
 
 
 class JsMsg(Message):
@@ -76,4 +77,4 @@ class FetchResult(list[JsMsg]):
 
 def fetched(client: CallerSide, result: AsyncFetchResult) -> FetchResult:
     """The same fetch, with blocking messages."""
-    return FetchResult([JsMsg(client, message._frame) for message in result], result.error)
+    return FetchResult(deliver(JsMsg, client, [message._frame for message in result]), result.error)
