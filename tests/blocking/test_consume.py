@@ -112,7 +112,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
         iter(messages)
     with pytest.raises(errors.ConfigError):
         messages.next()
-    thread = messages._taking.worker._thread
+    thread = messages._worker._thread
     assert thread is not None
     thread.join(30)
     assert not thread.is_alive()
@@ -134,7 +134,7 @@ def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Fill
         bound = other.jetstream().consumer(consumer.stream, "c")
         messages = bound.consume(callback=callback)
         assert [seen.get(timeout=30) for _ in range(20)] == list(range(20))
-        thread = messages._taking.worker._thread
+        thread = messages._worker._thread
         assert thread is not None
         thread.join(30)
         assert not thread.is_alive()

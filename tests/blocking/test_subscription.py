@@ -72,7 +72,7 @@ def test_next_with_a_timeout(nc: Client, unique: Unique) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(sub.next)
         # Behind a thread that waits for ever, the own timeout still counts.
-        while not sub._taking._turn.locked():
+        while not sub._turn.locked():
             pass
         with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.02 s"):
             sub.next(0.02)
@@ -143,7 +143,7 @@ def test_the_callback_s_thread_ends_with_the_subscription(nc: Client, unique: Un
     nc.publish(sub.subject)
     nc.publish(sub.subject)
     sub.drain(30)
-    thread = sub._taking.worker._thread
+    thread = sub._worker._thread
     assert thread is not None
     thread.join(30)
     assert not thread.is_alive()
@@ -199,7 +199,7 @@ def test_close_leaves_a_running_callback_alone(shared_server: NatsServer, unique
     assert running.wait(30)
     nc.close()
     go.set()
-    thread = sub._taking.worker._thread
+    thread = sub._worker._thread
     assert thread is not None
     thread.join(30)
     assert seen == [b"0"]

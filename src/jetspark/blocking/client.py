@@ -17,12 +17,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.events import EventStream
 from jetspark.blocking.jetstream import JetStream
+from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.loop_thread import current
 from jetspark.blocking.messaging import MessagingCalls
 from jetspark.blocking.publish_buffer import PublishBuffer
@@ -48,7 +48,7 @@ EXIT_FLUSH_TIMEOUT = 1.0
 """Seconds that a server may take at interpreter exit to confirm what was published."""
 
 
-class Client(MessagingCalls):
+class Client(MessagingCalls, Leaving):
     """One connection to a NATS deployment, for any thread. Made, then connected."""
 
     _inner: AsyncClient
@@ -243,12 +243,7 @@ class Client(MessagingCalls):
         self.connect()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.close()
 
     # -- subscribing ---------------------------------------------------------------------------

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.messages import Message
 from jetspark.client.gather import Replies as AsyncReplies
 
 
-class Replies:
+class Replies(Leaving):
     """What `Client.request_many` returns: iterate it, once; `list(...)` waits for all.
 
     `with` ends the request when the block is left; so does `close`.
@@ -42,14 +41,6 @@ class Replies:
         """Take no more replies."""
         self._client.thread.run(self._inner.aclose)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         if not self._client.thread.is_over:
             self.close()

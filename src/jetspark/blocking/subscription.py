@@ -12,21 +12,19 @@ Contract
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.messages import Message
-from jetspark.blocking.taking import Taking, drain
+from jetspark.blocking.taking import Taking
 from jetspark.client.subscription import Subscription as AsyncSubscription
-from jetspark.errors import ConfigError
 
 MessageCallback: TypeAlias = Callable[[Message], None]
 
 
-class Subscription:
+class Subscription(Taking[Message]):
     """What `Client.subscribe` returns: iterate it, or give it a callback."""
 
     _inner: AsyncSubscription
@@ -42,34 +40,24 @@ class Subscription:
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
-        self._client = client
-        self._thread = client.thread
-        self._taking: Taking[Message] = Taking(
+        super().__init__(
             client,
             f"jetspark-sub-{subject}",
             f"subscription {subject!r}",
             Message,
-            lambda: self._inner,
-            callback,
-        )
-        self._taken = self._taking.frames
-
-        def subscribe() -> None:
-            # In the loop's thread, so that `_inner` is there before the first message.
-            self._inner = client.inner.subscribe(
+            lambda forward: client.inner.subscribe(
                 subject,
                 queue=queue,
-                callback=None if callback is None else self._taking.forward,
+                callback=forward,
                 max_msgs=max_msgs,
                 pending_msgs_limit=pending_msgs_limit,
                 pending_bytes_limit=pending_bytes_limit,
-            )
-            if self._inner._task is not None:
-                self._inner._task.add_done_callback(lambda _: self._taking.worker.stop())
+            ),
+            callback,
+        )
 
-        self._thread.call(subscribe)
+    def _callback_task(self) -> asyncio.Task[None] | None:
+        return self._inner._task
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -84,19 +72,9 @@ class Subscription:
         return self._inner.queue
 
     @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
-
-    @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
         return self._inner.dropped
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet."""
-        return self._inner.pending_msgs + len(self._taken)
 
     @property
     def pending_bytes(self) -> int:
@@ -119,7 +97,7 @@ class Subscription:
             return Message(self._client, self._taken.popleft())
         except IndexError:
             pass  # not from here, or an interrupt would come with a second traceback
-        return self._taking.__next__()
+        return self._next()
 
     def next(self, timeout: float | None = None) -> Message:
         """The next message; waits `timeout` seconds, or for ever.
@@ -127,7 +105,7 @@ class Subscription:
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
         ConnectionClosedError.
         """
-        return self._taking.next(timeout)
+        return self._next_within(timeout)
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -142,32 +120,11 @@ class Subscription:
         if not max_msgs:
             self._taken.clear()
 
-    def drain(self, timeout: float | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
-
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
-        subscription has ended in any case.
-        """
-        drain(self._client, self._taking.worker, self._inner.drain, timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not self._thread.is_over:
-            self._thread.call(self._leave)
-
     def _leave(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._unsubscribe)
+
+    def _unsubscribe(self) -> None:
         if self._inner.active:
             self._inner.unsubscribe()
             self._taken.clear()
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

@@ -1,6 +1,6 @@
 """Taking messages out of the event loop: what iterators of the blocking client have in common.
 
-Contract: one change of thread brings up to `batch` messages; they count as taken there, and wait
+Contract: one change of thread brings up to `BATCH` messages; they count as taken there, and wait
 here. Several threads may take: each message goes to one. A callback runs in a thread of its own,
 one message after the other; what it raises is reported, and the next message comes.
 """
@@ -8,16 +8,18 @@ one message after the other; what it raises is reported, and the next message co
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.worker import Worker
 from jetspark.client.messages import Message as AsyncMessage
-from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
+from jetspark.errors import ConfigError, JetsparkError, RequestTimeoutError, user_error
 from jetspark.wire.events import MessageFrame
 
 BATCH = 1000
@@ -25,9 +27,19 @@ BATCH = 1000
 
 MessageT = TypeVar("MessageT")
 
+AsyncMessageCallback: TypeAlias = Callable[[AsyncMessage], Awaitable[None]]
+
 
 class Source(Protocol):
     """The asyncio class: an iterator with a queue."""
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages in the queue."""
 
     async def __anext__(self) -> AsyncMessage:
         """The next message."""
@@ -38,9 +50,17 @@ class Source(Protocol):
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Frames that are here now."""
 
+    async def drain(self, timeout: float | None = None) -> None:
+        """Its end, when all is here that is on its way."""
 
-class Taking(Generic[MessageT]):
-    """`name`: of the callback's thread. `what`: whose messages, for people."""
+
+class Taking(Leaving, Generic[MessageT]):
+    """`name`: of the callback's thread. `what`: whose messages, for people.
+
+    `begin` makes `_inner`, and is given a callback when there is one.
+    """
+
+    _inner: Source
 
     def __init__(
         self,
@@ -48,34 +68,61 @@ class Taking(Generic[MessageT]):
         name: str,
         what: str,
         make: Callable[[CallerSide, MessageFrame], MessageT],
-        source: Callable[[], Source],  # a callback may come before the constructor's end
+        begin: Callable[[AsyncMessageCallback | None], Source],
         callback: Callable[[MessageT], object] | None,
     ) -> None:
+        if inspect.iscoroutinefunction(callback):
+            raise ConfigError("The blocking client calls plain functions, not async ones.")
         self._client = client
         self._thread = client.thread
         self._what = what
         self._make = make
-        self._source = source
         self._callback = callback
         self._turn = threading.Lock()
-        self.worker = Worker(name)
-        client.callbacks.add(self.worker)
-        self.frames: deque[MessageFrame] = deque()
-        """Taken from the event loop and not given out yet."""
+        self._worker = Worker(name)
+        client.callbacks.add(self._worker)
+        self._taken: deque[MessageFrame] = deque()
+        """Not given out yet."""
 
-    def given(self) -> MessageT | None:
+        def begin_in_loop() -> None:
+            # In the loop's thread, so that `_inner` is there before the first message.
+            self._inner = begin(None if callback is None else self._forward)
+            if (task := self._callback_task()) is not None:
+                task.add_done_callback(lambda _: self._worker.stop())
+
+        self._thread.call(begin_in_loop)
+
+    def _callback_task(self) -> asyncio.Task[None] | None:
+        """What calls the callback in the loop."""
+        raise NotImplementedError
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return self._inner.pending_msgs + len(self._taken)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def _given(self) -> MessageT | None:
         """A message that is here."""
         try:
-            return self._make(self._client, self.frames.popleft())
+            return self._make(self._client, self._taken.popleft())
         except IndexError:
             return None
 
-    def __next__(self) -> MessageT:
+    def _next(self) -> MessageT:
         """The next message, or StopIteration at the end."""
-        if (message := self.given()) is not None:
+        if (message := self._given()) is not None:
             return message
         with self._turn:  # one thread waits at the loop, the others for what it brings
-            while (message := self.given()) is None:
+            while (message := self._given()) is None:
                 try:
                     self._thread.run(self._fill)
                 except StopAsyncIteration:
@@ -83,16 +130,16 @@ class Taking(Generic[MessageT]):
             return message
 
     async def _fill(self) -> None:
-        self._take(await self._source().__anext__())
+        self._take(await self._inner.__anext__())
 
     def _take(self, first: AsyncMessage) -> None:
         # Left here and not returned: a caller that was interrupted finds them next time.
-        self.frames.append(first._frame)
-        self.frames.extend(self._source().take_queued(BATCH - 1))
+        self._taken.append(first._frame)
+        self._taken.extend(self._inner.take_queued(BATCH - 1))
 
-    def next(self, timeout: float | None) -> MessageT:
+    def _next_within(self, timeout: float | None) -> MessageT:
         """The next message, within `timeout` seconds."""
-        if self._callback is None and (message := self.given()) is not None:
+        if self._callback is None and (message := self._given()) is not None:
             return message
         left = timeout
         if not self._turn.acquire(blocking=False):  # another thread waits at the loop
@@ -102,34 +149,49 @@ class Taking(Generic[MessageT]):
             left = None if timeout is None else max(timeout - (time.monotonic() - start), 0)
         try:
             # With a callback, what is here is the callback's: the inner call refuses.
-            while self._callback is not None or (message := self.given()) is None:
+            while self._callback is not None or (message := self._given()) is None:
                 self._thread.run(self._fill_within, left)
             return message
         finally:
             self._turn.release()
 
     async def _fill_within(self, timeout: float | None) -> None:
-        self._take(await self._source().next(timeout))
+        self._take(await self._inner.next(timeout))
 
     # -- callbacks -----------------------------------------------------------------------------
 
-    async def forward(self, message: AsyncMessage) -> None:
+    async def _forward(self, message: AsyncMessage) -> None:
         """The asyncio class's callback: waits until the worker is done with a batch."""
         self._take(message)
         try:
-            await self.worker.run(self._thread, self._call_back)
+            await self._worker.run(self._thread, self._call_back)
         except asyncio.CancelledError:
-            self.frames.clear()  # the connection was closed
+            self._taken.clear()  # the connection was closed
             raise
 
     def _call_back(self) -> None:
         """In the worker's thread: one message after the other."""
         callback: Any = self._callback
-        while (message := self.given()) is not None:
+        while (message := self._given()) is not None:
             try:
                 callback(message)
             except Exception as error:
                 self._client.report(user_error(f"The callback of {self._what}", error))
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Let the server send no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        drain(self._client, self._worker, self._inner.drain, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
 
 def drain(

@@ -1,8 +1,7 @@
 """Taking entries out of the event loop: what the blocking watchers have in common.
 
 Contract: one change of thread brings up to `LOT` of them; they count as taken there, and wait here.
-Several threads may take: each entry goes to one. Leaving a loop over a watcher ends it, unless it
-was entered with `with`.
+Several threads may take: each entry goes to one.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
 
 LOT = 1000
@@ -34,7 +33,7 @@ class Source(Protocol[EntryT]):
         """The end."""
 
 
-class Watching(Generic[EntryT]):
+class Watching(LeavingLoop, Generic[EntryT]):
     """An iterator over what `_inner` gives."""
 
     _inner: Source[EntryT]
@@ -43,19 +42,9 @@ class Watching(Generic[EntryT]):
         self._thread = thread
         self._taken: deque[EntryT] = deque()
         self._turn = threading.Lock()
-        self._entered = False
 
     def __iter__(self) -> Iterator[EntryT]:
-        try:
-            while True:
-                try:
-                    yield self.__next__()
-                except StopIteration:
-                    return
-        finally:
-            # Not waited for: this may be the collector.
-            if not (self._entered or self._thread.is_over):
-                self._thread.post(self._inner.stop)
+        return self._loop(self.__next__)
 
     def __next__(self) -> EntryT:
         with self._turn:  # one thread waits at the loop, the others for what it brings
@@ -80,16 +69,7 @@ class Watching(Generic[EntryT]):
             self._thread.call(self._inner.stop)
         self._taken.clear()
 
-    def __enter__(self) -> Self:
-        self._entered = True
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.stop()
 
     def __repr__(self) -> str:

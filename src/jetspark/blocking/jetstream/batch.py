@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publish import caller_api
+from jetspark.blocking.leaving import Entering
 from jetspark.jetstream.batch import AtomicBatch as AsyncAtomicBatch
 from jetspark.jetstream.batch_calls import BatchCalls as AsyncBatchCalls
 from jetspark.jetstream.context import JetStream as AsyncJetStream
@@ -23,8 +22,10 @@ from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.wire.headers import HeadersLike
 
 
-class AtomicBatch:
+class AtomicBatch(Entering):
     """See the module and `JetStream.atomic_batch`. Any number of threads may add."""
+
+    _inner: AsyncAtomicBatch
 
     def __init__(self, client: CallerSide, inner: AsyncAtomicBatch) -> None:
         self._thread = client.thread
@@ -94,18 +95,6 @@ class AtomicBatch:
         """
         with self._turn:
             return self._thread.run(self._inner.commit)
-
-    def __enter__(self) -> Self:
-        self._thread.run(self._inner.__aenter__)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._thread.run(self._inner.__aexit__, kind, error, trace)
 
 
 class BatchCalls:

@@ -8,22 +8,21 @@ connection is closed is left to finish. `drain` called in the callback itself do
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.message import JsMsg
-from jetspark.blocking.taking import Taking, drain
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.blocking.taking import Taking
+from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
 
 
-class ConsumerMessages:
+class ConsumerMessages(Taking[JsMsg]):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
 
     _inner: AsyncConsumerMessages
@@ -35,39 +34,14 @@ class ConsumerMessages:
         consume: Callable[[AsyncJsMsgCallback | None], AsyncConsumerMessages],
         callback: JsMsgCallback | None,
     ) -> None:
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
-        self._client = client
-        self._thread = client.thread
-        self._taking: Taking[JsMsg] = Taking(
-            client,
-            f"jetspark-consume-{name}",
-            f"consumer {name!r}",
-            JsMsg,
-            lambda: self._inner,
-            callback,
+        super().__init__(
+            client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, consume, callback
         )
-        self._taken = self._taking.frames
 
-        def begin() -> None:
-            # In the loop's thread, so that `_inner` is there before the first message.
-            self._inner = consume(None if callback is None else self._taking.forward)
-            if self._inner._task is not None:
-                self._inner._task.add_done_callback(lambda _: self._taking.worker.stop())
-
-        self._thread.call(begin)
+    def _callback_task(self) -> asyncio.Task[None] | None:
+        return self._inner._task
 
     # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet."""
-        return self._inner.pending_msgs + len(self._taken)
 
     @property
     def error(self) -> JetsparkError | None:
@@ -85,7 +59,7 @@ class ConsumerMessages:
             return JsMsg(self._client, self._taken.popleft())
         except IndexError:
             pass  # not from here, or an interrupt would come with a second traceback
-        return self._taking.__next__()
+        return self._next()
 
     def next(self, timeout: float | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
@@ -93,7 +67,7 @@ class ConsumerMessages:
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
         that has ended it.
         """
-        return self._taking.next(timeout)
+        return self._next_within(timeout)
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -115,18 +89,7 @@ class ConsumerMessages:
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
-        drain(self._client, self._taking.worker, self._inner.drain, timeout)
+        super().drain(timeout)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.stop()
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

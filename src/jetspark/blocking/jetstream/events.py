@@ -10,10 +10,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker
@@ -27,7 +27,7 @@ from jetspark.jetstream.events import Events as AsyncEvents
 EventCallback: TypeAlias = Callable[[Event], None]
 
 
-class Events:
+class Events(Leaving):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 
     def __init__(self, client: CallerSide, inner: AsyncEvents, worker: Worker) -> None:
@@ -88,15 +88,7 @@ class Events:
         """
         drain(self._client, self._worker, self._inner.drain, timeout)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.close()
 
     def __repr__(self) -> str:

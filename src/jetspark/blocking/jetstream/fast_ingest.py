@@ -8,10 +8,9 @@ in the event loop's read loop.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
-from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.leaving import Entering
 from jetspark.blocking.loop_thread import Suspended
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
@@ -20,8 +19,10 @@ from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.wire.headers import HeadersLike
 
 
-class FastIngest:
+class FastIngest(Entering):
     """See the module and `JetStream.fast_ingest`. Any number of threads may add."""
+
+    _inner: AsyncFastIngest
 
     def __init__(self, client: CallerSide, inner: AsyncFastIngest) -> None:
         self._thread = client.thread
@@ -110,15 +111,3 @@ class FastIngest:
         nothing that `failed` tells.
         """
         return self._thread.run(self._inner.commit)
-
-    def __enter__(self) -> Self:
-        self._thread.run(self._inner.__aenter__)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._thread.run(self._inner.__aexit__, kind, error, trace)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Self
 
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.message import JsMsg
+from jetspark.blocking.leaving import LeavingLoop
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume_limits import EXPIRES
 from jetspark.jetstream.documents import ConsumerInfo, ReplayPolicy
@@ -19,11 +19,10 @@ from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
 from jetspark.jetstream.ordered_calls import HEARTBEAT, INACTIVE_THRESHOLD
 
 
-class OrderedMessages(ConsumerMessages):
+class OrderedMessages(LeavingLoop, ConsumerMessages):
     """What `JetStream.ordered` returns: iterate it, or give it a callback."""
 
     _inner: AsyncOrderedMessages
-    _entered = False
 
     @property
     def stream(self) -> str:
@@ -45,20 +44,7 @@ class OrderedMessages(ConsumerMessages):
         return self._thread.run(self._inner.info)
 
     def __iter__(self) -> Iterator[JsMsg]:
-        try:
-            while True:
-                try:
-                    yield self.__next__()
-                except StopIteration:
-                    return
-        finally:
-            # Not waited for: this may be the collector.
-            if not (self._entered or self._thread.is_over):
-                self._thread.post(self._inner.stop)
-
-    def __enter__(self) -> Self:
-        self._entered = True
-        return self
+        return self._loop(self.__next__)
 
 
 class OrderedCalls(ConsumerCalls):

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.leaving import Entering
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import PublishFailure
@@ -21,8 +20,10 @@ from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.wire.headers import HeadersLike
 
 
-class Publisher:
+class Publisher(Entering):
     """See the module and `JetStream.publisher`. Any number of threads may send."""
+
+    _inner: AsyncPublisher
 
     def __init__(self, client: CallerSide, inner: AsyncPublisher) -> None:
         self._thread = client.thread
@@ -117,18 +118,6 @@ class Publisher:
     def flush(self) -> None:
         """Wait until no message is without an ack or error. Raises nothing of theirs."""
         self._thread.run(self._inner.flush)
-
-    def __enter__(self) -> Self:
-        self._thread.run(self._inner.__aenter__)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._thread.run(self._inner.__aexit__, kind, error, trace)
 
 
 def _copy(done: asyncio.Future[PubAck], future: Future[PubAck]) -> None:

@@ -1,0 +1,85 @@
+"""`with` over what the blocking client gives out, and loops: it ends when they are left.
+
+Contract: it ends whatever was raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from jetspark.blocking.loop_thread import LoopThread
+
+ItemT = TypeVar("ItemT")
+
+
+class Leaving:
+    """`with` ends it at the end of the block."""
+
+    __slots__ = ()
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+
+class Stoppable(Protocol):
+    """The asyncio class of a LeavingLoop."""
+
+    def stop(self) -> None:
+        """The end."""
+
+
+class LeavingLoop(Leaving):
+    """Leaving a loop over it ends it too, unless it was entered with `with`."""
+
+    _thread: LoopThread
+    _inner: Stoppable
+    _entered = False
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        return super().__enter__()
+
+    def _loop(self, take: Callable[[], ItemT]) -> Iterator[ItemT]:
+        try:
+            while True:
+                try:
+                    yield take()
+                except StopIteration:
+                    return
+        finally:
+            # Not waited for: this may be the collector.
+            if not (self._entered or self._thread.is_over):
+                self._thread.post(self._inner.stop)
+
+
+class Entering:
+    """`with` does what the asyncio class's `async with` does."""
+
+    _thread: LoopThread
+    _inner: AbstractAsyncContextManager[Any]
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.run(self._inner.__aexit__, kind, error, trace)
