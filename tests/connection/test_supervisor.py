@@ -42,6 +42,7 @@ from jetspark.errors import (
     ServerRefusedError,
     StaleConnectionError,
 )
+from jetspark.wire.events import MessageFrame
 
 T = TypeVar("T")
 
@@ -572,6 +573,26 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
     assert any(record.exc_info for record in logged)
     assert not [record for record in caplog.records if record.name == "asyncio"]
     await client.close()
+
+
+async def test_who_takes_whole_runs_may_raise_too(
+    link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await link()
+    taken: list[bytes] = []
+    single: list[tuple[Any, ...]] = []
+
+    def on_run(frames: list[MessageFrame], _size: int) -> bool:
+        taken.extend(frame[4] for frame in frames)
+        raise RuntimeError("on_run")
+
+    listener = made.client.listen("a", single.append, on_run=on_run)
+    made.peer.send(b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPING\r\nMSG a 1 1\r\n3\r\nPING\r\n")
+    await made.peer.expect(b"SUB a 1", b"PONG", b"PONG")
+    assert (taken, single, listener.received) == ([b"1", b"2", b"3"], [], 3)
+    assert "The handler of 'a' raised RuntimeError('on_run')" in caplog.text
+    assert made.client.is_connected
+    await made.client.close()
 
 
 async def test_a_listener_is_told_of_the_links_and_may_publish_on_the_new_one(

@@ -15,10 +15,10 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
+from jetspark.connection.host import Host
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.transport import Dial, Transport, reason_of
@@ -46,28 +46,6 @@ tracer = logging.getLogger("jetspark.trace")
 
 FAREWELL = 0.25
 """Seconds within which a server ends a link that has nothing more to say; a frozen one does not."""
-
-
-class Host(Protocol):
-    """What a session needs of its supervisor. None of these may raise."""
-
-    def enqueue(self, session: Session, frame: bytes) -> None:
-        """Send a control frame behind what is waiting."""
-
-    def info_changed(self, session: Session, info: ServerInfo) -> None:
-        """The server sent INFO."""
-
-    def error_reported(self, error: JetsparkError) -> None:
-        """Something went wrong that does not end the link."""
-
-    def route_exhausted(self, route: Route) -> None:
-        """A limited route got its last message."""
-
-    def writing_paused(self, session: Session, paused: bool) -> None:
-        """Back-pressure of the transport."""
-
-    def session_lost(self, session: Session, error: JetsparkError) -> None:
-        """The link has ended."""
 
 
 @dataclass(slots=True)
@@ -143,9 +121,7 @@ class Session:
         except TimeoutError:
             raise
         except ssl.SSLError as error:
-            raise TLSError(
-                f"TLS with {server} failed: {reason_of(error)}.", server=server
-            ) from error
+            raise _tls_error(server, error) from error
         except OSError as error:
             raise ServerRefusedError(
                 f"No server at {server}: {reason_of(error)}.", server=server
@@ -193,9 +169,7 @@ class Session:
         except TimeoutError:
             raise
         except OSError as error:
-            raise TLSError(
-                f"TLS with {server} failed: {reason_of(error)}.", server=server
-            ) from error
+            raise _tls_error(server, error) from error
         self.secure = True
 
     def abort(self) -> None:
@@ -239,10 +213,18 @@ class Session:
             traffic.payload += size
             if (route := self._routes.get(sid)) is None:
                 continue  # unsubscribed while this was on its way
-            if route.on_run is None or route.max_msgs or not route.on_run(messages, size):
+            if route.on_run is None or route.max_msgs:
                 self._one_by_one(sid, messages)
-            else:
+                continue
+            try:
+                taken = route.on_run(messages, size)
+            except Exception as error:
+                self._report(route, error)
+                taken = True  # it may have taken some, and none is given twice
+            if taken:
                 route.received += len(messages)
+            else:
+                self._one_by_one(sid, messages)
 
     def _one_by_one(self, sid: int, messages: list[MessageFrame]) -> None:
         for frame in messages:
@@ -252,9 +234,12 @@ class Session:
             try:
                 route.handler(frame)
             except Exception as error:
-                self._host.error_reported(user_error(f"The handler of {route.subject!r}", error))
+                self._report(route, error)
             if route.received == route.max_msgs:
                 self._host.route_exhausted(route)
+
+    def _report(self, route: Route, error: Exception) -> None:
+        self._host.error_reported(user_error(f"The handler of {route.subject!r}", error))
 
     def _control(self, event: ControlEvent) -> None:
         match event:
@@ -396,5 +381,5 @@ def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
     return error
 
 
-def _tls_error(server: str, cause: BaseException) -> TLSError:
+def _tls_error(server: str, cause: OSError) -> TLSError:
     return TLSError(f"TLS with {server} failed: {reason_of(cause)}.", server=server)
