@@ -29,7 +29,7 @@ class Listing(Generic[ItemT]):
     def __iter__(self) -> Iterator[ItemT]:
         items = self._inner.__aiter__()
         try:
-            while lot := self._thread.run(_take, items):
+            while lot := self._thread.run(take_lot, items, _LOT):
                 yield from lot
         finally:
             close = getattr(items, "aclose", None)
@@ -41,10 +41,11 @@ class Listing(Generic[ItemT]):
         return self._thread.run(self._inner.all)
 
 
-async def _take(items: AsyncIterator[ItemT]) -> list[ItemT]:
+async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:
+    """The next items; none when the iterator has ended."""
     lot: list[ItemT] = []
     async for item in items:
         lot.append(item)
-        if len(lot) == _LOT:
+        if len(lot) == limit:
             break
     return lot

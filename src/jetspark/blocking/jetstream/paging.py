@@ -5,15 +5,16 @@ Contract: that of `jetspark.jetstream.paging`; items cross to the caller's threa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from jetspark.blocking.listing import take_lot
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.paging import Paged as AsyncPaged
 
 ItemT = TypeVar("ItemT")
 
-_LOT = 256  # not more than the smallest page of the server: no page is asked for too early
+LOT = 256  # not more than the smallest page of the server: no page is asked for too early
 
 
 class Paged(Generic[ItemT]):
@@ -37,19 +38,9 @@ class Paged(Generic[ItemT]):
 
     def __iter__(self) -> Iterator[ItemT]:
         items = self._inner.__aiter__()
-        while lot := self._thread.run(take_lot, items):
+        while lot := self._thread.run(take_lot, items, LOT):
             yield from lot
 
     def all(self) -> list[ItemT]:
         """Every item in a list."""
         return self._thread.run(self._inner.all)
-
-
-async def take_lot(items: AsyncIterator[ItemT]) -> list[ItemT]:
-    """The next items; none when the iterator has ended."""
-    lot: list[ItemT] = []
-    async for item in items:
-        lot.append(item)
-        if len(lot) == _LOT:
-            break
-    return lot

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from jetspark.blocking.jetstream.paging import take_lot
+from jetspark.blocking.jetstream.paging import LOT
+from jetspark.blocking.listing import take_lot
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.direct import StoredMsgs as AsyncStoredMsgs
@@ -31,7 +32,7 @@ class StoredMsgs:
 
     def __iter__(self) -> Iterator[StoredMsg]:
         messages = self._inner.__aiter__()
-        while lot := self._thread.run(take_lot, messages):
+        while lot := self._thread.run(take_lot, messages, LOT):
             yield from lot
 
     def all(self) -> list[StoredMsg]:
