@@ -1,26 +1,40 @@
-"""The stage: a real nats-server in a temporary folder, with filled streams."""
+"""The stage: a real nats-server in a temporary folder, and the job that is to be done there."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from benchmarks import raw
-from benchmarks.measure import STREAM, WARM_STREAM
+from benchmarks.measure import Job
 from benchmarks.turns import say
 
 
 @contextmanager
-def stage(messages: int, warm_messages: int, size: int) -> Iterator[str]:
-    """The URL of a server with both streams of a `Job`; gone with all its data afterwards."""
+def empty_stage(options: argparse.Namespace, *, jetstream: bool = True) -> Iterator[Job]:
+    """A server without streams; gone with all its data afterwards."""
     # Imported late: suites import this module also under a Python that has no jetspark.
     from jetspark.server import NatsServer
 
-    with NatsServer(name="benchmarks") as server:
-        raw.fill(server.url, WARM_STREAM, warm_messages, size)
+    with NatsServer(name="benchmarks", jetstream=jetstream) as server:
+        yield Job(
+            url=server.url,
+            messages=options.messages,
+            size=options.size,
+            warm_messages=options.warm_up,
+        )
+
+
+@contextmanager
+def stage(options: argparse.Namespace, **settings: int) -> Iterator[Job]:
+    """A server with both streams of the job, which has the settings."""
+    with empty_stage(options) as job:
+        raw.fill(job.url, job.warm_stream, job.warm_messages, job.size)
         before = time.perf_counter()
-        raw.fill(server.url, STREAM, messages, size)
+        raw.fill(job.url, job.stream, job.messages, job.size)
         seconds = time.perf_counter() - before
-        say(f"  filled {messages:,} messages of {size:,} bytes in {seconds:.1f} s")
-        yield server.url
+        say(f"  filled {job.messages:,} messages of {job.size:,} bytes in {seconds:.1f} s")
+        yield replace(job, settings=settings)

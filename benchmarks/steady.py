@@ -35,33 +35,27 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=128, metavar="BYTES")
     parser.add_argument("--batches", type=int, default=50, metavar="N")
     parser.add_argument("--partitions", type=int, default=2, metavar="N")
+    parser.set_defaults(warm_up=1_000)
     options = parser.parse_args()
     with suppress(PermissionError):
         os.setsid()  # so that Spark's processes can be told from others
     with (
         tempfile.TemporaryDirectory() as folder,
-        stage(options.messages, 1_000, options.size) as url,
+        stage(options, partitions=options.partitions) as job,
         chdir(folder),
+        session(job) as spark,
     ):
-        job = Job(
-            url=url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=1_000,
-            settings={"partitions": options.partitions},
+        rows = (
+            spark.readStream.format("jetstream")
+            .option("servers", job.url)
+            .option("stream", STREAM)
+            .option("startingOffsets", "earliest")
+            .option("minPartitions", options.partitions)
+            .option("maxOffsetsPerTrigger", -(-options.messages // options.batches))
+            .load()
         )
-        with session(job) as spark:
-            rows = (
-                spark.readStream.format("jetstream")
-                .option("servers", url)
-                .option("stream", STREAM)
-                .option("startingOffsets", "earliest")
-                .option("minPartitions", options.partitions)
-                .option("maxOffsetsPerTrigger", -(-options.messages // options.batches))
-                .load()
-            )
-            _ingest(rows, options.messages)
-            _idle(rows, job)
+        _ingest(rows, options.messages)
+        _idle(rows, job)
 
 
 def _ingest(rows: DataFrame, messages: int) -> None:

@@ -32,11 +32,6 @@ class Contestant:
     job: Job
     python: str = sys.executable
 
-    @property
-    def name(self) -> str:
-        """As it is given on the command line."""
-        return self.function.replace("_", "-")
-
 
 @dataclass(frozen=True)
 class Results:

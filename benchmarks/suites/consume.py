@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import make_consumer
 from benchmarks.report import Section
 from benchmarks.stage import stage
 from benchmarks.suites import read
+from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
+from benchmarks.suites.read import nats_py_fetch as nats_py_fetch
 from benchmarks.suites.read import timed
-from benchmarks.turns import Contestant, take_turns
 
 _LABELS = {
     "jetspark_consume": "jetspark consume",
@@ -29,38 +30,14 @@ _LABELS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [function.replace("_", "-") for function in _LABELS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
-    parser.add_argument(
-        "--natsio-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="an interpreter that has natsio: 1.0 needs Python 3.13",
-    )
+    contestant_options(parser, _LABELS)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    with stage(options.messages, options.warm_up, options.size) as url:
-        job = Job(
-            url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
-        )
-        contestants = [
-            Contestant(
-                label=label,
-                suite=read.__name__ if function.endswith("fetch") else __name__,
-                function=function,
-                job=job,
-                python=options.natsio_python if function == "natsio_consume" else sys.executable,
-            )
-            for function, label in _LABELS.items()
-            if function.replace("_", "-") in options.only
-        ]
-        yield Section(
-            f"Consume {options.messages:,} messages of {options.size:,} bytes, "
-            f"medians of {options.rounds} rounds",
-            take_turns(contestants, options.rounds, options.timeout),
-            (_LABELS["natsio_consume"], _LABELS["nats_py_fetch"]),
-        )
+    with stage(options) as job:
+        title = f"Consume {options.messages:,} messages of {options.size:,} bytes"
+        bases = "natsio_consume", "nats_py_fetch"
+        yield race(options, __name__, chosen(options, _LABELS), job, title, *bases)
 
 
 # -- contestants -------------------------------------------------------------------------------

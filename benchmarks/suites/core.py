@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
-from benchmarks.turns import Contestant, take_turns
+from benchmarks.stage import empty_stage
 
 LAG = 20_000
 _YIELD_EVERY = 500
@@ -28,48 +28,26 @@ _LABELS = {"jetspark": "jetspark", "nats_py": "nats-py", "natsio": "natsio"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = list(_LABELS.values())
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    contestant_options(parser, _LABELS)
     parser.add_argument("--requests", type=int, default=50_000, metavar="N")
     parser.add_argument("--at-once", type=int, default=64, metavar="N", dest="at_once")
-    parser.add_argument(
-        "--natsio-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="an interpreter that has natsio: 1.0 needs Python 3.13",
-    )
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    from jetspark.server import NatsServer
+    with empty_stage(options, jetstream=False) as job:
 
-    with NatsServer(name="benchmarks", jetstream=False) as server:
-
-        def section(title: str, function: str, messages: int, **settings: int) -> Section:
-            job = Job(
-                url=server.url,
+        def section(what: str, function: str, messages: int, **settings: int) -> Section:
+            part = replace(
+                job,
                 messages=messages,
-                size=options.size,
-                warm_messages=min(options.warm_up, messages),
+                warm_messages=min(job.warm_messages, messages),
                 settings=settings,
             )
-            contestants = [
-                Contestant(
-                    label=label,
-                    suite=__name__,
-                    function=f"{name}_{function}",
-                    job=job,
-                    python=options.natsio_python if name == "natsio" else sys.executable,
-                )
-                for name, label in _LABELS.items()
-                if label in options.only
-            ]
-            full = f"{title}, {options.size:,} bytes, medians of {options.rounds} rounds"
-            return Section(
-                full,
-                take_turns(contestants, options.rounds, options.timeout),
-                (_LABELS["nats_py"], _LABELS["natsio"]),
-            )
+            labels = chosen(options, _LABELS)
+            functions = {f"{name}_{function}": label for name, label in labels.items()}
+            bases = f"nats_py_{function}", f"natsio_{function}"
+            title = f"{what}, {options.size:,} bytes"
+            return race(options, __name__, functions, part, title, *bases)
 
         yield section(
             f"Publish to subscribe, {options.messages:,} messages", "pubsub", options.messages

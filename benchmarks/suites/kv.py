@@ -10,11 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
-from benchmarks.turns import Contestant, say, take_turns
+from benchmarks.stage import empty_stage
+from benchmarks.turns import say
 
 _LABELS = {
     "jetspark_watch": "jetspark watch",
@@ -28,38 +31,21 @@ _NATS_PY_HOLDS = 500_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [function.replace("_", "-") for function in _LABELS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    contestant_options(parser, _LABELS)
     parser.set_defaults(rounds=3)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    from jetspark.server import NatsServer
-
-    with NatsServer(name="benchmarks") as server:
+    with empty_stage(options) as job:
         say(f"filling a bucket with {options.messages:,} keys")
-        for bucket, keys in ((_WARM, options.warm_up), (_BUCKET, options.messages)):
-            asyncio.run(_fill(server.url, bucket, keys, options.size))
-        job = Job(
-            url=server.url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=options.warm_up,
-            stream=_BUCKET,
-            warm_stream=_WARM,
-        )
-        contestants = [
-            Contestant(label=label, suite=__name__, function=function, job=job)
-            for function, label in _LABELS.items()
-            if function.replace("_", "-") in options.only
-            and (function != "nats_py_watch" or options.messages <= _NATS_PY_HOLDS)
-        ]
-        yield Section(
-            f"Start on a bucket of {options.messages:,} keys, values of {options.size:,} bytes, "
-            f"medians of {options.rounds} rounds",
-            take_turns(contestants, options.rounds, options.timeout),
-            (_LABELS["nats_py_watch"],),
-        )
+        job = replace(job, stream=_BUCKET, warm_stream=_WARM)
+        asyncio.run(_fill(job.url, job.warm_stream, job.warm_messages, job.size))
+        asyncio.run(_fill(job.url, job.stream, job.messages, job.size))
+        labels = chosen(options, _LABELS)
+        if options.messages > _NATS_PY_HOLDS:
+            labels.pop("nats_py_watch", None)
+        title = f"Start on a bucket of {options.messages:,} keys, values of {options.size:,} bytes"
+        yield race(options, __name__, labels, job, title, "nats_py_watch")
 
 
 async def _fill(url: str, bucket: str, keys: int, size: int) -> None:

@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.measure import Job
 from benchmarks.report import Section
 from benchmarks.stage import stage
 from benchmarks.suites import read
@@ -25,10 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    with stage(options.messages, options.warm_up, options.size) as url:
-        whole = Job(
-            url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
-        )
+    with stage(options) as whole:
         jobs = [replace(whole, messages=options.messages // part) for part in options.parts]
         contestants = [
             Contestant(

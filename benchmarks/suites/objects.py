@@ -12,11 +12,13 @@ import os
 import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
-from benchmarks.turns import Contestant, take_turns
+from benchmarks.stage import empty_stage
 
 CHUNK = 128 * 1024
 _STORE, _OBJECT = "BENCH", "large"
@@ -28,44 +30,29 @@ _LABELS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [name.replace("_", "-") for name in _LABELS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    contestant_options(parser, _LABELS)
     parser.set_defaults(messages=2048, size=CHUNK, rounds=3)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
     from jetspark import blocking
-    from jetspark.server import NatsServer
 
-    size = options.messages * options.size
-    with tempfile.TemporaryDirectory() as folder, NatsServer(name="benchmarks") as server:
+    with tempfile.TemporaryDirectory() as folder, empty_stage(options) as job:
         source = Path(folder) / "source"
-        block = random.Random(1).randbytes(options.size)
+        block = random.Random(1).randbytes(job.size)
         with source.open("wb") as file:
-            for number in range(options.messages):
+            for number in range(job.messages):
                 file.write(block[number % 1000 :] + block[: number % 1000])
-        with blocking.connect(server.url) as nc:
+        with blocking.connect(job.url) as nc:
             store = nc.jetstream().create_object_store(_STORE)
-            store.put(_OBJECT, source, chunk_size=options.size)
-        job = Job(
-            url=server.url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=0,
-            stream=str(source),
-        )
+            store.put(_OBJECT, source, chunk_size=job.size)
+        job = replace(job, stream=str(source))
+        what = f"{job.messages * job.size / 2**20:,.0f} MiB, chunks of {job.size:,} bytes"
         for way in ("put", "get"):
-            contestants = [
-                Contestant(label=label, suite=__name__, function=f"{name}_{way}", job=job)
-                for name, label in _LABELS.items()
-                if name.replace("_", "-") in options.only
-            ]
-            yield Section(
-                f"{way.capitalize()} an object of {size / 2**20:,.0f} MiB, chunks of "
-                f"{options.size:,} bytes, medians of {options.rounds} rounds",
-                take_turns(contestants, options.rounds, options.timeout),
-                (_LABELS["nats_py"],),
-            )
+            labels = chosen(options, _LABELS)
+            functions = {f"{name}_{way}": label for name, label in labels.items()}
+            title = f"{way.capitalize()} an object of {what}"
+            yield race(options, __name__, functions, job, title, f"nats_py_{way}")
 
 
 # -- contestants -------------------------------------------------------------------------------

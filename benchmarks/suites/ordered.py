@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
 from benchmarks.stage import stage
-from benchmarks.turns import Contestant, take_turns
 
 _LABELS = {
     "jetspark_ordered": "jetspark ordered",
@@ -23,26 +23,13 @@ _LABELS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [function.replace("_", "-") for function in _LABELS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    contestant_options(parser, _LABELS)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    with stage(options.messages, options.warm_up, options.size) as url:
-        job = Job(
-            url=url, messages=options.messages, size=options.size, warm_messages=options.warm_up
-        )
-        contestants = [
-            Contestant(label=label, suite=__name__, function=function, job=job)
-            for function, label in _LABELS.items()
-            if function.replace("_", "-") in options.only
-        ]
-        yield Section(
-            f"Read {options.messages:,} messages of {options.size:,} bytes in order, "
-            f"medians of {options.rounds} rounds",
-            take_turns(contestants, options.rounds, options.timeout),
-            (_LABELS["nats_py_ordered"],),
-        )
+    with stage(options) as job:
+        title = f"Read {options.messages:,} messages of {options.size:,} bytes in order"
+        yield race(options, __name__, chosen(options, _LABELS), job, title, "nats_py_ordered")
 
 
 # -- contestants -------------------------------------------------------------------------------

@@ -11,16 +11,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish, round_trips
 from benchmarks.report import Section
-from benchmarks.turns import Contestant, take_turns
+from benchmarks.stage import empty_stage
 
 WINDOW = 4000
 """Most messages without an ack, where a client lets one say it."""
@@ -50,46 +51,17 @@ LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop] | None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [function.replace("_", "-") for function in (*_LABELS, *_SINGLE)]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
-    parser.add_argument(
-        "--natsio-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="an interpreter that has natsio: 1.0 needs Python 3.13",
-    )
+    contestant_options(parser, (*_LABELS, *_SINGLE))
     parser.add_argument("--single", type=int, default=20_000, metavar="N")
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    from jetspark.server import NatsServer
+    with empty_stage(options) as job:
 
-    with NatsServer(name="benchmarks") as server:
-
-        def section(title: str, labels: dict[str, str], messages: int, *bases: str) -> Section:
-            job = Job(
-                url=server.url,
-                messages=messages,
-                size=options.size,
-                warm_messages=min(options.warm_up, messages),
-            )
-            contestants = [
-                Contestant(
-                    label=label,
-                    suite=__name__,
-                    function=function,
-                    job=job,
-                    python=(
-                        options.natsio_python if function.startswith("natsio_") else sys.executable
-                    ),
-                )
-                for function, label in labels.items()
-                if function.replace("_", "-") in options.only
-            ]
-            full = f"{title}, {messages:,} messages of {options.size:,} bytes, "
-            full += f"medians of {options.rounds} rounds"
-            results = take_turns(contestants, options.rounds, options.timeout)
-            return Section(full, results, tuple(labels[base] for base in bases))
+        def section(what: str, labels: dict[str, str], messages: int, *bases: str) -> Section:
+            title = f"{what}, {messages:,} messages of {options.size:,} bytes"
+            part = replace(job, messages=messages, warm_messages=min(job.warm_messages, messages))
+            return race(options, __name__, chosen(options, labels), part, title, *bases)
 
         many, one = ("nats_py_window", "raw_pipelined"), ("nats_py_single", "raw_single")
         yield section("Publish, acks later", _LABELS, options.messages, *many)

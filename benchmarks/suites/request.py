@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from benchmarks.measure import Job, Measure, Stopwatch
 from benchmarks.peer import ECHO, echo
+from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import RawLink, round_trips
 from benchmarks.report import Section
-from benchmarks.turns import Contestant, take_turns
+from benchmarks.stage import empty_stage
 
 _LABELS = {
     "raw": "raw, blocking",
@@ -30,44 +30,14 @@ _LABELS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = [function.replace("_", "-") for function in _LABELS]
     parser.set_defaults(messages=20_000, warm_up=2_000)
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
-    parser.add_argument(
-        "--natsio-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="an interpreter that has natsio: 1.0 needs Python 3.13",
-    )
+    contestant_options(parser, _LABELS)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    from jetspark.server import NatsServer
-
-    with NatsServer(name="benchmarks", jetstream=False) as server, echo(server.url):
-        job = Job(
-            url=server.url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=options.warm_up,
-        )
-        contestants = [
-            Contestant(
-                label=label,
-                suite=__name__,
-                function=function,
-                job=job,
-                python=options.natsio_python if function == "natsio" else sys.executable,
-            )
-            for function, label in _LABELS.items()
-            if function.replace("_", "-") in options.only
-        ]
-        yield Section(
-            f"Requests one at a time, {options.messages:,} of {options.size:,} bytes, "
-            f"medians of {options.rounds} rounds",
-            take_turns(contestants, options.rounds, options.timeout),
-            (_LABELS["nats_py"], _LABELS["raw"]),
-        )
+    with empty_stage(options, jetstream=False) as job, echo(job.url):
+        title = f"Requests one at a time, {options.messages:,} of {options.size:,} bytes"
+        yield race(options, __name__, chosen(options, _LABELS), job, title, "nats_py", "raw")
 
 
 def _measured(job: Job, ask: Callable[[int], None]) -> Measure:

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally, session_cpu, session_peak
+from benchmarks.race import race
 from benchmarks.report import Section
 from benchmarks.stage import stage
-from benchmarks.turns import Contestant, take_turns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,26 +47,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    with stage(options.messages, options.warm_up, options.size) as url:
-        job = Job(
-            url=url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=options.warm_up,
-            settings={"partitions": options.partitions, "fetch": options.fetch},
-        )
+    with stage(options, partitions=options.partitions, fetch=options.fetch) as job:
         what = f"{options.messages:,} messages of {options.size:,} bytes"
-        how = f"{options.partitions} partitions, medians of {options.rounds} rounds"
         for target in options.only:
+            title = f"Spark: {what} to {target}, {options.partitions} partitions"
             functions = _TABLES[target]
-            contestants = [
-                Contestant(label=label, suite=__name__, function=function, job=job)
-                for function, label in functions.items()
-            ]
-            results = take_turns(contestants, options.rounds, options.timeout)
-            yield Section(
-                f"Spark: {what} to {target}, {how}", results, (list(functions.values())[-1],)
-            )
+            yield race(options, __name__, functions, job, title, list(functions)[-1])
 
 
 # -- contestants -------------------------------------------------------------------------------

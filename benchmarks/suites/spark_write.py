@@ -11,11 +11,11 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from benchmarks.measure import Job, Measure, Stopwatch, session_cpu, session_peak
+from benchmarks.race import race
 from benchmarks.raw import RawLink, make_stream, publish, publish_chained
 from benchmarks.report import Section
 from benchmarks.stage import stage
 from benchmarks.suites.spark import session, stream_rows, tally_of
-from benchmarks.turns import Contestant, take_turns
 
 _TARGET = "TARGET"
 _PAIRS = {
@@ -33,26 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    with stage(options.messages, options.warm_up, options.size) as url:
-        job = Job(
-            url=url,
-            messages=options.messages,
-            size=options.size,
-            warm_messages=options.warm_up,
-            settings={"partitions": options.partitions},
-        )
+    with stage(options, partitions=options.partitions) as job:
+        what = f"{options.messages:,} rows of {options.size:,} bytes into a stream"
         for guarantee in options.only:
+            title = f"Spark: {what}, {guarantee}, {options.partitions} partitions"
             functions = _PAIRS[guarantee]
-            contestants = [
-                Contestant(label=label, suite=__name__, function=function, job=job)
-                for function, label in functions.items()
-            ]
-            yield Section(
-                f"Spark: {options.messages:,} rows of {options.size:,} bytes into a stream, "
-                f"{guarantee}, {options.partitions} partitions, medians of {options.rounds} rounds",
-                take_turns(contestants, options.rounds, options.timeout),
-                (next(iter(functions.values())),),
-            )
+            yield race(options, __name__, functions, job, title, next(iter(functions)))
 
 
 # -- contestants -------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""A table of a suite: who may take part, whom the command line chooses, how they did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+
+from benchmarks.measure import Job
+from benchmarks.report import Section
+from benchmarks.turns import Contestant, take_turns
+
+_NATSIO = "natsio"
+
+
+def contestant_options(parser: argparse.ArgumentParser, functions: Iterable[str]) -> None:
+    """`--only`, and `--natsio-python` where natsio takes part."""
+    names = [_name(function) for function in functions]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    if any(name.startswith(_NATSIO) for name in names):
+        parser.add_argument(
+            "--natsio-python",
+            default=sys.executable,
+            metavar="PYTHON",
+            help="an interpreter that has natsio: 1.0 needs Python 3.13",
+        )
+
+
+def chosen(options: argparse.Namespace, labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of the contestants, labels by function, that `--only` names."""
+    return {
+        function: label for function, label in labels.items() if _name(function) in options.only
+    }
+
+
+def race(
+    options: argparse.Namespace,
+    suite: str,
+    labels: Mapping[str, str],
+    job: Job,
+    title: str,
+    *bases: str,
+) -> Section:
+    """All of `labels`, labels by function of the suite, do the job in turn.
+
+    They are compared with those functions of `bases` that take part.
+    """
+    contestants = [
+        Contestant(
+            label=label,
+            suite=suite,
+            function=function,
+            job=job,
+            python=options.natsio_python if function.startswith(_NATSIO) else sys.executable,
+        )
+        for function, label in labels.items()
+    ]
+    return Section(
+        f"{title}, medians of {options.rounds} rounds",
+        take_turns(contestants, options.rounds, options.timeout),
+        tuple(labels[base] for base in bases if base in labels),
+    )
+
+
+def _name(function: str) -> str:
+    """As it is given on the command line."""
+    return function.replace("_", "-")
