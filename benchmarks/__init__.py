@@ -1,10 +1,10 @@
 """Programs that measure jetspark against others on a real nats-server: `python -m benchmarks -h`.
 
 How a run goes: the parent starts a server and fills streams (`stage`), then runs each contestant
-in a process of its own, in turn (`turns`, `contestant`); a contestant warms up, measures itself
-(`measure`) and says so in one JSON line; the parent makes medians of it (`report`). A suite is one
-file in `suites/`.
+that the command line chooses (`race`) in a process of its own, in turn (`turns`, `contestant`); a
+contestant warms up, measures itself (`trial`, `measure`) and says so in one JSON line; the parent
+makes medians of it (`report`). A suite is one file in `suites/`.
 
-`raw`, `measure` and `contestant` need nothing but the standard library, so that a contestant can
-run under another Python than the harness.
+What a contestant imports at the top needs nothing but the standard library, so that it can run
+under another Python than the harness.
 """

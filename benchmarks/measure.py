@@ -58,6 +58,13 @@ class Tally:
     sequences: int
     """Sum of the stream sequences."""
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.messages + other.messages,
+            self.size + other.size,
+            self.sequences + other.sequences,
+        )
+
     def check(self, messages: int, size: int) -> None:
         """Raise AssertionError unless these are all messages of a stream, once each."""
         wanted = Tally(messages, messages * size, messages * (messages + 1) // 2)

@@ -7,18 +7,21 @@ fetch is the base.
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 
-from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks import clients
+from benchmarks.measure import Job, Measure, Tally
 from benchmarks.race import chosen, contestant_options, race
-from benchmarks.raw import make_consumer
+from benchmarks.reading import JETSPARK, NATSIO, Look, equal_consumers, look_at, look_at_first
 from benchmarks.report import Section
 from benchmarks.stage import stage
 from benchmarks.suites import read
+from benchmarks.suites.read import Bind, natsio_consumer
 from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
 from benchmarks.suites.read import nats_py_fetch as nats_py_fetch
-from benchmarks.suites.read import timed
+from benchmarks.trial import Plain, in_one_loop, timed_reading
 
 _LABELS = {
     "jetspark_consume": "jetspark consume",
@@ -43,75 +46,39 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 # -- contestants -------------------------------------------------------------------------------
 
 
+def _consumed(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
+    consumers = equal_consumers(job)
+
+    @plain
+    async def read(stream: str, messages: int) -> Tally:
+        consumer = await bind(stream, consumers[stream])
+        async with consumer.consume() as arriving:
+            return await look_at_first(messages, arriving, look)
+
+    return timed_reading(job, read)
+
+
 def jetspark_consume(job: Job) -> Measure:
-    from jetspark.face import connect
+    from jetspark import connect
 
-    async def main() -> Measure:
-        async with connect(job.url) as client:
-            context = client.jetstream()
+    with in_one_loop(connect(job.url)) as (client, plain):
+        return _consumed(job, plain, client.jetstream().consumer, JETSPARK)
 
-            async def consume(stream: str, name: str, messages: int) -> Tally:
-                consumer = await context.consumer(stream, name)
-                count = size = sequences = 0
-                async with consumer.consume() as arriving:
-                    async for message in arriving:
-                        count += 1
-                        size += len(message.data)
-                        sequences += message.seq
-                        if count == messages:
-                            break
-                return Tally(count, size, sequences)
 
-            return await timed(job, consume)
-
-    return asyncio.run(main())
+def natsio_consume(job: Job) -> Measure:
+    with in_one_loop(clients.natsio(job.url)) as (client, plain):
+        return _consumed(job, plain, partial(natsio_consumer, client), NATSIO)
 
 
 def jetspark_blocking(job: Job) -> Measure:
     from jetspark.blocking import connect
 
+    consumers = equal_consumers(job)
     with connect(job.url) as client:
         context = client.jetstream()
 
-        def consume(stream: str, name: str, messages: int) -> Tally:
-            count = size = sequences = 0
-            with context.consumer(stream, name).consume() as arriving:
-                for message in arriving:
-                    count += 1
-                    size += len(message.data)
-                    sequences += message.seq
-                    if count == messages:
-                        break
-            return Tally(count, size, sequences)
+        def read(stream: str, messages: int) -> Tally:
+            with context.consumer(stream, consumers[stream]).consume() as arriving:
+                return look_at(islice(arriving, messages), JETSPARK)
 
-        consume(job.warm_stream, make_consumer(job.url, job.warm_stream), job.warm_messages)
-        consumer = make_consumer(job.url, job.stream)
-        with Stopwatch() as watch:
-            seen = consume(job.stream, consumer, job.messages)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
-
-
-def natsio_consume(job: Job) -> Measure:
-    import natsio
-    import natsio.jetstream  # versions before 1.0 have none
-
-    async def main() -> Measure:
-        async with await natsio.connect(job.url) as client:
-            context = client.jetstream()
-
-            async def consume(stream: str, name: str, messages: int) -> Tally:
-                consumer = await (await context.stream(stream)).consumer(name)
-                count = size = sequences = 0
-                async with consumer.consume() as arriving:
-                    async for message in arriving:
-                        count += 1
-                        size += len(message.data)
-                        sequences += message.metadata.stream_seq
-                        if count == messages:
-                            break
-                return Tally(count, size, sequences)
-
-            return await timed(job, consume)
-
-    return asyncio.run(main())
+        return timed_reading(job, read)

@@ -7,13 +7,16 @@ Making the consumer is a part of the timed work. What is looked at of each messa
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 
-from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks import clients
+from benchmarks.measure import Job, Measure, Tally
 from benchmarks.race import chosen, contestant_options, race
+from benchmarks.reading import JETSPARK, NATS_PY, look_at, look_at_first
 from benchmarks.report import Section
 from benchmarks.stage import stage
+from benchmarks.trial import in_one_loop, timed_reading
 
 _LABELS = {
     "jetspark_ordered": "jetspark ordered",
@@ -36,25 +39,16 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 
 def jetspark_ordered(job: Job) -> Measure:
-    from jetspark.face import connect
+    from jetspark import connect
 
-    async def main() -> Measure:
-        async with connect(job.url) as client:
-            context = client.jetstream()
+    with in_one_loop(connect(job.url)) as (client, plain):
+        context = client.jetstream()
 
-            async def read(stream: str, messages: int) -> Tally:
-                count = size = sequences = 0
-                async for message in context.ordered(stream):
-                    count += 1
-                    size += len(message.data)
-                    sequences += message.seq
-                    if count == messages:
-                        break
-                return Tally(count, size, sequences)
+        @plain
+        async def read(stream: str, messages: int) -> Tally:
+            return await look_at_first(messages, context.ordered(stream), JETSPARK)
 
-            return await _timed(job, read)
-
-    return asyncio.run(main())
+        return timed_reading(job, read)
 
 
 def jetspark_blocking(job: Job) -> Measure:
@@ -64,51 +58,20 @@ def jetspark_blocking(job: Job) -> Measure:
         context = client.jetstream()
 
         def read(stream: str, messages: int) -> Tally:
-            count = size = sequences = 0
-            for message in context.ordered(stream):
-                count += 1
-                size += len(message.data)
-                sequences += message.seq
-                if count == messages:
-                    break
-            return Tally(count, size, sequences)
+            return look_at(islice(context.ordered(stream), messages), JETSPARK)
 
-        read(job.warm_stream, job.warm_messages)
-        with Stopwatch() as watch:
-            seen = read(job.stream, job.messages)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
+        return timed_reading(job, read)
 
 
 def nats_py_ordered(job: Job) -> Measure:
-    import nats
-
-    async def main() -> Measure:
-        client = await nats.connect(job.url)
+    with in_one_loop(clients.nats_py(job.url)) as (client, plain):
         context = client.jetstream()
 
+        @plain
         async def read(stream: str, messages: int) -> Tally:
             subscription = await context.subscribe(">", stream=stream, ordered_consumer=True)
-            count = size = sequences = 0
-            async for message in subscription.messages:
-                count += 1
-                size += len(message.data)
-                sequences += message.metadata.sequence.stream
-                if count == messages:
-                    break
+            seen = await look_at_first(messages, subscription.messages, NATS_PY)
             await subscription.unsubscribe()
-            return Tally(count, size, sequences)
+            return seen
 
-        measure = await _timed(job, read)
-        await client.close()
-        return measure
-
-    return asyncio.run(main())
-
-
-async def _timed(job: Job, read: Callable[[str, int], Awaitable[Tally]]) -> Measure:
-    await read(job.warm_stream, job.warm_messages)
-    with Stopwatch() as watch:
-        seen = await read(job.stream, job.messages)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
+        return timed_reading(job, read)

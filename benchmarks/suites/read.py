@@ -8,14 +8,18 @@ client that parses late must pay for it too. The sums are compared with what the
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
+from benchmarks import clients
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
 from benchmarks.race import chosen, contestant_options, race
-from benchmarks.raw import Drain, RawLink, bounded, make_consumer
+from benchmarks.raw import Drain, RawLink, bounded
+from benchmarks.reading import JETSPARK, NATS_PY, NATSIO, NATSRPY, Look, equal_consumers, look_at
 from benchmarks.report import Section
 from benchmarks.stage import stage
+from benchmarks.trial import Plain, in_one_loop, timed_reading
 
 BATCH = 1000
 _TIMEOUT = 30.0
@@ -27,9 +31,6 @@ _LABELS = {
     "natsio_fetch": f"natsio fetch({BATCH})",
     "nats_py_fetch": f"nats-py fetch({BATCH})",
 }
-
-Read = Callable[[str, str, int], Awaitable[Tally]]
-"""Reads so many messages: (stream, consumer, messages)."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +59,7 @@ def raw_drain(job: Job) -> Measure:
 
 
 def jetspark_bulk(job: Job) -> Measure:
-    read_arrow(job, job.warm_stream, job.warm_messages)
-    with Stopwatch() as watch:
-        seen = read_arrow(job, job.stream, job.messages)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
+    return timed_reading(job, partial(read_arrow, job))
 
 
 def read_arrow(job: Job, stream: str, messages: int) -> Tally:
@@ -87,118 +84,57 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
     return Tally(rows, size, sequences)
 
 
-def jetspark_fetch(job: Job) -> Measure:
-    from jetspark.face import connect
+Bind: TypeAlias = Callable[[str, str], Coroutine[Any, Any, Any]]
+"""(stream, consumer) -> what has `fetch(batch, timeout=seconds)`."""
 
+
+def _fetched(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
     most = bounded(BATCH, job.size)
+    consumers = equal_consumers(job)
 
-    async def main() -> Measure:
-        async with connect(job.url) as client:
-            context = client.jetstream()
+    @plain
+    async def read(stream: str, messages: int) -> Tally:
+        consumer = await bind(stream, consumers[stream])
+        seen = Tally(0, 0, 0)
+        while seen.messages < messages:
+            batch = await consumer.fetch(min(most, messages - seen.messages), timeout=_TIMEOUT)
+            seen += look_at(batch, look)
+        return seen
 
-            async def read(stream: str, name: str, messages: int) -> Tally:
-                consumer = await context.consumer(stream, name)
-                count = size = sequences = 0
-                while count < messages:
-                    batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
-                    count += len(batch)
-                    for message in batch:
-                        size += len(message.data)
-                        sequences += message.seq
-                return Tally(count, size, sequences)
+    return timed_reading(job, read)
 
-            return await timed(job, read)
 
-    return asyncio.run(main())
+def jetspark_fetch(job: Job) -> Measure:
+    from jetspark import connect
+
+    with in_one_loop(connect(job.url)) as (client, plain):
+        return _fetched(job, plain, client.jetstream().consumer, JETSPARK)
 
 
 def nats_py_fetch(job: Job) -> Measure:
-    import nats
-
-    most = bounded(BATCH, job.size)
-
-    async def main() -> Measure:
-        client = await nats.connect(job.url)
+    with in_one_loop(clients.nats_py(job.url)) as (client, plain):
         context = client.jetstream()
 
-        async def read(stream: str, name: str, messages: int) -> Tally:
-            consumer = await context.pull_subscribe_bind(consumer=name, stream=stream)
-            count = size = sequences = 0
-            while count < messages:
-                batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
-                count += len(batch)
-                for message in batch:
-                    size += len(message.data)
-                    sequences += message.metadata.sequence.stream
-            return Tally(count, size, sequences)
+        async def bind(stream: str, name: str) -> Any:
+            return await context.pull_subscribe_bind(consumer=name, stream=stream)
 
-        measure = await timed(job, read)
-        await client.close()
-        return measure
-
-    return asyncio.run(main())
+        return _fetched(job, plain, bind, NATS_PY)
 
 
 def natsrpy_fetch(job: Job) -> Measure:
-    import natsrpy
+    with in_one_loop(clients.natsrpy(job.url)) as (client, plain):
 
-    most = bounded(BATCH, job.size)
+        async def bind(stream: str, name: str) -> Any:
+            context = await client.jetstream()
+            return await (await context.streams.get(stream)).consumers.get_pull(name)
 
-    async def main() -> Measure:
-        client = natsrpy.Nats(addrs=[job.url])
-        await client.startup()
-        context = await client.jetstream()
-
-        async def read(stream: str, name: str, messages: int) -> Tally:
-            consumer = await (await context.streams.get(stream)).consumers.get_pull(name)
-            count = size = sequences = 0
-            while count < messages:
-                batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
-                count += len(batch)
-                for message in batch:
-                    size += len(message.payload)
-                    sequences += message.stream_sequence
-            return Tally(count, size, sequences)
-
-        measure = await timed(job, read)
-        await client.shutdown()
-        return measure
-
-    return asyncio.run(main())
+        return _fetched(job, plain, bind, NATSRPY)
 
 
 def natsio_fetch(job: Job) -> Measure:
-    import natsio
-    import natsio.jetstream  # versions before 1.0 have none
-
-    most = bounded(BATCH, job.size)
-
-    async def main() -> Measure:
-        async with await natsio.connect(job.url) as client:
-            context = client.jetstream()
-
-            async def read(stream: str, name: str, messages: int) -> Tally:
-                consumer = await (await context.stream(stream)).consumer(name)
-                count = size = sequences = 0
-                while count < messages:
-                    batch = await consumer.fetch(min(most, messages - count), timeout=_TIMEOUT)
-                    count += len(batch)
-                    for message in batch:
-                        size += len(message.data)
-                        sequences += message.metadata.stream_seq
-                return Tally(count, size, sequences)
-
-            return await timed(job, read)
-
-    return asyncio.run(main())
+    with in_one_loop(clients.natsio(job.url)) as (client, plain):
+        return _fetched(job, plain, partial(natsio_consumer, client), NATSIO)
 
 
-async def timed(job: Job, read: Read) -> Measure:
-    """Warm up on the small stream, then the timed part: bind to the consumer and fetch it all."""
-    warm_consumer = make_consumer(job.url, job.warm_stream)
-    await read(job.warm_stream, warm_consumer, job.warm_messages)
-    consumer = make_consumer(job.url, job.stream)
-    with Stopwatch() as watch:
-        seen = await read(job.stream, consumer, job.messages)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
+async def natsio_consumer(client: Any, stream: str, name: str) -> Any:
+    return await (await client.jetstream().stream(stream)).consumer(name)

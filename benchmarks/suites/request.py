@@ -8,16 +8,18 @@ length of each reply. So the ratio to the floor says what a client costs in a ro
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks import clients
+from benchmarks.measure import Job, Measure
 from benchmarks.peer import ECHO, echo
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import RawLink, round_trips
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import in_one_loop, timed
 
 _LABELS = {
     "raw": "raw, blocking",
@@ -40,13 +42,6 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
         yield race(options, __name__, chosen(options, _LABELS), job, title, "nats_py", "raw")
 
 
-def _measured(job: Job, ask: Callable[[int], None]) -> Measure:
-    ask(job.warm_messages)
-    with Stopwatch() as watch:
-        ask(job.messages)
-    return watch.measure(job.messages)
-
-
 def raw(job: Job) -> Measure:
     with RawLink(job.url) as link:
         inbox = f"{link.inbox}.reply"
@@ -56,34 +51,32 @@ def raw(job: Job) -> Measure:
             job.size,
             bytes(job.size),
         )
-        return _measured(job, lambda count: round_trips(link, [frame] * 1000, inbox, count))
+        return timed(job, lambda count: round_trips(link, [frame] * 1000, inbox, count))
 
 
-async def _ask(job: Job, count: int, request: Callable[[bytes], Awaitable[Any]]) -> None:
+def _asked(job: Job, connection: AbstractAsyncContextManager[Any], uvloop: bool = False) -> Measure:
     payload = bytes(job.size)
-    for _ in range(count):
-        if len((await request(payload)).data) != job.size:
-            raise AssertionError("not the reply")
+    with in_one_loop(connection, uvloop=uvloop) as (nc, plain):
+
+        @plain
+        async def ask(count: int) -> None:
+            for _ in range(count):
+                if len((await nc.request(ECHO, payload, timeout=10)).data) != job.size:
+                    raise AssertionError("not the reply")
+
+        return timed(job, ask)
 
 
-def jetspark(job: Job, loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Measure:
+def jetspark(job: Job) -> Measure:
     from jetspark import connect
 
-    with asyncio.Runner(loop_factory=loop) as runner:
-        opening = connect(job.url)
-        nc = runner.run(opening.__aenter__())
-        try:
-            return _measured(
-                job, lambda count: runner.run(_ask(job, count, lambda p: nc.request(ECHO, p)))
-            )
-        finally:
-            runner.run(opening.__aexit__(None, None, None))
+    return _asked(job, connect(job.url))
 
 
 def jetspark_uvloop(job: Job) -> Measure:
-    import uvloop
+    from jetspark import connect
 
-    return jetspark(job, uvloop.new_event_loop)
+    return _asked(job, connect(job.url), uvloop=True)
 
 
 def jetspark_blocking(job: Job) -> Measure:
@@ -94,40 +87,15 @@ def jetspark_blocking(job: Job) -> Measure:
 
         def ask(count: int) -> None:
             for _ in range(count):
-                if len(nc.request(ECHO, payload).data) != job.size:
+                if len(nc.request(ECHO, payload, timeout=10).data) != job.size:
                     raise AssertionError("not the reply")
 
-        return _measured(job, ask)
+        return timed(job, ask)
 
 
 def nats_py(job: Job) -> Measure:
-    import nats
-
-    with asyncio.Runner() as runner:
-        nc = runner.run(nats.connect(job.url))
-        try:
-            return _measured(
-                job, lambda count: runner.run(_ask(job, count, lambda p: nc.request(ECHO, p, 10)))
-            )
-        finally:
-            runner.run(nc.close())
+    return _asked(job, clients.nats_py(job.url))
 
 
 def natsio(job: Job) -> Measure:
-    import natsio
-    import natsio.jetstream  # versions before 1.0 have none, and another interface
-
-    async def connected() -> Any:
-        return await natsio.connect(job.url)
-
-    with asyncio.Runner() as runner:
-        nc = runner.run(connected())
-        try:
-            return _measured(
-                job,
-                lambda count: runner.run(
-                    _ask(job, count, lambda p: nc.request(ECHO, p, timeout=10))
-                ),
-            )
-        finally:
-            runner.run(nc.close())
+    return _asked(job, clients.natsio(job.url))
