@@ -21,6 +21,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.face import connect
+from jetspark.jetstream import watching
 from jetspark.kv import Base64Codec, Entry, Operation, ZlibCodec
 from jetspark.kv import watch as watch_module
 
@@ -121,7 +122,7 @@ async def test_an_empty_bucket_is_marked_at_once(
     bucket: Bucket, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as never:
-        never.setattr(watch_module, "LOOK_AFTER", 1000)
+        never.setattr(watching, "LOOK_AFTER", 1000)
         async with asyncio.timeout(30), bucket.watch(**options) as changes:
             assert await anext(changes) is None
     async with bucket.watch(**options) as changes:
@@ -205,7 +206,7 @@ async def test_the_mark_is_not_given_for_silence(
     monkeypatch.setattr(js, "ordered", held)
     async with bucket.watch() as changes:
         first = asyncio.ensure_future(anext(changes))
-        done, _ = await asyncio.wait({first}, timeout=3 * watch_module.LOOK_AFTER)
+        done, _ = await asyncio.wait({first}, timeout=3 * watching.LOOK_AFTER)
         assert not done
         gate.set()
         assert shown([await first]) == [("a", b"1", 1)]
@@ -256,7 +257,7 @@ async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(
 ) -> None:
     """With a history, the one made in its place would bring what is no key's last entry."""
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 10)
-    monkeypatch.setattr(watch_module, "LOT", 1)
+    monkeypatch.setattr(watching, "LOT", 1)
     for turn in range(2):
         for number in range(100):
             await bucket.put(f"k{number}", b"%d" % turn)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.errors import JetStreamError, ObjectStoreNotFoundError
+from jetspark.errors import JetStreamError, ObjectStoreNotFoundError, RequestTimeoutError
 from jetspark.face import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetspark.face import JetStream
+    from jetspark.jetstream import OrderedMessages, PullConsumer
     from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
     from jetspark.server import NatsServer
 
@@ -122,6 +123,41 @@ async def test_initial_data_is_begun_anew_when_its_consumer_is_lost(store: Objec
                 assert watcher._messages is not None
                 await store._js.delete_consumer(store.stream, watcher._messages.name)
     assert seen == [str(number) for number in (*range(1000, 2000), *range(1000))]
+
+
+@pytest.mark.parametrize("filled_before", [False, True])
+async def test_a_consumer_that_cannot_be_made_at_first(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, filled_before: bool
+) -> None:
+    """Before anything was given out the caller hears of it; later it is tried again."""
+    if filled_before:
+        await store.put("a", b"1")
+    ordered, made = store._js.ordered, 0
+
+    def failing_once(*args: Any, **options: Any) -> OrderedMessages:
+        nonlocal made
+        made += 1
+        messages = ordered(*args, **options)
+        if made == 1:
+
+            async def fail(*_: Any) -> PullConsumer:
+                raise RequestTimeoutError("slow")
+
+            messages._create = fail
+        return messages
+
+    monkeypatch.setattr(store._js, "ordered", failing_once)
+    async with store.watch() as watcher:
+        if filled_before:
+            with pytest.raises(RequestTimeoutError, match="slow"):
+                await take(watcher, 1)
+            assert isinstance(watcher.error, RequestTimeoutError)
+            assert not watcher.active
+            return
+        assert await take(watcher, 1) == [None]
+        await store.put("a", b"1")
+        assert await take(watcher, 1) == ["a"]
+        assert (watcher.active, watcher.error, made) == (True, None, 2)
 
 
 async def test_what_cannot_be_read_is_reported_and_left_out(

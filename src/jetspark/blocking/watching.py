@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.errors import JetsparkError
 
 LOT = 1000
 """Entries taken at a change of thread: enough to hide its cost."""
@@ -22,6 +23,18 @@ EntryT = TypeVar("EntryT")
 
 class Source(Protocol[EntryT]):
     """The asyncio class."""
+
+    @property
+    def active(self) -> bool:
+        """Whether more entries may come."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the initial data has arrived."""
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What has ended it."""
 
     async def __anext__(self) -> EntryT:
         """The next entry."""
@@ -43,6 +56,25 @@ class Watching(LeavingLoop, Generic[EntryT]):
         self._taken: deque[EntryT] = deque()
         self._turn = threading.Lock()
 
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more entries may come."""
+        return self._inner.active
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the initial data has arrived."""
+        return self._inner.complete
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What has ended it; None while it goes on, and after an end that was asked for."""
+        return self._inner.error
+
+    # -- entries -------------------------------------------------------------------------------
+
     def __iter__(self) -> Iterator[EntryT]:
         return self._loop(self.__next__)
 
@@ -59,6 +91,8 @@ class Watching(LeavingLoop, Generic[EntryT]):
         # Left here and not returned: a caller that was interrupted finds them next time.
         self._taken.append(await self._inner.__anext__())
         self._taken.extend(self._inner.take_ready(LOT - 1))
+
+    # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End it now, discarding what was not taken. Any number of times.

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import LOT, Watching
 from jetspark.blocking.worker import Worker
-from jetspark.errors import ConfigError, JetsparkError, user_error
+from jetspark.errors import ConfigError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
 from jetspark.kv.watch import Watcher as AsyncWatcher
@@ -47,25 +47,6 @@ class Watcher(Watching[Entry | None]):
                 self._inner._task.add_done_callback(lambda _: self._worker.stop())
 
         self._thread.call(begin)
-
-    # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether more entries may come."""
-        return self._inner.active
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the initial data has arrived."""
-        return self._inner.complete
-
-    @property
-    def error(self) -> JetsparkError | None:
-        """What has ended it; None while it goes on, and after an end that was asked for."""
-        return self._inner.error
-
-    # -- entries -------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Entry | None]:
         if self._callback is not None:

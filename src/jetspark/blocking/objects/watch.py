@@ -19,8 +19,3 @@ class ObjectWatcher(Watching[ObjectInfo | None]):
     def __init__(self, thread: LoopThread, inner: AsyncObjectWatcher) -> None:
         super().__init__(thread)
         self._inner = inner
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the initial data has arrived."""
-        return self._inner.complete
