@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jetspark.cli.signals import StopRequested, stop_on_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class _SignalledInItsFinalizer:
@@ -23,6 +27,16 @@ class _SignalledInItsFinalizer:
 def _signal_in_a_finalizer() -> None:
     holder = [_SignalledInItsFinalizer()]
     holder.clear()
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """Signals do what they do there, also where the tests run in the background of a shell."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -49,6 +63,13 @@ def test_a_failure_that_follows_is_its_consequence() -> None:
         with contextlib.suppress(StopRequested):
             os.kill(os.getpid(), signal.SIGTERM)
         raise OSError("a worker that got the signal too")
+
+
+def test_one_that_was_ignored_before_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        stop.check()
 
 
 def test_a_failure_without_a_signal_stays_itself() -> None:
