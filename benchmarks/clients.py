@@ -1,4 +1,4 @@
-"""Connections of the other clients: `async with nats_py(url) as client`.
+"""Connections of the asyncio clients: `async with nats_py(url) as client`.
 
 Imported late: a missing package means that a contestant is skipped.
 """
@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jetspark import Client
+
+
+@asynccontextmanager
+async def jetspark(url: str) -> AsyncIterator[Client]:
+    from jetspark import connect
+
+    async with connect(url) as client:
+        yield client
 
 
 @asynccontextmanager

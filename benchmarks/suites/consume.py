@@ -59,9 +59,7 @@ def _consumed(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
 
 
 def jetspark_consume(job: Job) -> Measure:
-    from jetspark import connect
-
-    with in_one_loop(connect(job.url)) as (client, plain):
+    with in_one_loop(clients.jetspark(job.url)) as (client, plain):
         return _consumed(job, plain, client.jetstream().consumer, JETSPARK)
 
 

@@ -39,9 +39,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 
 def jetspark_ordered(job: Job) -> Measure:
-    from jetspark import connect
-
-    with in_one_loop(connect(job.url)) as (client, plain):
+    with in_one_loop(clients.jetspark(job.url)) as (client, plain):
         context = client.jetstream()
 
         @plain

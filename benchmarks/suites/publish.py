@@ -9,19 +9,22 @@ and the count of messages in it is compared at the end.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
+from itertools import cycle, islice
 from typing import Any, TypeAlias
 
-from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks import clients
+from benchmarks.measure import Job, Measure
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish, round_trips
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import in_one_loop, timed
 
 WINDOW = 4000
 """Most messages without an ack, where a client lets one say it."""
@@ -47,8 +50,6 @@ _SINGLE = {
     "nats_py_single": "nats-py",
 }
 
-LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop] | None
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     contestant_options(parser, (*_LABELS, *_SINGLE))
@@ -70,6 +71,9 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 # -- what the contestants have in common ---------------------------------------------------------
 
+Messages: TypeAlias = Iterator[tuple[str, bytes]]
+"""Subjects and payloads."""
+
 
 def _new_stream(link: RawLink, job: Job) -> None:
     make_stream(link, job.stream)
@@ -78,260 +82,190 @@ def _new_stream(link: RawLink, job: Job) -> None:
     link.api(f"STREAM.UPDATE.{job.stream}", config | {"allow_batched": True, "allow_atomic": True})
 
 
-def _measured(job: Job, store: Callable[[int], None]) -> Measure:
-    """`store` publishes so many messages; it is called twice, to warm up and for good."""
+def _counted(job: Job, store: Callable[[int], object]) -> Measure:
+    """`store` publishes so many messages."""
     with RawLink(job.url) as link:
         _new_stream(link, job)
         try:
-            store(job.warm_messages)
-            with Stopwatch() as watch:
-                store(job.messages)
+            measure = timed(job, store)
             held = link.api(f"STREAM.INFO.{job.stream}")["state"]["messages"]
             if held != job.warm_messages + job.messages:
                 raise AssertionError(f"the stream holds {held} messages")
         finally:
             link.api(f"STREAM.DELETE.{job.stream}")
-        return watch.measure(job.messages)
+        return measure
 
 
-def _subjects_and_payloads(job: Job) -> tuple[list[str], list[bytes]]:
+def _thousand(job: Job) -> list[tuple[str, bytes]]:
     dice = random.Random(job.size)
-    subjects = [f"{job.stream}.{number:02}" for number in range(SUBJECTS)]
-    return subjects, [dice.randbytes(job.size) for _ in range(1000)]
+    return [(f"{job.stream}.{n % SUBJECTS:02}", dice.randbytes(job.size)) for n in range(1000)]
+
+
+def _stored(job: Job, store: Callable[[Messages], object]) -> Measure:
+    """`store` publishes the messages that it is given."""
+    thousand = _thousand(job)
+    return _counted(job, lambda count: store(islice(cycle(thousand), count)))
+
+
+def _in_one_loop(
+    job: Job,
+    connection: AbstractAsyncContextManager[Any],
+    store: Callable[[Any, Messages], Coroutine[Any, Any, None]],
+    *,
+    uvloop: bool = False,
+    **settings: Any,
+) -> Measure:
+    """`await store(context, messages)`, where `settings` are those of the context."""
+    with in_one_loop(connection, uvloop=uvloop) as (nc, plain):
+        return _stored(job, plain(partial(store, nc.jetstream(**settings))))
+
+
+async def _each(messages: Messages, send: Callable[[str, bytes], Awaitable[Any]]) -> None:
+    for subject, payload in messages:
+        await send(subject, payload)
+
+
+async def _single(js: Any, messages: Messages) -> None:
+    await _each(messages, js.publish)
+
+
+# -- raw ---------------------------------------------------------------------------------------
 
 
 def raw_pipelined(job: Job) -> Measure:
     with RawLink(job.url) as link:
-        return _measured(job, lambda count: publish(link, job.stream, count, job.size))
+        return _counted(job, lambda count: publish(link, job.stream, count, job.size))
 
 
 def raw_single(job: Job) -> Measure:
-    subjects, payloads = _subjects_and_payloads(job)
     with RawLink(job.url) as link:
         inbox = f"{link.inbox}.ack"
         frames = [
             b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), inbox.encode(), job.size, payload)
-            for subject, payload in zip(subjects * 10, payloads, strict=True)
+            for subject, payload in _thousand(job)
         ]
-        return _measured(job, lambda count: round_trips(link, frames, inbox, count))
-
-
-def _in_one_loop(job: Job, publisher: Callable[[Job], Any], loop: LoopFactory = None) -> Measure:
-    """`async with publisher(job) as store`, and `await store(count)` publishes and awaits acks."""
-    with asyncio.Runner(loop_factory=loop) as runner:
-        context = publisher(job)
-        store = runner.run(context.__aenter__())
-        try:
-            return _measured(job, lambda count: runner.run(store(count)))
-        finally:
-            runner.run(context.__aexit__(None, None, None))
+        return _counted(job, lambda count: round_trips(link, frames, inbox, count))
 
 
 # -- jetspark ----------------------------------------------------------------------------------
 
 
-def _jetspark(how: str) -> Callable[[Job], Any]:
-    @asynccontextmanager
-    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-        import jetspark
+async def _publisher(js: Any, messages: Messages) -> None:
+    async with js.publisher(WINDOW) as publisher:
+        await _each(messages, publisher.send)
 
-        subjects, payloads = _subjects_and_payloads(job)
-        async with jetspark.connect(job.url) as nc:
-            js = nc.jetstream()
 
-            async def window(count: int) -> None:
-                async with js.publisher(WINDOW) as publisher:
-                    for n in range(count):
-                        await publisher.send(subjects[n % SUBJECTS], payloads[n % 1000])
+async def _ingest(js: Any, messages: Messages) -> None:
+    async with js.fast_ingest() as batch:
+        await _each(messages, batch.add)
 
-            async def ingest(count: int) -> None:
-                async with js.fast_ingest() as batch:
-                    for n in range(count):
-                        await batch.add(subjects[n % SUBJECTS], payloads[n % 1000])
 
-            async def atomic(count: int) -> None:
-                for first in range(0, count, 1000):
-                    async with js.atomic_batch() as batch:
-                        for n in range(first, min(first + 1000, count)):
-                            await batch.add(subjects[n % SUBJECTS], payloads[n % 1000])
-
-            async def single(count: int) -> None:
-                for n in range(count):
-                    await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
-
-            yield {"window": window, "ingest": ingest, "atomic": atomic, "single": single}[how]
-
-    return opened
+async def _atomic(js: Any, messages: Messages) -> None:
+    while some := list(islice(messages, 1000)):
+        async with js.atomic_batch() as batch:
+            await _each(iter(some), batch.add)
 
 
 def jetspark_window(job: Job) -> Measure:
-    return _in_one_loop(job, _jetspark("window"))
+    return _in_one_loop(job, clients.jetspark(job.url), _publisher)
 
 
 def jetspark_window_uvloop(job: Job) -> Measure:
-    import uvloop
-
-    return _in_one_loop(job, _jetspark("window"), uvloop.new_event_loop)
+    return _in_one_loop(job, clients.jetspark(job.url), _publisher, uvloop=True)
 
 
 def jetspark_ingest(job: Job) -> Measure:
-    return _in_one_loop(job, _jetspark("ingest"))
+    return _in_one_loop(job, clients.jetspark(job.url), _ingest)
 
 
 def jetspark_atomic(job: Job) -> Measure:
-    return _in_one_loop(job, _jetspark("atomic"))
+    return _in_one_loop(job, clients.jetspark(job.url), _atomic)
 
 
 def jetspark_single(job: Job) -> Measure:
-    return _in_one_loop(job, _jetspark("single"))
+    return _in_one_loop(job, clients.jetspark(job.url), _single)
 
 
 def jetspark_single_uvloop(job: Job) -> Measure:
-    import uvloop
-
-    return _in_one_loop(job, _jetspark("single"), uvloop.new_event_loop)
+    return _in_one_loop(job, clients.jetspark(job.url), _single, uvloop=True)
 
 
 def jetspark_window_blocking(job: Job) -> Measure:
-    import jetspark.blocking
+    from jetspark.blocking import connect
 
-    subjects, payloads = _subjects_and_payloads(job)
-    with jetspark.blocking.connect(job.url) as nc:
+    with connect(job.url) as nc:
         js = nc.jetstream()
 
-        def window(count: int) -> None:
+        def store(messages: Messages) -> None:
             with js.publisher(WINDOW) as publisher:
-                for n in range(count):
-                    publisher.send(subjects[n % SUBJECTS], payloads[n % 1000])
+                for subject, payload in messages:
+                    publisher.send(subject, payload)
 
-        return _measured(job, window)
+        return _stored(job, store)
 
 
 def jetspark_single_blocking(job: Job) -> Measure:
-    import jetspark.blocking
+    from jetspark.blocking import connect
 
-    subjects, payloads = _subjects_and_payloads(job)
-    with jetspark.blocking.connect(job.url) as nc:
+    with connect(job.url) as nc:
         js = nc.jetstream()
 
-        def single(count: int) -> None:
-            for n in range(count):
-                js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
+        def store(messages: Messages) -> None:
+            for subject, payload in messages:
+                js.publish(subject, payload)
 
-        return _measured(job, single)
-
-
-# -- nats-py -----------------------------------------------------------------------------------
+        return _stored(job, store)
 
 
-@asynccontextmanager
-async def _nats_py_window(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-    import nats
-
-    subjects, payloads = _subjects_and_payloads(job)
-    nc = await nats.connect(job.url)
-    js = nc.jetstream(publish_async_max_pending=WINDOW)
-
-    async def store(count: int) -> None:
-        for n in range(count):
-            await js.publish_async(subjects[n % SUBJECTS], payloads[n % 1000])
-        await js.publish_async_completed()
-
-    yield store
-    await nc.close()
-
-
-@asynccontextmanager
-async def _nats_py_single(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-    import nats
-
-    subjects, payloads = _subjects_and_payloads(job)
-    nc = await nats.connect(job.url)
-    js = nc.jetstream()
-
-    async def store(count: int) -> None:
-        for n in range(count):
-            await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
-
-    yield store
-    await nc.close()
+# -- other clients -----------------------------------------------------------------------------
 
 
 def nats_py_window(job: Job) -> Measure:
-    return _in_one_loop(job, _nats_py_window)
+    async def store(js: Any, messages: Messages) -> None:
+        await _each(messages, js.publish_async)
+        await js.publish_async_completed()
+
+    connection = clients.nats_py(job.url)
+    return _in_one_loop(job, connection, store, publish_async_max_pending=WINDOW)
 
 
 def nats_py_single(job: Job) -> Measure:
-    return _in_one_loop(job, _nats_py_single)
-
-
-# -- natsio ------------------------------------------------------------------------------------
-
-
-def _natsio(how: str) -> Callable[[Job], Any]:
-    @asynccontextmanager
-    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-        import natsio
-        import natsio.jetstream  # versions before 1.0 have none, and another interface
-
-        subjects, payloads = _subjects_and_payloads(job)
-        async with await natsio.connect(job.url) as nc:
-            js = nc.jetstream(publish_async_max_pending=WINDOW, publish_async_stall_wait=30)
-
-            async def window(count: int) -> None:
-                for n in range(count):
-                    await js.publish_async(subjects[n % SUBJECTS], payloads[n % 1000])
-                await js.publish_async_complete()
-
-            async def single(count: int) -> None:
-                for n in range(count):
-                    await js.publish(subjects[n % SUBJECTS], payloads[n % 1000])
-
-            yield {"window": window, "single": single}[how]
-
-    return opened
+    return _in_one_loop(job, clients.nats_py(job.url), _single)
 
 
 def natsio_window(job: Job) -> Measure:
-    return _in_one_loop(job, _natsio("window"))
+    async def store(js: Any, messages: Messages) -> None:
+        await _each(messages, js.publish_async)
+        await js.publish_async_complete()
+
+    settings: dict[str, Any] = {"publish_async_max_pending": WINDOW, "publish_async_stall_wait": 30}
+    return _in_one_loop(job, clients.natsio(job.url), store, **settings)
 
 
 def natsio_single(job: Job) -> Measure:
-    return _in_one_loop(job, _natsio("single"))
+    return _in_one_loop(job, clients.natsio(job.url), _single)
 
 
-# -- natsrpy -----------------------------------------------------------------------------------
+def _natsrpy(job: Job, window: int) -> Measure:
+    with in_one_loop(clients.natsrpy(job.url)) as (nc, plain):
 
-
-def _natsrpy(window: int) -> Callable[[Job], Any]:
-    @asynccontextmanager
-    async def opened(job: Job) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-        import natsrpy
-
-        subjects, payloads = _subjects_and_payloads(job)
-        nc = natsrpy.Nats(addrs=[job.url])
-        await nc.startup()
-        js = await nc.jetstream()
-
-        async def store(count: int) -> None:
+        @plain
+        async def store(messages: Messages) -> None:
+            js = await nc.jetstream()
             waiting: deque[Any] = deque()
-            for n in range(count):
-                sent = js.publish(subjects[n % SUBJECTS], payloads[n % 1000], wait=True)
-                waiting.append(sent)
+            for subject, payload in messages:
+                waiting.append(js.publish(subject, payload, wait=True))
                 if len(waiting) >= window:
                     await waiting.popleft()
             while waiting:
                 await waiting.popleft()
 
-        yield store
-        await nc.shutdown()
-
-    return opened
+        return _stored(job, store)
 
 
 def natsrpy_window(job: Job) -> Measure:
-    return _in_one_loop(job, _natsrpy(WINDOW))
+    return _natsrpy(job, WINDOW)
 
 
 def natsrpy_single(job: Job) -> Measure:
-    return _in_one_loop(job, _natsrpy(1))
+    return _natsrpy(job, 1)

@@ -105,9 +105,7 @@ def _fetched(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
 
 
 def jetspark_fetch(job: Job) -> Measure:
-    from jetspark import connect
-
-    with in_one_loop(connect(job.url)) as (client, plain):
+    with in_one_loop(clients.jetspark(job.url)) as (client, plain):
         return _fetched(job, plain, client.jetstream().consumer, JETSPARK)
 
 

@@ -68,15 +68,11 @@ def _asked(job: Job, connection: AbstractAsyncContextManager[Any], uvloop: bool 
 
 
 def jetspark(job: Job) -> Measure:
-    from jetspark import connect
-
-    return _asked(job, connect(job.url))
+    return _asked(job, clients.jetspark(job.url))
 
 
 def jetspark_uvloop(job: Job) -> Measure:
-    from jetspark import connect
-
-    return _asked(job, connect(job.url), uvloop=True)
+    return _asked(job, clients.jetspark(job.url), uvloop=True)
 
 
 def jetspark_blocking(job: Job) -> Measure:
