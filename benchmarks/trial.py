@@ -6,9 +6,9 @@ Standard library only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
 
@@ -35,9 +35,9 @@ def timed_reading(job: Job, read: Callable[[str, int], Tally]) -> Measure:
 
 
 class Plain(Protocol):
-    """Makes a plain function of a coroutine function: each call runs to its end."""
+    """Makes a plain function of an async one: each call runs to its end."""
 
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, R]: ...
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, R]: ...
 
 
 @contextmanager
@@ -47,8 +47,11 @@ def in_one_loop(
     """`async with opening as opened`, from outside: (opened, what makes functions plain)."""
     with asyncio.Runner(loop_factory=_new_uvloop if uvloop else None) as runner:
 
-        def plain(function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, R]:
-            return lambda *args, **kwargs: runner.run(function(*args, **kwargs))
+        def plain(function: Callable[P, Awaitable[R]], /) -> Callable[P, R]:
+            async def finished(*args: P.args, **kwargs: P.kwargs) -> R:
+                return await function(*args, **kwargs)
+
+            return lambda *args, **kwargs: runner.run(finished(*args, **kwargs))
 
         opened = runner.run(opening.__aenter__())
         try:

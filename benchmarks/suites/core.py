@@ -12,14 +12,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
-from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks import clients
+from benchmarks.measure import Job, Measure
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import in_one_loop, timed
 
 LAG = 20_000
 _YIELD_EVERY = 500
@@ -60,31 +63,34 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 # -- what the clients have in common -----------------------------------------------------------
 
+Take: TypeAlias = Callable[[Any], None]
+
 
 @dataclass(frozen=True)
 class Peer:
-    """A client library: two connections, and how each call is written."""
+    """Two connections of a client library, and how the second one is subscribed."""
 
-    publish: Callable[[str, bytes], Awaitable[None]]
-    flush: Callable[[], Awaitable[Any]]
-    listen: Callable[[str, Callable[[Any], None]], Awaitable[Any]]
-    request: Callable[[str, bytes], Awaitable[Any]]
+    one: Any
+    """Publishes and asks."""
+    other: Any
+    """Takes and answers."""
+    listen: Callable[[str, Take], Awaitable[Any]]
     serve: Callable[[str], Awaitable[Any]]
 
 
-Connected = Callable[[str], Any]
-"""`async with connected(url) as peer`."""
+async def _answer(message: Any) -> None:
+    await message.respond(message.data)
 
 
-def _pubsub(connected: Connected, job: Job) -> Measure:
-    async def main() -> Measure:
-        async with connected(job.url) as peer:
-            await _stream(peer, _SUBJECT + ".warm", job.warm_messages, job.size)
-            with Stopwatch() as watch:
-                await _stream(peer, _SUBJECT, job.messages, job.size)
-            return watch.measure(job.messages)
+async def _iterate(sub: Any, take: Take) -> None:
+    async for message in sub:
+        take(message)
 
-    return asyncio.run(main())
+
+def _pubsub(job: Job, connected: AbstractAsyncContextManager[Peer]) -> Measure:
+    subjects = iter((f"{_SUBJECT}.warm", _SUBJECT))
+    with in_one_loop(connected) as (peer, plain):
+        return timed(job, plain(lambda count: _stream(peer, next(subjects), count, job.size)))
 
 
 async def _stream(peer: Peer, subject: str, count: int, size: int) -> None:
@@ -105,44 +111,41 @@ async def _stream(peer: Peer, subject: str, count: int, size: int) -> None:
             all_seen.set()
 
     await peer.listen(subject, take)
+    await peer.other.flush()
     for sent in range(1, count + 1):
-        await peer.publish(subject, payload)
+        await peer.one.publish(subject, payload)
         if not sent % _YIELD_EVERY:
             await asyncio.sleep(0)
             if sent - seen > LAG:
                 go_on.clear()
                 go_on_at = sent - LAG // 2
                 await go_on.wait()
-    await peer.flush()
+    await peer.one.flush()
     await asyncio.wait_for(all_seen.wait(), 60)
     if total != count * size:
         raise AssertionError(f"{total} bytes instead of {count * size}")
 
 
-def _requests(connected: Connected, job: Job) -> Measure:
-    at_once = job.settings["at_once"]
+def _requests(job: Job, connected: AbstractAsyncContextManager[Peer]) -> Measure:
     payload = bytes(job.size)
+    with in_one_loop(connected) as (peer, plain):
 
-    async def ask(peer: Peer, count: int) -> None:
-        left = iter(range(count))
-
-        async def one_after_the_other() -> None:
+        async def one_after_the_other(left: Iterator[int]) -> None:
             for _ in left:
-                reply = await peer.request(_SERVICE, payload)
+                reply = await peer.one.request(_SERVICE, payload, timeout=10)
                 if len(reply.data) != job.size:
                     raise AssertionError(len(reply.data))
 
-        await asyncio.gather(*(one_after_the_other() for _ in range(at_once)))
+        @plain
+        async def ask(count: int) -> None:
+            left = iter(range(count))
+            await asyncio.gather(
+                *(one_after_the_other(left) for _ in range(job.settings["at_once"]))
+            )
 
-    async def main() -> Measure:
-        async with connected(job.url) as peer:
-            await peer.serve(_SERVICE)
-            await ask(peer, job.warm_messages // 10)
-            with Stopwatch() as watch:
-                await ask(peer, job.messages)
-            return watch.measure(job.messages)
-
-    return asyncio.run(main())
+        plain(peer.serve)(_SERVICE)
+        plain(peer.other.flush)()
+        return timed(replace(job, warm_messages=job.warm_messages // 10), ask)
 
 
 # -- contestants -------------------------------------------------------------------------------
@@ -150,105 +153,61 @@ def _requests(connected: Connected, job: Job) -> Measure:
 
 @asynccontextmanager
 async def _jetspark(url: str) -> AsyncIterator[Peer]:
-    import jetspark
-
     tasks = []
-    async with jetspark.connect(url) as one, jetspark.connect(url) as other:
+    async with clients.jetspark(url) as one, clients.jetspark(url) as other:
 
-        async def read(sub: jetspark.Subscription, take: Callable[[Any], None]) -> None:
-            async for message in sub:
-                take(message)
-
-        async def listen(subject: str, take: Callable[[Any], None]) -> None:
-            tasks.append(asyncio.create_task(read(other.subscribe(subject), take)))
-            await other.flush()
+        async def listen(subject: str, take: Take) -> None:
+            tasks.append(asyncio.create_task(_iterate(other.subscribe(subject), take)))
 
         async def serve(subject: str) -> None:
-            async def answer(message: Any) -> None:
-                await message.respond(message.data)
+            other.subscribe(subject, callback=_answer)
 
-            other.subscribe(subject, callback=answer)
-            await other.flush()
-
-        yield Peer(one.publish, one.flush, listen, one.request, serve)
+        yield Peer(one, other, listen, serve)
 
 
 @asynccontextmanager
 async def _nats_py(url: str) -> AsyncIterator[Peer]:
-    import nats
+    async with clients.nats_py(url) as one, clients.nats_py(url) as other:
 
-    one, other = await nats.connect(url), await nats.connect(url)
+        async def listen(subject: str, take: Take) -> None:
+            async def handle(message: Any) -> None:
+                take(message)
 
-    async def listen(subject: str, take: Callable[[Any], None]) -> None:
-        async def handle(message: Any) -> None:
-            take(message)
+            await other.subscribe(subject, cb=handle)
 
-        await other.subscribe(subject, cb=handle)
-        await other.flush()
-
-    async def serve(subject: str) -> None:
-        async def answer(message: Any) -> None:
-            await message.respond(message.data)
-
-        await other.subscribe(subject, cb=answer)
-        await other.flush()
-
-    async def request(subject: str, payload: bytes) -> Any:
-        return await one.request(subject, payload, timeout=10)
-
-    yield Peer(one.publish, one.flush, listen, request, serve)
-    await one.close()
-    await other.close()
+        yield Peer(one, other, listen, partial(other.subscribe, cb=_answer))
 
 
 @asynccontextmanager
 async def _natsio(url: str) -> AsyncIterator[Peer]:
-    import natsio
-    import natsio.jetstream  # versions before 1.0 have none, and another interface
-
     tasks = []
-    async with await natsio.connect(url) as one, await natsio.connect(url) as other:
+    async with clients.natsio(url) as one, clients.natsio(url) as other:
 
-        async def read(sub: Any, take: Callable[[Any], None]) -> None:
-            async for message in sub:
-                take(message)
+        async def listen(subject: str, take: Take) -> None:
+            tasks.append(asyncio.create_task(_iterate(await other.subscribe(subject), take)))
 
-        async def listen(subject: str, take: Callable[[Any], None]) -> None:
-            tasks.append(asyncio.create_task(read(await other.subscribe(subject), take)))
-            await other.flush()
-
-        async def serve(subject: str) -> None:
-            async def answer(message: Any) -> None:
-                await message.respond(message.data)
-
-            await other.subscribe(subject, cb=answer)
-            await other.flush()
-
-        async def request(subject: str, payload: bytes) -> Any:
-            return await one.request(subject, payload, timeout=10)
-
-        yield Peer(one.publish, one.flush, listen, request, serve)
+        yield Peer(one, other, listen, partial(other.subscribe, cb=_answer))
 
 
 def jetspark_pubsub(job: Job) -> Measure:
-    return _pubsub(_jetspark, job)
+    return _pubsub(job, _jetspark(job.url))
 
 
 def nats_py_pubsub(job: Job) -> Measure:
-    return _pubsub(_nats_py, job)
+    return _pubsub(job, _nats_py(job.url))
 
 
 def natsio_pubsub(job: Job) -> Measure:
-    return _pubsub(_natsio, job)
+    return _pubsub(job, _natsio(job.url))
 
 
 def jetspark_requests(job: Job) -> Measure:
-    return _requests(_jetspark, job)
+    return _requests(job, _jetspark(job.url))
 
 
 def nats_py_requests(job: Job) -> Measure:
-    return _requests(_nats_py, job)
+    return _requests(job, _nats_py(job.url))
 
 
 def natsio_requests(job: Job) -> Measure:
-    return _requests(_natsio, job)
+    return _requests(job, _natsio(job.url))

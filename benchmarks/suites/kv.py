@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
-from benchmarks.measure import Job, Measure, Stopwatch, Tally
+from benchmarks import clients
+from benchmarks.measure import Job, Measure, Tally
 from benchmarks.race import chosen, contestant_options, race
+from benchmarks.reading import look_at
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import in_one_loop, timed_reading
 from benchmarks.turns import say
 
 _LABELS = {
@@ -62,51 +66,40 @@ async def _fill(url: str, bucket: str, keys: int, size: int) -> None:
 
 # -- contestants -------------------------------------------------------------------------------
 
-Read = Callable[[Any], Awaitable[Tally]]
+
+async def _initial(entries: AsyncIterable[Any]) -> Tally:
+    count = size = revisions = 0
+    async for entry in entries:
+        if entry is None:
+            break
+        assert entry.key.startswith("key.")
+        count += 1
+        size += len(entry.value)
+        revisions += entry.revision
+    return Tally(count, size, revisions)
 
 
-def _jetspark(job: Job, read: Read, size: int) -> Measure:
-    from jetspark.face import connect
+def _jetspark(job: Job, read: Callable[[Any], Awaitable[Tally]]) -> Measure:
+    with in_one_loop(clients.jetspark(job.url)) as (client, plain):
+        context = client.jetstream()
 
-    async def main() -> Measure:
-        async with connect(job.url) as client:
-            context = client.jetstream()
-            await read(await context.bucket(job.warm_stream))
-            bucket = await context.bucket(job.stream)
-            with Stopwatch() as watch:
-                seen = await read(bucket)
-            seen.check(job.messages, size)
-            return watch.measure(job.messages)
+        @plain
+        async def start(name: str, _: int) -> Tally:
+            return await read(await context.bucket(name))
 
-    return asyncio.run(main())
+        return timed_reading(job, start)
 
 
 def jetspark_watch(job: Job) -> Measure:
-    async def read(bucket: Any) -> Tally:
-        count = size = revisions = 0
-        async for entry in bucket.watch():
-            if entry is None:
-                break
-            assert entry.key.startswith("key.")
-            count += 1
-            size += len(entry.value)
-            revisions += entry.revision
-        return Tally(count, size, revisions)
-
-    return _jetspark(job, read, job.size)
+    return _jetspark(job, lambda bucket: _initial(bucket.watch()))
 
 
 def jetspark_live(job: Job) -> Measure:
     async def read(bucket: Any) -> Tally:
         async with bucket.live() as live:
-            entries = live.entries().values()
-            return Tally(
-                len(live),
-                sum(len(entry.value) for entry in entries),
-                sum(entry.revision for entry in entries),
-            )
+            return look_at(live.entries().values(), attrgetter("value", "revision"))
 
-    return _jetspark(job, read, job.size)
+    return _jetspark(job, read)
 
 
 def jetspark_keys(job: Job) -> Measure:
@@ -117,7 +110,7 @@ def jetspark_keys(job: Job) -> Measure:
             revisions += int(key.removeprefix("key.")) + 1
         return Tally(count, 0, revisions)
 
-    return _jetspark(job, read, 0)
+    return _jetspark(replace(job, size=0), read)
 
 
 def jetspark_blocking(job: Job) -> Measure:
@@ -126,7 +119,7 @@ def jetspark_blocking(job: Job) -> Measure:
     with connect(job.url) as client:
         context = client.jetstream()
 
-        def read(name: str) -> Tally:
+        def read(name: str, _: int) -> Tally:
             count = size = revisions = 0
             for entry in context.bucket(name).watch():
                 if entry is None:
@@ -137,39 +130,22 @@ def jetspark_blocking(job: Job) -> Measure:
                 revisions += entry.revision
             return Tally(count, size, revisions)
 
-        read(job.warm_stream)
-        with Stopwatch() as watch:
-            seen = read(job.stream)
-    seen.check(job.messages, job.size)
-    return watch.measure(job.messages)
+        return timed_reading(job, read)
 
 
 def nats_py_watch(job: Job) -> Measure:
-    import nats
+    async def updates(watcher: Any) -> AsyncIterator[Any]:
+        while (entry := await watcher.updates(timeout=60)) is not None:
+            yield entry
 
-    async def main() -> Measure:
-        client = await nats.connect(job.url)
+    with in_one_loop(clients.nats_py(job.url)) as (client, plain):
         context = client.jetstream()
 
-        async def read(name: str) -> Tally:
-            bucket = await context.key_value(name)
-            watcher: Any = await bucket.watchall()
-            count = size = revisions = 0
-            while (entry := await watcher.updates(timeout=60)) is not None:
-                assert entry.key.startswith("key.")
-                assert entry.value is not None
-                assert entry.revision is not None
-                count += 1
-                size += len(entry.value)
-                revisions += entry.revision
+        @plain
+        async def read(name: str, _: int) -> Tally:
+            watcher = await (await context.key_value(name)).watchall()
+            seen = await _initial(updates(watcher))
             await watcher.stop()
-            return Tally(count, size, revisions)
+            return seen
 
-        await read(job.warm_stream)
-        with Stopwatch() as watch:
-            seen = await read(job.stream)
-        await client.close()
-        seen.check(job.messages, job.size)
-        return watch.measure(job.messages)
-
-    return asyncio.run(main())
+        return timed_reading(job, read)

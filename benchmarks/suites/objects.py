@@ -7,21 +7,24 @@ both ways. A "message" of the table is a chunk: 8 of them are a MiB.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
+from benchmarks import clients
 from benchmarks.measure import Job, Measure, Stopwatch
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import in_one_loop
 
 CHUNK = 128 * 1024
-_STORE, _OBJECT = "BENCH", "large"
+_STORE, _OBJECT, _COPY = "BENCH", "large", "copy"
 _LABELS = {
     "jetspark": "jetspark",
     "jetspark_blocking": "jetspark, blocking",
@@ -58,31 +61,32 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 # -- contestants -------------------------------------------------------------------------------
 
 
+def _put(
+    job: Job, put: Callable[[str, BinaryIO], object], delete: Callable[[str], object]
+) -> Measure:
+    with open(job.stream, "rb") as file, Stopwatch() as watch:
+        put(_COPY, file)
+    delete(_COPY)
+    return watch.measure(job.messages)
+
+
+def _get(job: Job, get_into: Callable[[str, BinaryIO], object]) -> Measure:
+    with open(os.devnull, "wb") as file, Stopwatch() as watch:
+        get_into(_OBJECT, file)
+    return watch.measure(job.messages)
+
+
 def jetspark_put(job: Job) -> Measure:
-    from jetspark.face import connect
-
-    async def main() -> Measure:
-        async with connect(job.url) as nc:
-            store = await nc.jetstream().object_store(_STORE)
-            with open(job.stream, "rb") as file, Stopwatch() as watch:  # noqa: ASYNC230
-                await store.put("jetspark", file, chunk_size=job.size)
-            await store.delete("jetspark")
-        return watch.measure(job.messages)
-
-    return asyncio.run(main())
+    with in_one_loop(clients.jetspark(job.url)) as (nc, plain):
+        store = plain(nc.jetstream().object_store)(_STORE)
+        put = partial(plain(store.put), chunk_size=job.size)
+        return _put(job, put, plain(store.delete))
 
 
 def jetspark_get(job: Job) -> Measure:
-    from jetspark.face import connect
-
-    async def main() -> Measure:
-        async with connect(job.url) as nc:
-            store = await nc.jetstream().object_store(_STORE)
-            with open(os.devnull, "wb") as file, Stopwatch() as watch:  # noqa: ASYNC230
-                await store.get_into(_OBJECT, file)
-        return watch.measure(job.messages)
-
-    return asyncio.run(main())
+    with in_one_loop(clients.jetspark(job.url)) as (nc, plain):
+        store = plain(nc.jetstream().object_store)(_STORE)
+        return _get(job, plain(store.get_into))
 
 
 def jetspark_blocking_put(job: Job) -> Measure:
@@ -90,48 +94,26 @@ def jetspark_blocking_put(job: Job) -> Measure:
 
     with connect(job.url) as nc:
         store = nc.jetstream().object_store(_STORE)
-        with open(job.stream, "rb") as file, Stopwatch() as watch:
-            store.put("jetspark", file, chunk_size=job.size)
-        store.delete("jetspark")
-    return watch.measure(job.messages)
+        return _put(job, partial(store.put, chunk_size=job.size), store.delete)
 
 
 def jetspark_blocking_get(job: Job) -> Measure:
     from jetspark.blocking import connect
 
     with connect(job.url) as nc:
-        store = nc.jetstream().object_store(_STORE)
-        with open(os.devnull, "wb") as file, Stopwatch() as watch:
-            store.get_into(_OBJECT, file)
-    return watch.measure(job.messages)
+        return _get(job, nc.jetstream().object_store(_STORE).get_into)
 
 
 def nats_py_put(job: Job) -> Measure:
-    import nats
     from nats.js.api import ObjectMeta, ObjectMetaOptions
 
-    async def main() -> Measure:
-        nc = await nats.connect(job.url)
-        store = await nc.jetstream().object_store(_STORE)
+    with in_one_loop(clients.nats_py(job.url)) as (nc, plain):
+        store = plain(nc.jetstream().object_store)(_STORE)
         meta = ObjectMeta(options=ObjectMetaOptions(max_chunk_size=job.size))
-        with open(job.stream, "rb") as file, Stopwatch() as watch:  # noqa: ASYNC230
-            await store.put("nats-py", file, meta)
-        await store.delete("nats-py")
-        await nc.close()
-        return watch.measure(job.messages)
-
-    return asyncio.run(main())
+        return _put(job, partial(plain(store.put), meta=meta), plain(store.delete))
 
 
 def nats_py_get(job: Job) -> Measure:
-    import nats
-
-    async def main() -> Measure:
-        nc = await nats.connect(job.url)
-        store = await nc.jetstream().object_store(_STORE)
-        with open(os.devnull, "wb") as file, Stopwatch() as watch:  # noqa: ASYNC230
-            await store.get(_OBJECT, file)
-        await nc.close()
-        return watch.measure(job.messages)
-
-    return asyncio.run(main())
+    with in_one_loop(clients.nats_py(job.url)) as (nc, plain):
+        store = plain(nc.jetstream().object_store)(_STORE)
+        return _get(job, plain(store.get))

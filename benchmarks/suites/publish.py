@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -110,7 +110,7 @@ def _stored(job: Job, store: Callable[[Messages], object]) -> Measure:
 def _in_one_loop(
     job: Job,
     connection: AbstractAsyncContextManager[Any],
-    store: Callable[[Any, Messages], Coroutine[Any, Any, None]],
+    store: Callable[[Any, Messages], Awaitable[None]],
     *,
     uvloop: bool = False,
     **settings: Any,

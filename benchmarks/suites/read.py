@@ -8,7 +8,7 @@ client that parses late must pay for it too. The sums are compared with what the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -84,7 +84,7 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
     return Tally(rows, size, sequences)
 
 
-Bind: TypeAlias = Callable[[str, str], Coroutine[Any, Any, Any]]
+Bind: TypeAlias = Callable[[str, str], Awaitable[Any]]
 """(stream, consumer) -> what has `fetch(batch, timeout=seconds)`."""
 
 
@@ -111,12 +111,10 @@ def jetspark_fetch(job: Job) -> Measure:
 
 def nats_py_fetch(job: Job) -> Measure:
     with in_one_loop(clients.nats_py(job.url)) as (client, plain):
-        context = client.jetstream()
-
-        async def bind(stream: str, name: str) -> Any:
-            return await context.pull_subscribe_bind(consumer=name, stream=stream)
-
-        return _fetched(job, plain, bind, NATS_PY)
+        js = client.jetstream()
+        return _fetched(
+            job, plain, lambda stream, name: js.pull_subscribe_bind(name, stream), NATS_PY
+        )
 
 
 def natsrpy_fetch(job: Job) -> Measure:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
-from benchmarks.measure import Job, Measure, Stopwatch
+from benchmarks import clients
+from benchmarks.measure import Job, Measure
 from benchmarks.peer import BLOCK, FEED, MORE, feed
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import RawLink
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
+from benchmarks.trial import Plain, in_one_loop, timed
 
 _LABELS = {
     "raw": "raw drain",
@@ -40,6 +42,10 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
     with empty_stage(options, jetstream=False) as job, feed(job.url, job.size):
         title = f"Subscribe, {options.messages:,} messages of {options.size:,} bytes"
         yield race(options, __name__, chosen(options, _LABELS), job, title, "nats_py", "raw")
+
+
+More: TypeAlias = Callable[[bytes], object]
+"""Asks for so many messages, a number in digits, and does not wait."""
 
 
 class _Blocks:
@@ -76,16 +82,13 @@ def raw(job: Job) -> Measure:
                     next_block += BLOCK * frame
                     more(blocks.next())
 
-        take(job.warm_messages)
-        with Stopwatch() as watch:
-            take(job.messages)
-        return watch.measure(job.messages)
+        return timed(job, take)
 
 
 class _Taker:
     """Sees every message of the others, and asks for more in time."""
 
-    def __init__(self, job: Job, messages: int, more: Callable[[bytes], Any]) -> None:
+    def __init__(self, job: Job, messages: int, more: More) -> None:
         self._size = job.size
         self._more = more
         self._blocks = _Blocks(messages)
@@ -113,7 +116,7 @@ class _Taker:
 class _Callbacks:
     """`take` for a client that calls back."""
 
-    def __init__(self, job: Job, more: Callable[[bytes], Any]) -> None:
+    def __init__(self, job: Job, more: More) -> None:
         self._job = job
         self._more = more
         self._taker: _Taker | None = None
@@ -129,64 +132,40 @@ class _Callbacks:
         await self._done.wait()
 
 
-Take = Callable[[int], Awaitable[None]]
-"""`await take(messages)`."""
+def _iterated(job: Job, plain: Plain, sub: Any, more: More) -> Measure:
+    @plain
+    async def take(messages: int) -> None:
+        taker = _Taker(job, messages, more)
+        async for message in sub:
+            if taker.take(message):
+                return
+
+    return timed(job, take)
 
 
-def _in_one_loop(job: Job, opened: Callable[[Job], Any], loop: Any = None) -> Measure:
-    """`async with opened(job) as take`."""
-    with asyncio.Runner(loop_factory=loop) as runner:
-        opening = opened(job)
-        take: Take = runner.run(opening.__aenter__())
-        try:
-            runner.run(take(job.warm_messages))
-            with Stopwatch() as watch:
-                runner.run(take(job.messages))
-            return watch.measure(job.messages)
-        finally:
-            runner.run(opening.__aexit__(None, None, None))
+def _with_tasks(publish: Callable[[str, bytes], Coroutine[Any, Any, None]]) -> More:
+    """For a client that cannot publish without waiting."""
+    asked = []
+    return lambda block: asked.append(asyncio.create_task(publish(MORE, block)))
 
 
-@asynccontextmanager
-async def _iterated(job: Job) -> AsyncIterator[Take]:
-    from jetspark import connect
-
-    async with connect(job.url) as nc:
+def jetspark(job: Job, *, uvloop: bool = False) -> Measure:
+    with in_one_loop(clients.jetspark(job.url), uvloop=uvloop) as (nc, plain):
         sub = nc.subscribe(FEED)
-        await nc.flush()
-
-        async def take(messages: int) -> None:
-            taker = _Taker(job, messages, lambda block: nc.publish_nowait(MORE, block))
-            async for message in sub:
-                if taker.take(message):
-                    return
-
-        yield take
-
-
-@asynccontextmanager
-async def _called(job: Job) -> AsyncIterator[Take]:
-    from jetspark import connect
-
-    async with connect(job.url) as nc:
-        calls = _Callbacks(job, lambda block: nc.publish_nowait(MORE, block))
-        nc.subscribe(FEED, callback=calls.called)
-        await nc.flush()
-        yield calls.take
-
-
-def jetspark(job: Job) -> Measure:
-    return _in_one_loop(job, _iterated)
+        plain(nc.flush)()
+        return _iterated(job, plain, sub, partial(nc.publish_nowait, MORE))
 
 
 def jetspark_uvloop(job: Job) -> Measure:
-    import uvloop
-
-    return _in_one_loop(job, _iterated, uvloop.new_event_loop)
+    return jetspark(job, uvloop=True)
 
 
 def jetspark_callback(job: Job) -> Measure:
-    return _in_one_loop(job, _called)
+    with in_one_loop(clients.jetspark(job.url)) as (nc, plain):
+        calls = _Callbacks(job, partial(nc.publish_nowait, MORE))
+        nc.subscribe(FEED, callback=calls.called)
+        plain(nc.flush)()
+        return timed(job, plain(calls.take))
 
 
 def jetspark_blocking(job: Job) -> Measure:
@@ -197,62 +176,28 @@ def jetspark_blocking(job: Job) -> Measure:
         nc.flush()
 
         def take(messages: int) -> None:
-            taker = _Taker(job, messages, lambda block: nc.publish(MORE, block))
+            taker = _Taker(job, messages, partial(nc.publish, MORE))
             for message in sub:
                 if taker.take(message):
                     return
 
-        take(job.warm_messages)
-        with Stopwatch() as watch:
-            take(job.messages)
-        return watch.measure(job.messages)
-
-
-@asynccontextmanager
-async def _nats_py(job: Job) -> AsyncIterator[Take]:
-    import nats
-
-    nc = await nats.connect(job.url)
-    asked = []
-    calls = _Callbacks(
-        job, lambda block: asked.append(asyncio.create_task(nc.publish(MORE, block)))
-    )
-
-    async def called(message: Any) -> None:
-        calls.called(message)
-
-    await nc.subscribe(FEED, cb=called)
-    await nc.flush()
-    yield calls.take
-    await nc.close()
+        return timed(job, take)
 
 
 def nats_py(job: Job) -> Measure:
-    return _in_one_loop(job, _nats_py)
+    with in_one_loop(clients.nats_py(job.url)) as (nc, plain):
+        calls = _Callbacks(job, _with_tasks(nc.publish))
 
+        async def called(message: Any) -> None:
+            calls.called(message)
 
-@asynccontextmanager
-async def _natsio(job: Job) -> AsyncIterator[Take]:
-    import natsio
-    import natsio.jetstream  # versions before 1.0 have none, and another interface
-
-    async with await natsio.connect(job.url) as nc:
-        sub = await nc.subscribe(FEED)
-        await nc.flush()
-        asked = []
-
-        async def take(messages: int) -> None:
-            taker = _Taker(
-                job,
-                messages,
-                lambda block: asked.append(asyncio.create_task(nc.publish(MORE, block))),
-            )
-            async for message in sub:
-                if taker.take(message):
-                    return
-
-        yield take
+        plain(nc.subscribe)(FEED, cb=called)
+        plain(nc.flush)()
+        return timed(job, plain(calls.take))
 
 
 def natsio(job: Job) -> Measure:
-    return _in_one_loop(job, _natsio)
+    with in_one_loop(clients.natsio(job.url)) as (nc, plain):
+        sub = plain(nc.subscribe)(FEED)
+        plain(nc.flush)()
+        return _iterated(job, plain, sub, _with_tasks(nc.publish))
