@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import nats
 import pyarrow as pa
+from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -66,7 +67,7 @@ class NatsPyReader(DataSourceReader):
         await client.close()
         return info.state.last_seq
 
-    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         batches = self._batches(partition)
         with asyncio.Runner() as runner:
             try:
@@ -86,7 +87,7 @@ class NatsPyReader(DataSourceReader):
         )
         info = await client.jetstream().add_consumer(self._stream, config)
         consumer = await client.jetstream().pull_subscribe_bind(info.name, self._stream)
-        messages: list[nats.aio.msg.Msg] = []
+        messages: list[Msg] = []
         left = wanted.end - wanted.start  # the benchmark's streams have no gaps
         while left:
             batch = await consumer.fetch(min(self._fetch, left), timeout=_TIMEOUT)
@@ -97,7 +98,7 @@ class NatsPyReader(DataSourceReader):
                 messages = []
         await client.close()
 
-    def _to_batch(self, messages: list[nats.aio.msg.Msg]) -> pa.RecordBatch:
+    def _to_batch(self, messages: list[Msg]) -> pa.RecordBatch:
         tokens = [message.reply.split(".") for message in messages]
         times = pa.array([int(one[7]) // 1000 for one in tokens], pa.int64())
         return pa.RecordBatch.from_arrays(
