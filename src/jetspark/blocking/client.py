@@ -13,7 +13,6 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from jetspark.blocking.loop_thread import current
 from jetspark.blocking.messaging import MessagingCalls
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.subscription import MessageCallback, Subscription
-from jetspark.blocking.worker import Worker
+from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.client import (
     DRAIN_TIMEOUT,
     PENDING_BYTES_LIMIT,
@@ -37,7 +36,7 @@ from jetspark.client.client import (
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.transport import Dial, dial_tcp
-from jetspark.errors import ConfigError, JetsparkError, RequestTimeoutError
+from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.face import Client as AsyncClient
 from jetspark.wire.documents import ServerInfo
 
@@ -64,8 +63,7 @@ class Client(MessagingCalls, Leaving):
         dial: Dial = dial_tcp,
     ) -> None:
         for callback in (event_callback, error_callback):
-            if inspect.iscoroutinefunction(callback):
-                raise ConfigError("The blocking client calls plain functions, not async ones.")
+            check_callback(callback)
         self.options = options or ConnectOptions()
         self._thread = current()
         self._notices = Worker("jetspark-notices")

@@ -8,7 +8,6 @@ one message after the other; what it raises is reported, and the next message co
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from collections import deque
@@ -17,9 +16,9 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.leaving import Leaving
-from jetspark.blocking.worker import Worker
+from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.messages import Message as AsyncMessage
-from jetspark.errors import ConfigError, JetsparkError, RequestTimeoutError, user_error
+from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.wire.events import MessageFrame
 
 BATCH = 1000
@@ -71,8 +70,7 @@ class Taking(Leaving, Generic[MessageT]):
         begin: Callable[[AsyncMessageCallback | None], Source],
         callback: Callable[[MessageT], object] | None,
     ) -> None:
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
+        check_callback(callback)
         self._client = client
         self._thread = client.thread
         self._what = what

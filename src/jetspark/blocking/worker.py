@@ -7,6 +7,7 @@ until `stop`; what is posted later is dropped. What a posted function raises is 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -14,8 +15,15 @@ from functools import partial
 from queue import SimpleQueue
 
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.errors import ConfigError
 
 logger = logging.getLogger("jetspark")
+
+
+def check_callback(callback: Callable[..., object] | None) -> None:
+    """Raises ConfigError for an async function: nobody would await it."""
+    if inspect.iscoroutinefunction(callback):
+        raise ConfigError("The blocking client calls plain functions, not async ones.")
 
 
 class Worker:

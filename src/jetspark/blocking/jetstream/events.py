@@ -7,7 +7,6 @@ closed is left to finish. `drain` called in the callback itself does not wait.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Self, TypeAlias
@@ -16,9 +15,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
-from jetspark.blocking.worker import Worker
+from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.errors import ConfigError
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
@@ -123,8 +121,7 @@ class EventCalls:
         Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
         one is named; BadNameError, BadSubjectError, ConnectionClosedError.
         """
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
+        check_callback(callback)
 
         worker = Worker("jetspark-events")
 

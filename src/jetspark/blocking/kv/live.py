@@ -6,15 +6,14 @@ of its own and may use the blocking client; the mapping waits for it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.blocking.worker import Worker
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.blocking.worker import Worker, check_callback
+from jetspark.errors import JetsparkError
 from jetspark.kv.entries import Entry
 from jetspark.kv.live import ChangeCallback as AsyncChangeCallback
 from jetspark.kv.live import LiveBucket as AsyncLiveBucket
@@ -32,8 +31,7 @@ class LiveBucket(Mapping[str, bytes]):
         live: Callable[[AsyncChangeCallback | None], AsyncLiveBucket],
         on_change: ChangeCallback | None,
     ) -> None:
-        if inspect.iscoroutinefunction(on_change):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
+        check_callback(on_change)
         self._thread = thread
         self._on_change = on_change
         self._worker = Worker(f"jetspark-live-{bucket}")

@@ -6,14 +6,13 @@ of its own and may use the blocking client.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import LOT, Watching
-from jetspark.blocking.worker import Worker
+from jetspark.blocking.worker import Worker, check_callback
 from jetspark.errors import ConfigError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
@@ -34,8 +33,7 @@ class Watcher(Watching[Entry | None]):
         watch: Callable[[AsyncEntryCallback | None], AsyncWatcher],
         callback: EntryCallback | None,
     ) -> None:
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("The blocking client calls plain functions, not async ones.")
+        check_callback(callback)
         super().__init__(thread)
         self._bucket = bucket
         self._callback = callback
