@@ -17,8 +17,9 @@ from benchmarks.race import chosen, contestant_options, race
 from benchmarks.reading import JETSPARK, NATSIO, Look, equal_consumers, look_at, look_at_first
 from benchmarks.report import Section
 from benchmarks.stage import stage
-from benchmarks.suites import read
-from benchmarks.suites.read import Bind, natsio_consumer
+from benchmarks.suites.read import BATCH, Bind, natsio_consumer
+
+# Contestants here too.
 from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
 from benchmarks.suites.read import nats_py_fetch as nats_py_fetch
 from benchmarks.trial import Plain, in_one_loop, timed_reading
@@ -26,9 +27,9 @@ from benchmarks.trial import Plain, in_one_loop, timed_reading
 _LABELS = {
     "jetspark_consume": "jetspark consume",
     "jetspark_blocking": "jetspark consume, blocking",
-    "jetspark_fetch": f"jetspark fetch({read.BATCH})",
+    "jetspark_fetch": f"jetspark fetch({BATCH})",
     "natsio_consume": "natsio consume",
-    "nats_py_fetch": f"nats-py fetch({read.BATCH})",
+    "nats_py_fetch": f"nats-py fetch({BATCH})",
 }
 
 
