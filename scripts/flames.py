@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SIZE = 128
+WARM_UP = 1000
 RATE = "200"
 PATHS = {
     # name: (suite, contestant, messages)
@@ -27,7 +28,12 @@ PATHS = {
     "request": ("request", "jetspark", 80_000),
     "request-blocking": ("request", "jetspark_blocking", 60_000),
     "subscribe": ("subscribe", "jetspark", 4_000_000),
+    "fetch": ("read", "jetspark_fetch", 2_000_000),
+    "consume": ("consume", "jetspark_consume", 2_000_000),
+    "bulk": ("read", "jetspark_bulk", 4_000_000),
 }
+READS = {"fetch", "consume", "bulk"}
+"""Those that read a stream, which is filled for them."""
 LEFT_OUT = ("importlib", "_end_with_parent")
 WIDTH, ROW, LETTER = 1200, 16, 6.2
 COLOURS = {"jetspark/": "#9d9", "asyncio/": "#9cf", "selectors.py": "#9cf"}
@@ -35,15 +41,23 @@ COLOURS = {"jetspark/": "#9d9", "asyncio/": "#9cf", "selectors.py": "#9cf"}
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
+    from benchmarks.measure import STREAM, WARM_STREAM
     from benchmarks.peer import echo, feed
+    from benchmarks.raw import fill
 
     from jetspark.server import NatsServer
+
+    names = sys.argv[1:] or list(PATHS)
+    most = max((PATHS[name][2] for name in READS.intersection(names)), default=0)
 
     (ROOT / "docs" / "flames").mkdir(exist_ok=True)
     with NatsServer(name="flames") as server, ExitStack() as peers:
         peers.enter_context(echo(server.url))
         peers.enter_context(feed(server.url, SIZE))
-        for name in sys.argv[1:] or PATHS:
+        if most:
+            fill(server.url, WARM_STREAM, WARM_UP, SIZE)
+            fill(server.url, STREAM, most, SIZE)
+        for name in names:
             picture = draw(name, sampled(name, server.url))
             (ROOT / "docs" / "flames" / f"{name}.svg").write_text(picture, "utf-8")
 
@@ -53,7 +67,7 @@ def sampled(name: str, url: str) -> dict[tuple[str, ...], int]:
     from benchmarks.measure import Job
 
     suite, function, messages = PATHS[name]
-    job = Job(url=url, messages=messages, size=SIZE, warm_messages=1000)
+    job = Job(url=url, messages=messages, size=SIZE, warm_messages=WARM_UP)
     stacks: dict[tuple[str, ...], int] = defaultdict(int)
     with tempfile.NamedTemporaryFile("r") as raw:
         spy = ["py-spy", "record", "-r", RATE, "--function", "-f", "raw", "-o", raw.name, "--"]

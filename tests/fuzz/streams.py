@@ -99,7 +99,7 @@ def parse(data: bytes, rng: random.Random) -> tuple[list[Frame], ProtocolError |
     assert type(whole.error) is type(parts.error), data
     assert whole.error is None or type(whole.error) is ProtocolError
     for parser in (whole, parts):
-        assert parser._assembler.pending <= len(data)
+        assert parser.pending <= len(data)
     return events, whole.error
 
 

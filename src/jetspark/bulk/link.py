@@ -36,10 +36,10 @@ from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo, parse_info
 from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ping, Pong, one_by_one
 from jetspark.wire.kernel import OTHER_FRAME, Deliveries, DeliveryDecoder, split_frames
-from jetspark.wire.parser import Assembler
+from jetspark.wire.receive_buffer import ReceiveBuffer
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-_RECEIVE_BYTES = 1 << 20
+_RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
 
 
@@ -69,7 +69,7 @@ class Stream(Protocol):
 
     def settimeout(self, seconds: float, /) -> None: ...
     def sendall(self, data: bytes, /) -> None: ...
-    def recv_into(self, buffer: bytearray, /) -> int: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
     def close(self) -> None: ...
 
 
@@ -81,10 +81,8 @@ class BlockingLink:
         self.api_prefix = options.api_prefix
         """What the subjects of the JetStream API begin with."""
         self._timeout = options.connect_timeout
-        self._assembler = Assembler()
+        self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
         self._ready: list[Frame] = []
-        self._buffer = bytearray(_RECEIVE_BYTES)
-        self._view = memoryview(self._buffer)
         self._sids = _REQUEST_SID
         self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
         self._requests = 0
@@ -158,7 +156,7 @@ class BlockingLink:
             ) from None
 
     def _start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
-        if self._assembler.pending or self._ready:
+        if self._buffer.pending or self._ready:
             raise ProtocolError("The server sent bytes before the TLS handshake.")
         try:
             self._tcp = self._socket = context.wrap_socket(self._tcp, server_hostname=hostname)
@@ -184,14 +182,14 @@ class BlockingLink:
             raise RequestTimeoutError(f"Nothing from {self.server} in time.")
         try:
             self._socket.settimeout(left)
-            count = self._socket.recv_into(self._buffer)
+            count = self._socket.recv_into(self._buffer.room())
         except TimeoutError:
             raise RequestTimeoutError(f"Nothing from {self.server} in time.") from None
         except OSError as error:
             raise self._broken(error) from error
         if count == 0:
             raise self._broken(None)
-        return self._assembler.add(self._view[:count])
+        return self._buffer.received(count)
 
     def _broken(self, error: OSError | None) -> BrokenSocketError:
         self.close()
@@ -214,8 +212,7 @@ class BlockingLink:
     def _split(self, data: bytes) -> None:
         """The whole frames of `data` are ready; what is left waits for more."""
         runs: list[Event] = []
-        end, need = split_frames(data, runs)
-        self._assembler.keep(data[end:], need)
+        self._buffer.consumed(*split_frames(data, runs))
         self._ready = list(one_by_one(runs))
 
     def _handle(self, event: Frame) -> MessageFrame | None:
@@ -251,28 +248,30 @@ class BlockingLink:
         data = self._receive(deadline)
         if data is None:
             return others
-        position = 0
+        position = need = 0
         event_list: list[Event] = []
-        while True:
-            position, need = decoder.decode(data, position, into)
-            if need != OTHER_FRAME:
-                break
-            end, need = split_frames(data, event_list, position, one=True)
-            if end == position:
-                break
-            position = end
-            for event in one_by_one(event_list):
-                frame = self._handle(event)
-                if frame is not None:
-                    others.append(frame)
-            event_list.clear()
-        self._assembler.keep(data[position:], need)
+        try:
+            while True:
+                position, need = decoder.decode(data, position, into)
+                if need != OTHER_FRAME:
+                    break
+                end, need = split_frames(data, event_list, position, one=True)
+                if end == position:
+                    break
+                position = end
+                for event in one_by_one(event_list):
+                    frame = self._handle(event)
+                    if frame is not None:
+                        others.append(frame)
+                event_list.clear()
+        finally:
+            self._buffer.consumed(position, max(need, 0))
         return others
 
     @property
     def receiving(self) -> bool:
         """Whether a part of a frame has come, and not yet its rest."""
-        return self._assembler.pending > 0
+        return self._buffer.pending > 0
 
     def messages(self, deadline: float) -> list[MessageFrame]:
         """Wait for bytes once; the messages in them, which may be none.

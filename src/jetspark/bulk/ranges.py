@@ -40,7 +40,7 @@ class ReadLimits:
 
     max_rows: int = 30_000
     """Rows in one record batch at most."""
-    max_bytes: int = 16 * 1024 * 1024
+    max_bytes: int = 8 * 1024 * 1024
     """Bytes in one record batch at most, unless a single message is larger."""
     pull_messages: int = 20_000
     """Messages asked for in one pull request; two are under way at a time."""

@@ -38,7 +38,7 @@ class WebSocketStream:
             self._socket.sendall(replies)
         return True
 
-    def recv_into(self, buffer: bytearray) -> int:
+    def recv_into(self, buffer: memoryview, /) -> int:
         """The next bytes inside the frames, at most as many as fit; 0 at the end."""
         while not self._payloads:
             if self._codec.failure is not None:

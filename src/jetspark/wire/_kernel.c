@@ -287,21 +287,62 @@ static PyObject *split_frames(PyObject *Py_UNUSED(module), PyObject *args, PyObj
 
 /* -- memory that is filled once and given away ---------------------------------------------------- */
 
+/* Large memory that came back waits here for the next columns: the system hands out new memory
+   page by page, and that costs more than to fill it. Only ever touched with the GIL. */
+#define SPARES 16
+#define LEAST_SPARE ((Py_ssize_t)64 << 10)
+#define MOST_SPARE ((Py_ssize_t)32 << 20) /* bytes in all */
+
+typedef struct {
+    char *at;
+    Py_ssize_t room;
+} Memory;
+
+static Memory spares[SPARES];
+static Py_ssize_t spared; /* bytes */
+
+static void set_free(Memory memory) {
+    if (memory.room >= LEAST_SPARE && memory.room <= MOST_SPARE - spared)
+        for (int i = 0; i < SPARES; i++)
+            if (spares[i].at == NULL) {
+                spares[i] = memory;
+                spared += memory.room;
+                return;
+            }
+    PyMem_Free(memory.at);
+}
+
+/* A spare one of at least `room`, and not of far more; NULL when there is none. */
+static Memory take_spare(Py_ssize_t room) {
+    Memory *best = NULL;
+    if (room >= LEAST_SPARE / 2)
+        for (int i = 0; i < SPARES; i++)
+            if (spares[i].at != NULL && spares[i].room >= room && spares[i].room / 4 <= room &&
+                (best == NULL || spares[i].room < best->room))
+                best = &spares[i];
+    if (best == NULL)
+        return (Memory){NULL, 0};
+    Memory found = *best;
+    spared -= found.room;
+    *best = (Memory){NULL, 0};
+    return found;
+}
+
 typedef struct {
     PyObject_HEAD
-    char *at;
+    Memory memory;
     Py_ssize_t size;
 } Block;
 
 static void block_free(Block *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    PyMem_Free(self->at);
+    set_free(self->memory);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 static int block_buffer(Block *self, Py_buffer *view, int flags) {
-    return PyBuffer_FillInfo(view, (PyObject *)self, self->at, self->size, 1, flags);
+    return PyBuffer_FillInfo(view, (PyObject *)self, self->memory.at, self->size, 1, flags);
 }
 
 static PyType_Slot block_slots[] = {
@@ -323,22 +364,34 @@ static PyTypeObject *block_type;
 typedef struct {
     char *at;
     Py_ssize_t size, room;
+    Py_ssize_t expected; /* what the one before has needed, and a little more */
 } Store;
 
-static inline int reserve(Store *store, Py_ssize_t more) {
-    if (store->room - store->size >= more)
-        return 0;
+static int enlarge(Store *store, Py_ssize_t more) {
     Py_ssize_t room = store->room ? store->room : 4096;
     while (room - store->size < more)
         room *= 2;
-    char *at = PyMem_Realloc(store->at, (size_t)room);
-    if (at == NULL) {
-        PyErr_NoMemory();
-        return -1;
+    if (store->at == NULL && room < store->expected)
+        room = store->expected;
+    Memory memory = take_spare(room);
+    if (memory.at != NULL) {
+        if (store->size)
+            memcpy(memory.at, store->at, (size_t)store->size);
+        PyMem_Free(store->at);
+    } else {
+        memory = (Memory){PyMem_Realloc(store->at, (size_t)room), room};
+        if (memory.at == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
     }
-    store->at = at;
-    store->room = room;
+    store->at = memory.at;
+    store->room = memory.room;
     return 0;
+}
+
+static inline int reserve(Store *store, Py_ssize_t more) {
+    return store->room - store->size >= more ? 0 : enlarge(store, more);
 }
 
 static inline void put(Store *store, const void *from, Py_ssize_t size) {
@@ -350,16 +403,20 @@ static inline void put(Store *store, const void *from, Py_ssize_t size) {
 static PyObject *give_away(Store *store) {
     if (reserve(store, 1) < 0) /* memory has an address even when it is empty */
         return NULL;
-    if (store->room - store->size > store->size / 4) {
+    /* A batch must not hold on to far more memory than it has bytes. */
+    if (store->room - store->size > store->size / 2) {
         char *at = PyMem_Realloc(store->at, (size_t)store->size + 1);
-        store->at = at == NULL ? store->at : at;
+        if (at != NULL) {
+            store->at = at;
+            store->room = store->size + 1;
+        }
     }
     Block *block = PyObject_New(Block, block_type);
     if (block == NULL)
         return NULL;
-    block->at = store->at;
+    block->memory = (Memory){store->at, store->room};
     block->size = store->size;
-    *store = (Store){NULL, 0, 0};
+    *store = (Store){.expected = store->size + store->size / 8};
     return (PyObject *)block;
 }
 

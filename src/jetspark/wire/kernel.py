@@ -8,7 +8,8 @@ rest of jetspark imports these names from this module only. Types are those of t
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from jetspark.errors import ConfigError
 from jetspark.wire._python_kernel import (
@@ -18,6 +19,8 @@ from jetspark.wire._python_kernel import (
     Columns,
     HeaderPairs,
 )
+
+Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
 if TYPE_CHECKING:
     from jetspark.wire._python_kernel import (
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
+
+    look: Look
+    """What the kernel is given to read: the C one takes memory where it is, its twin a copy.
+
+    Called bytes by its type, as it can be sliced, measured and given to the kernel, no more.
+    """
 else:
     _wanted = os.environ.get("JETSPARK_KERNEL", "")
     if _wanted not in ("", "c", "python"):
@@ -58,6 +67,7 @@ else:
     DeliveryDecoder = _implementation.DeliveryDecoder
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
+    look = memoryview if IMPLEMENTATION == "c" else bytes
     reply_fields = _implementation.reply_fields
     split_frames = _implementation.split_frames
     stream_position = _implementation.stream_position
@@ -75,6 +85,7 @@ __all__ = [
     "HeaderPairs",
     "deliver",
     "header_pairs",
+    "look",
     "reply_fields",
     "split_frames",
     "stream_position",
