@@ -225,7 +225,7 @@ class Query:
         self._query = None
 
     def wait_for_batch(self, number: int, within: float = WITHIN) -> None:
-        """Returns when it is committed, or everything was read before."""
+        """Returns when it is committed; there has to be something to read for it."""
 
         def reached() -> bool:
             self.keep_up()
@@ -327,9 +327,10 @@ class Scene:
 
     def goes_on(self) -> None:
         """Returns when a batch more is committed."""
+        began, before = time.monotonic(), self.query.committed
+        # In this order: were the last messages committed between the two, no batch would come.
         if not self.left:
             self.fill(1)
-        began, before = time.monotonic(), self.query.committed
         self.query.wait_for_batch(before + 1)
         self.recovery = max(self.recovery, time.monotonic() - began)
 
