@@ -7,6 +7,7 @@ narrower than a thousandth. jetspark is green, asyncio blue, the rest grey. Titl
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -31,6 +32,7 @@ PATHS = {
     "fetch": ("read", "jetspark_fetch", 2_000_000),
     "consume": ("consume", "jetspark_consume", 2_000_000),
     "bulk": ("read", "jetspark_bulk", 4_000_000),
+    "watch": ("kv", "jetspark_watch", 1_000_000),
 }
 READS = {"fetch", "consume", "bulk"}
 """Those that read a stream, which is filled for them."""
@@ -44,6 +46,7 @@ def main() -> None:
     from benchmarks.measure import STREAM, WARM_STREAM
     from benchmarks.peer import echo, feed
     from benchmarks.raw import fill
+    from benchmarks.suites import kv
 
     from jetspark.server import NatsServer
 
@@ -57,6 +60,9 @@ def main() -> None:
         if most:
             fill(server.url, WARM_STREAM, WARM_UP, SIZE)
             fill(server.url, STREAM, most, SIZE)
+        if "watch" in names:
+            asyncio.run(kv.fill(server.url, WARM_STREAM, WARM_UP, SIZE))
+            asyncio.run(kv.fill(server.url, STREAM, PATHS["watch"][2], SIZE))
         for name in names:
             picture = draw(name, sampled(name, server.url))
             (ROOT / "docs" / "flames" / f"{name}.svg").write_text(picture, "utf-8")

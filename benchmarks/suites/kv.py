@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
     with empty_stage(options) as job:
         say(f"filling a bucket with {options.messages:,} keys")
         job = replace(job, stream=_BUCKET, warm_stream=_WARM)
-        asyncio.run(_fill(job.url, job.warm_stream, job.warm_messages, job.size))
-        asyncio.run(_fill(job.url, job.stream, job.messages, job.size))
+        asyncio.run(fill(job.url, job.warm_stream, job.warm_messages, job.size))
+        asyncio.run(fill(job.url, job.stream, job.messages, job.size))
         labels = chosen(options, _LABELS)
         if options.messages > _NATS_PY_HOLDS:
             labels.pop("nats_py_watch", None)
@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
         yield race(options, __name__, labels, job, title, "nats_py_watch")
 
 
-async def _fill(url: str, bucket: str, keys: int, size: int) -> None:
+async def fill(url: str, bucket: str, keys: int, size: int) -> None:
+    """A new bucket with so many keys."""
     from jetspark.face import connect
 
     value = bytes(size)
