@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from contextlib import ExitStack
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
@@ -34,8 +33,7 @@ PATHS = {
     "bulk": ("read", "jetspark_bulk", 4_000_000),
     "watch": ("kv", "jetspark_watch", 1_000_000),
 }
-READS = {"fetch", "consume", "bulk"}
-"""Those that read a stream, which is filled for them."""
+READ_STREAMS, READ_BUCKETS = {"fetch", "consume", "bulk"}, {"watch"}
 LEFT_OUT = ("importlib", "_end_with_parent")
 WIDTH, ROW, LETTER = 1200, 16, 6.2
 COLOURS = {"jetspark/": "#9d9", "asyncio/": "#9cf", "selectors.py": "#9cf"}
@@ -43,29 +41,30 @@ COLOURS = {"jetspark/": "#9d9", "asyncio/": "#9cf", "selectors.py": "#9cf"}
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
-    from benchmarks.measure import STREAM, WARM_STREAM
     from benchmarks.peer import echo, feed
-    from benchmarks.raw import fill
-    from benchmarks.suites import kv
 
     from jetspark.server import NatsServer
 
-    names = sys.argv[1:] or list(PATHS)
-    most = max((PATHS[name][2] for name in READS.intersection(names)), default=0)
-
-    (ROOT / "docs" / "flames").mkdir(exist_ok=True)
-    with NatsServer(name="flames") as server, ExitStack() as peers:
-        peers.enter_context(echo(server.url))
-        peers.enter_context(feed(server.url, SIZE))
-        if most:
-            fill(server.url, WARM_STREAM, WARM_UP, SIZE)
-            fill(server.url, STREAM, most, SIZE)
-        if "watch" in names:
-            asyncio.run(kv.fill(server.url, WARM_STREAM, WARM_UP, SIZE))
-            asyncio.run(kv.fill(server.url, STREAM, PATHS["watch"][2], SIZE))
-        for name in names:
+    folder = ROOT / "docs" / "flames"
+    folder.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or PATHS:
+        with NatsServer(name="flames") as server, echo(server.url), feed(server.url, SIZE):
+            fill(name, server.url)
             picture = draw(name, sampled(name, server.url))
-            (ROOT / "docs" / "flames" / f"{name}.svg").write_text(picture, "utf-8")
+        (folder / f"{name}.svg").write_text(picture, "utf-8")
+
+
+def fill(name: str, url: str) -> None:
+    """The streams that it reads, if it does."""
+    from benchmarks import raw
+    from benchmarks.measure import STREAM, WARM_STREAM
+    from benchmarks.suites import kv
+
+    for stream, count in ((WARM_STREAM, WARM_UP), (STREAM, PATHS[name][2])):
+        if name in READ_STREAMS:
+            raw.fill(url, stream, count, SIZE)
+        elif name in READ_BUCKETS:
+            asyncio.run(kv.fill(url, stream, count, SIZE))
 
 
 def sampled(name: str, url: str) -> dict[tuple[str, ...], int]:
