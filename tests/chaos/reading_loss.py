@@ -181,12 +181,12 @@ def stream_restored(run: Run) -> Outcome:
     lenient = run.rng.random() < 0.5
     with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
         published, query = scene.published, scene.query
-        committed = query.committed
+        last = query.committed
         with published.jetstream() as js:
             scene.fill(2)
             js.backup_stream(STREAM, run.folder / "backup")
         restored = list(published.messages)
-        query.wait_for_batch(committed + 1)
+        query.wait_for_batch(last + 1)
         query.stop()
         parts, before = set(batches(query.table)), query.position().get(STREAM, 1)
         with published.jetstream() as js:
