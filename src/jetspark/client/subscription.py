@@ -17,9 +17,9 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
-class Subscription:
+class Subscription(Leaving):
     """What `Client.subscribe` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -318,15 +318,7 @@ class Subscription:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         if not self._ended:
             self.unsubscribe()
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     BadSubscriptionError,
     ConfigError,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
-class ConsumerMessages:
+class ConsumerMessages(Leaving):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -262,15 +262,7 @@ class ConsumerMessages:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -20,10 +20,10 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
-class Events:
+class Events(Leaving):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -229,15 +229,7 @@ class Events:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
 from jetspark.errors import JetsparkError, MissedHeartbeatError
 from jetspark.jetstream.consume import JsMsgCallback
@@ -36,7 +36,7 @@ _LOOKS = 4
 """How often within one heartbeat interval the clock is looked at."""
 
 
-class PushMessages:
+class PushMessages(Leaving):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -193,15 +193,7 @@ class PushMessages:
         if self._clock is not None:
             self._clock.cancel()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.stop()
 
     def __repr__(self) -> str:

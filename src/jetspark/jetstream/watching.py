@@ -24,9 +24,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     APIError,
     ConnectionClosedError,
@@ -56,7 +56,7 @@ Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 _SERVER_SIDE = 500
 
 
-class Watching(Generic[EntryT]):
+class Watching(Leaving, Generic[EntryT]):
     """`name`: of the bucket or store. `single`: each subject has one message at the most.
 
     `reading`: options of `JetStream.ordered`.
@@ -302,12 +302,7 @@ class Watching(Generic[EntryT]):
 
     async def __aenter__(self) -> Self:
         self._entered = True
-        return self
+        return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self) -> None:
         self.stop()

@@ -1,0 +1,24 @@
+"""`async with` over what the client gives out: it ends when the block is left."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+
+class Leaving:
+    """`async with` ends it at the end of the block, whatever was raised."""
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
