@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from jetspark.errors import JetsparkError, JetStreamError
-from jetspark.jetstream.message import JsMsg, MessageFrame
+from jetspark.jetstream.message import MessageFrame
 from jetspark.jetstream.watching import Watching
 from jetspark.objects.info import ObjectInfo, info_of
 from jetspark.objects.names import all_infos
 from jetspark.objects.records import Records, no_store
+from jetspark.timestamps import ns_to_datetime
 
 
 class ObjectWatcher(Watching[ObjectInfo]):
@@ -41,10 +42,9 @@ class ObjectWatcher(Watching[ObjectInfo]):
         return self._ready.popleft()
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
-        for frame, *_ in self._fresh(frames):
-            message = JsMsg(self._js.client, frame)
+        for frame, _, time_ns, _ in self._fresh(frames):
             try:
-                info = info_of(message.data, message.metadata.timestamp)
+                info = info_of(frame[4], ns_to_datetime(time_ns))
             except JetStreamError as error:
                 self._js.client.report(error)
                 continue
