@@ -1,8 +1,8 @@
 """Bytes between a socket and the kernel: what is left of one read waits here for the next.
 
-Whatever the size of the reads, a byte is copied once at most, and none is when a read ends where
-a frame does. What is kept is bounded: by the size that a frame announces, or for a control line by
-MAX_CONTROL_LINE.
+Whatever the size of the reads, a byte is copied a few times at most, and none is when a read ends
+where a frame does. What is kept is bounded: by the size that a frame announces, or for a control
+line by MAX_CONTROL_LINE.
 """
 
 from __future__ import annotations
@@ -47,20 +47,6 @@ class ReceiveBuffer:
 
     def received(self, count: int) -> bytes | None:
         """So many bytes came into the room."""
-        return self._more(count)
-
-    def add(self, chunk: bytes | memoryview) -> bytes | None:
-        """Bytes that came elsewhere. They may be looked at where they are, until `consumed`."""
-        if not self._pending:
-            self._data = look(chunk)
-            return self._data
-        end = self._pending + len(chunk)
-        if end > len(self._memory):
-            self._grow(end, self._view[: self._pending])
-        self._view[self._pending : end] = chunk
-        return self._more(len(chunk))
-
-    def _more(self, count: int) -> bytes | None:
         before, self._pending = self._pending, self._pending + count
         if self._need:
             waiting = self._pending < self._need
@@ -72,6 +58,17 @@ class ReceiveBuffer:
             return None
         self._data = look(self._view[: self._pending])
         return self._data
+
+    def add(self, chunk: bytes | memoryview) -> bytes | None:
+        """Bytes that came elsewhere. They may be looked at where they are, until `consumed`."""
+        if not self._pending:
+            self._data = look(chunk)
+            return self._data
+        end = self._pending + len(chunk)
+        if end > len(self._memory):
+            self._grow(end, self._view[: self._pending])
+        self._view[self._pending : end] = chunk
+        return self.received(len(chunk))
 
     def consumed(self, end: int, need: int) -> None:
         """All before `end` was used; from there a frame of `need` bytes begins (0: not known)."""
