@@ -66,16 +66,13 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
     """A whole stream as record batches, of which none is kept."""
     import pyarrow.compute as pc
 
-    from jetspark.bulk import links
+    from jetspark.bulk.asking import ask
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
-    from jetspark.bulk.stream_api import StreamAPI
     from jetspark.connection.options import make_options
 
     options = make_options(job.url)
-    link = links.borrow(options)
-    created = StreamAPI(link).stream(stream).created
-    links.give_back(options, link)
+    created = ask(options, lambda api: api.stream(stream).created, _TIMEOUT)
     rows = size = sequences = 0
     for batch in read_range(options, SequenceRange(stream, 1, messages + 1, created)):
         rows += batch.num_rows

@@ -22,16 +22,16 @@ os.register_at_fork(after_in_child=_idle.clear)
 @contextmanager
 def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
     """A link for the block; kept afterwards unless the block raised or was left half-way."""
-    link = borrow(options)
+    link = _borrow(options)
     try:
         yield link
     except BaseException:  # a LIMIT that stops a generator too: anything may be under way
         link.close()
         raise
-    give_back(options, link)
+    _give_back(options, link)
 
 
-def borrow(options: ConnectOptions) -> BlockingLink:
+def _borrow(options: ConnectOptions) -> BlockingLink:
     """A link that nobody else uses: an idle one that still answers, or a new one."""
     kept = _idle.get(options, [])
     while kept:
@@ -41,7 +41,7 @@ def borrow(options: ConnectOptions) -> BlockingLink:
     return connect(options)
 
 
-def give_back(options: ConnectOptions, link: BlockingLink) -> None:
+def _give_back(options: ConnectOptions, link: BlockingLink) -> None:
     """Keep a link that has nothing under way."""
     if not link.closed:
         _idle.setdefault(options, []).append((link, time.monotonic()))
