@@ -6,11 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
+from jetspark.bulk.arrow import to_batch
+from jetspark.bulk.outgoing import pack, unpack
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
 from jetspark.spark.rows import RowEncoder, check_columns
 from jetspark.spark.schema import SCHEMA
+from jetspark.wire.kernel import Deliveries
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 MAP = pa.map_(pa.string(), pa.string())
@@ -47,20 +52,47 @@ def test_subjects_come_from_the_column_and_must_belong_to_the_stream() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        pa.array([[{"key": "a", "value": "1"}, {"key": "a", "value": "2"}], None, []], HEADERS),
-        pa.array([[("a", "1"), ("a", "2")], None, []], MAP),
+        pa.array([[{"key": key, "value": key * 2} for key in "aba"], None, []], HEADERS),
+        pa.array([[(key, key * 2) for key in "aba"], None, []], MAP),
     ],
     ids=["pairs", "map"],
 )
 def test_headers_keep_order_and_repeats(headers: pa.Array) -> None:
     rows = messages(batch(subject=["s.a"] * 3, data=["1"] * 3, headers=headers))
-    assert [row[1] for row in rows] == [b"NATS/1.0\r\na: 1\r\na: 2\r\n\r\n", None, None]
+    whole = b"NATS/1.0\r\na: aa\r\nb: bb\r\na: aa\r\n\r\n"
+    assert [row[1] for row in rows] == [whole, None, b"NATS/1.0\r\n\r\n"]
+
+
+# No "Nats-": those are a server's. No blanks at the edges: they do not survive the wire.
+header_names = st.sampled_from(["a", "A", "b", "naïve", "x-y"])
+header_values = st.text(st.characters(exclude_characters="\r\n\x00", codec="utf-8"), max_size=5)
+header_pairs = st.tuples(header_names, header_values.map(lambda value: value.strip(" \t")))
+
+
+@given(st.lists(st.none() | st.lists(header_pairs, max_size=6), max_size=6))
+def test_headers_are_read_as_they_were_written(
+    headers: list[list[tuple[str, str]] | None],
+) -> None:
+    written = [
+        pairs if pairs is None else [{"key": key, "value": value} for key, value in pairs]
+        for pairs in headers
+    ]
+    column = pa.array(written, HEADERS)
+    rows = messages(
+        batch(subject=["s.a"] * len(headers), data=["1"] * len(headers), headers=column), 10_000
+    )
+    stored = Deliveries()
+    for seq, (subject, block, payload) in enumerate(unpack(pack(rows)), 1):
+        stored.append(subject, seq, 0, block, payload)
+    assert to_batch("S", stored.take()).column("headers").to_pylist() == written
 
 
 def test_notes_and_orders_of_a_server_are_not_written() -> None:
     headers = pa.array([[("Nats-Batch-Id", "x"), ("nats-rollup", "sub"), ("b", "1")]], MAP)
     rows = messages(batch(subject=["s.a"], data=["1"], headers=headers))
     assert rows[0][1] == b"NATS/1.0\r\nb: 1\r\n\r\n"
+    only_notes = pa.array([[("Nats-Batch-Id", "x")]], MAP)
+    assert messages(batch(subject=["s.a"], data=["1"], headers=only_notes))[0][1] is None
 
 
 def test_a_header_that_would_break_the_protocol_is_refused() -> None:

@@ -22,8 +22,8 @@ def test_headers_survive_the_wire_with_case_order_and_repeats(pairs: list[tuple[
     back, status = parse_headers(encode_headers(headers))
     assert status is None
     assert back == headers
-    assert list(back) == list(headers)
-    assert sorted(back.items()) == sorted(pairs)
+    assert list(back) == list(headers) == list(dict(pairs))
+    assert list(back.items()) == pairs
 
 
 @given(st.binary(max_size=60))
@@ -63,6 +63,17 @@ def test_idle_heartbeat_has_status_and_headers() -> None:
 def test_what_would_break_the_protocol_is_refused(name: str, value: str) -> None:
     with pytest.raises(BadHeaderError):
         Headers({name: value})
+
+
+def test_values_stay_in_the_order_given_over_all_names() -> None:
+    pairs = [("a", "1"), ("b", "x"), ("a", "4")]
+    headers = Headers(pairs)
+    assert encode_headers(headers) == b"NATS/1.0\r\na: 1\r\nb: x\r\na: 4\r\n\r\n"
+    assert list(Headers(headers).items()) == pairs
+    assert headers == Headers({"a": ["1", "4"], "b": "x"})
+    assert len(headers) == 2
+    headers.set("a", "5")
+    assert list(headers.items()) == [("b", "x"), ("a", "5")]
 
 
 def test_access() -> None:

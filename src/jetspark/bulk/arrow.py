@@ -7,7 +7,7 @@
 | seq | int64 | no | stream sequence |
 | timestamp | timestamp[us, UTC] | no | when the stream stored it (nanoseconds are cut) |
 | data | binary | no | payload |
-| headers | list<struct<key: string, value: string>> | yes | in order; null when none |
+| headers | list<struct<key: string, value: string>> | yes | in order; an empty block is [] |
 
 A stream that is a Key-Value bucket may be read with other columns:
 
@@ -179,7 +179,8 @@ def _headers(rows: Columns) -> Any:
     ]
     pairs = pa.StructArray.from_arrays(texts, fields=list(_HEADER))
     edges = _whole(pa.int32(), rows.rows + 1, found.list_offsets)
-    none = pc.equal(edges[1:], edges[:-1])
+    blocks = _whole(pa.int32(), rows.rows + 1, rows.header_offsets)
+    none = pc.equal(blocks[1:], blocks[:-1])
     return pa.ListArray.from_arrays(edges, pairs, type=kind, mask=none)
 
 

@@ -24,10 +24,9 @@ def size_of(message: Outgoing) -> int:
     return len(subject) + (0 if block is None else len(block)) + len(payload)
 
 
-def header_block(pairs: Iterable[tuple[str, str]]) -> bytes | None:
-    """The encoded header block, None without headers. Raises BadHeaderError."""
-    headers = Headers(pairs)
-    return encode_headers(headers) if headers else None
+def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The encoded header block, an empty one for no pairs. Raises BadHeaderError."""
+    return encode_headers(Headers(pairs))
 
 
 def pack(messages: list[Outgoing]) -> bytes:

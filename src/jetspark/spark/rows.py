@@ -174,6 +174,7 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
+    """A header block: an empty one for an empty array, none for null or where none is left."""
     kept: list[tuple[str, str]] = []
     for pair in pairs or ():
         # A struct comes as a dict, an entry of a map as a tuple.
@@ -182,4 +183,4 @@ def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
             kept.append((name, value or ""))
     if msg_id is not None:
         kept.append((_MSG_ID, msg_id))
-    return header_block(kept)
+    return header_block(kept) if kept or pairs == [] else None

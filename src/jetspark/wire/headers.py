@@ -22,15 +22,19 @@ _BAD_VALUE = re.compile(r"[\r\n\x00]")
 class Headers:
     """An ordered multi-value map of text to text; names are case-sensitive.
 
+    Values stay in the order in which they were given, over all names: `[("a", "1"), ("b", "x"),
+    ("a", "2")]` is sent as it stands. Two are equal when each name has the same values.
+
     `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces them all.
     Raises BadHeaderError for a name or value that the protocol cannot carry (CR, LF, NUL; a name
     that is empty, holds a colon or begins or ends with white space).
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_pairs",)
 
     def __init__(self, items: HeadersLike = ()) -> None:
-        self._items: dict[str, list[str]] = {}
+        # A list: messages have few headers, and a dict by name would forget the order over names.
+        self._pairs: list[tuple[str, str]] = []
         if not items:
             return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
@@ -51,83 +55,88 @@ class Headers:
         if _BAD_VALUE.search(value):
             raise BadHeaderError(f"the value of header {name!r} holds CR, LF or NUL")
         # Surrounding blanks do not survive the wire: readers strip them.
-        self._items.setdefault(name, []).append(value.strip(" \t"))
+        self._pairs.append((name, value.strip(" \t")))
 
     def set(self, name: str, *values: str) -> None:
         """Replace all values of a name."""
-        self._items.pop(name, None)
+        self.delete(name)
         for value in values:
             self.add(name, value)
 
     def update(self, items: HeadersLike) -> None:
         """Replace the values of every name in `items`; other names stay."""
-        for name, values in Headers(items).to_dict().items():
-            self.set(name, *values)
+        new = Headers(items)
+        replaced = set(new)
+        self._pairs = [pair for pair in self._pairs if pair[0] not in replaced] + new._pairs
 
     def delete(self, name: str) -> None:
         """Remove a name; nothing happens if it is absent."""
-        self._items.pop(name, None)
+        self._pairs = [pair for pair in self._pairs if pair[0] != name]
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The first value of a name, or the default."""
-        values = self._items.get(name)
-        return values[0] if values else default
+        return next((value for key, value in self._pairs if key == name), default)
 
     lookup = get
 
     def last(self, name: str) -> str | None:
         """The last value of a name: the server appends its own after those of the publisher."""
-        values = self._items.get(name)
-        return values[-1] if values else None
+        return next((value for key, value in reversed(self._pairs) if key == name), None)
 
     def values(self, name: str) -> list[str]:
         """All values of a name, in order."""
-        return list(self._items.get(name, ()))
+        return [value for key, value in self._pairs if key == name]
 
     def keys(self, pattern: str = "*") -> list[str]:
-        """Names in order, those that match a glob pattern."""
-        return [name for name in self._items if fnmatchcase(name, pattern)]
+        """Names in order of their first values, those that match a glob pattern."""
+        return [name for name in self if fnmatchcase(name, pattern)]
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """(name, value) pairs, one for each value."""
-        for name, values in self._items.items():
-            for value in values:
-                yield name, value
+        """(name, value) pairs in order, one for each value."""
+        return iter(self._pairs)
 
     def to_dict(self) -> dict[str, list[str]]:
         """A copy as a plain dict of lists."""
-        return {name: list(values) for name, values in self._items.items()}
+        by_name: dict[str, list[str]] = {}
+        for name, value in self._pairs:
+            by_name.setdefault(name, []).append(value)
+        return by_name
 
     def __getitem__(self, name: str) -> str:
-        return self._items[name][0]
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
 
     def __setitem__(self, name: str, value: str) -> None:
         self.set(name, value)
 
     def __delitem__(self, name: str) -> None:
-        del self._items[name]
+        if name not in self:
+            raise KeyError(name)
+        self.delete(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._items
+        return any(key == name for key, _ in self._pairs)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(dict(self._pairs))
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(dict(self._pairs))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Headers) and self._items == other._items
+        return isinstance(other, Headers) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Headers({self._items!r})"
+        return f"Headers({self._pairs!r})"
 
 
 def encode_headers(headers: Headers) -> bytes:
     """The header block: version line, one line a value, blank line; UTF-8."""
-    lines = [f"{name}: {one}\r\n" for name, values in headers._items.items() for one in values]
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     return b"%b\r\n%b\r\n" % (VERSION, "".join(lines).encode())
 
 
@@ -146,10 +155,10 @@ def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
     if first and not first.startswith(" "):
         raise BadHeaderError(f"malformed header block {block[:60]!r}")
     headers = Headers()
-    items = headers._items
+    pairs = headers._pairs
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name:
             raise BadHeaderError(f"malformed header line {line[:60]!r}")
-        items.setdefault(name, []).append(value.strip(" \t"))
+        pairs.append((name, value.strip(" \t")))
     return headers, parse_status(first)
