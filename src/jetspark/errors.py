@@ -460,10 +460,10 @@ class NotStoredError(JetStreamError):
 
 
 class NoStreamResponseError(JetStreamError):
-    """No stream listens on the subject of a JetStream publish."""
+    """Nobody took a JetStream publish: no stream listens, or it has no leader. Not stored."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"No stream listens on {subject!r}: create one whose subjects include it.")
+        super().__init__(f"Not stored: {subject!r} is of no stream, or of one without a leader.")
         self.subject = subject
 
 

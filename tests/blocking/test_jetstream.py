@@ -141,7 +141,7 @@ def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
 
 
 def test_publisher_tells_failures(js: JetStream, stream: str) -> None:
-    with pytest.raises(errors.PublishFailedError), js.publisher(retries=0) as publisher:
+    with pytest.raises(errors.PublishFailedError), js.publisher(retry_for=0) as publisher:
         publisher.send("nobody.listens")
         refused = publisher.submit("nobody.listens")
         with pytest.raises(errors.NoStreamResponseError):
@@ -159,7 +159,7 @@ def test_publisher_over_an_outage(make_server: MakeServer) -> None:
     with connect(server.url, reconnect_wait=0.02, reconnect_jitter=0.0) as nc:
         js = nc.jetstream()
         js.create_stream(name="S", subjects=["s"])
-        with js.publisher(window=10, retries=20) as publisher:
+        with js.publisher(window=10) as publisher:
             for number in range(300):
                 if number in (100, 200):
                     server.kill()

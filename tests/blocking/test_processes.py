@@ -64,7 +64,7 @@ sub = nc.subscribe(subject + ".never")
 js = nc.jetstream()
 js.create_stream(name=subject, subjects=[subject + ".in"], storage="memory")
 worker = js.create_consumer(subject, name="worker")
-publisher = js.publisher(window=1, retries=0).__enter__()
+publisher = js.publisher(window=1, retry_for=0).__enter__()
 nc.flush()
 try:
     WAIT

@@ -173,7 +173,7 @@ class LoopThread:
 
     def wait(self, wait: Wait) -> Any:
         """Start it in the loop's thread and wait for its end: its value or its exception."""
-        self._check()
+        self.check_may_wait()
         try:
             self.post(wait.start)
             while not wait.ended.acquire(timeout=LOOK_EVERY):
@@ -205,7 +205,8 @@ class LoopThread:
         """Whether nothing can run here any more: after a fork, or at interpreter exit."""
         return self.forked or self.exiting
 
-    def _check(self) -> None:
+    def check_may_wait(self) -> None:
+        """Raises Suspended in this thread itself, ConnectionClosedError when nothing runs here."""
         if self.forked:
             raise forked()
         if self.exiting:

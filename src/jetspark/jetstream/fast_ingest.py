@@ -141,10 +141,12 @@ class FastIngest(MessageFates):
                 expect_last_subject_seq=expect_last_subject_seq,
                 expect_last_subject_seq_of=expect_last_subject_seq_of,
             )
-        index = self._sent
-        # Before it is sent: the blocking client's acks may come while we are still here.
-        self._subjects.append(subject)
-        self._sent = index + 1
+        # Before it is sent: in the blocking client acks may come while we are still here.
+        index = self._take(subject)
+        if self._limit == _NEVER:  # the batch has just ended
+            if self._withdraw(index):
+                self._check_open()
+            return index
         try:
             self._client.publish_replying(
                 subject,
@@ -152,10 +154,10 @@ class FastIngest(MessageFates):
                 b"%b%d.%d.$FI" % (self._reply, index + 1, APPEND if index else START),
                 kept,
             )
-        except BaseException:
-            self._sent = index
-            self._subjects.pop()
-            raise
+        except BaseException as error:
+            if self._withdraw(index) or not isinstance(error, JetsparkError):
+                raise
+            return index
         self._published = index + 1
         return index
 

@@ -2,10 +2,14 @@
 
 Contract: numbers begin at 1 as in the protocol, indexes at 0. All up to `done` have their fate;
 of those after it some may have failed already. Memory is for what is on its way, and for failures.
+
+Threads: `_take` and `_withdraw` are for senders, one at a time, in any thread; all the rest is for
+the event loop's. Numbers that were not sent are the senders' own, but for `_fail`.
 """
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from jetspark.jetstream.publish_results import PublishFailure
@@ -28,6 +32,7 @@ class MessageFates:
         self._failed: list[PublishFailure] = []
         self._looked_at = 0
         self._ack: PubAck | None = None
+        self._lock = Lock()  # between `_withdraw` and `_fail`
 
     @property
     def sent(self) -> int:
@@ -47,8 +52,9 @@ class MessageFates:
     @property
     def failed(self) -> list[PublishFailure]:
         """The messages that failed so far. Reading counts as having looked at them."""
-        self._looked_at = len(self._failed)
-        return list(self._failed)
+        failed = self._failed.copy()
+        self._looked_at = len(failed)
+        return failed
 
     @property
     def ack(self) -> PubAck | None:
@@ -56,14 +62,32 @@ class MessageFates:
         return self._ack
 
     def _last_subject(self) -> str:
-        return self._subjects[-1] if self._subjects else self._subject
+        with self._lock:
+            return self._subjects[-1] if self._subjects else self._subject
+
+    def _take(self, subject: str) -> int:
+        """One more message: its index."""
+        index = self._sent
+        self._subjects.append(subject)
+        self._sent = index + 1
+        return index
+
+    def _withdraw(self, index: int) -> bool:
+        """Take back the newest message, which was not sent. False: it has failed already."""
+        with self._lock:
+            if index + 1 in self._failures:
+                return False
+            self._sent = index
+            self._subjects.pop()
+            return True
 
     def _fail(self, number: int, error: JetsparkError) -> None:
         """The first reason counts."""
-        if number in self._failures or not self._done < number <= self._sent:
-            return
-        self._failures.add(number)
-        subject = self._subjects[number - self._done - 1]
+        with self._lock:
+            if number in self._failures or not self._done < number <= self._sent:
+                return
+            self._failures.add(number)
+            subject = self._subjects[number - self._done - 1]
         self._failed.append(PublishFailure(number - 1, subject, error))
 
     def _pass(self, number: int) -> None:

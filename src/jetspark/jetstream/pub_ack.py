@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from jetspark.errors import JetStreamError
+from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
-from jetspark.wire.js_api import error_of
+from jetspark.wire.js_api import (
+    CLUSTER_NOT_AVAILABLE,
+    ID_IN_PROCESS,
+    NOT_LEADER,
+    TOO_MANY_REQUESTS,
+    error_of,
+)
 
 RETRIES = 2
 """How often a publish that nobody answers is tried again (ADR-22)."""
 
 RETRY_WAIT = 0.25
 """Seconds before each of them."""
+
+# A leader that is just none any more answers with a code of 503 only ("raft: not leader").
+_PASSING: Final = (CLUSTER_NOT_AVAILABLE, NOT_LEADER, TOO_MANY_REQUESTS, ID_IN_PROCESS)
 
 
 class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -55,6 +64,21 @@ def refusal(error: Any) -> JetStreamError:
         return error_of(error, {})
     except (AttributeError, TypeError, ValueError):
         return JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
+
+
+def is_passing(error: JetsparkError) -> bool:
+    """Whether a message that was answered so is not stored, and may be taken a little later.
+
+    With a Nats-Msg-Id see also `is_in_process`.
+    """
+    if isinstance(error, APIError):
+        return error.err_code in _PASSING or (error.code, error.err_code) == (503, 0)
+    return isinstance(error, NoStreamResponseError)
+
+
+def is_in_process(error: JetsparkError) -> bool:
+    """Whether a message with this Nats-Msg-Id is on its way into the stream already."""
+    return isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
 
 
 def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:

@@ -14,7 +14,8 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, headers_of, publish_headers
-from jetspark.jetstream.publisher import DisconnectPolicy, Publisher
+from jetspark.jetstream.publisher import Publisher
+from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
 from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -103,22 +104,26 @@ class PublishCalls:
         *,
         timeout: float | None = None,
         on_disconnect: DisconnectPolicy = "auto",
-        retries: int = RETRIES,
+        retry_for: float = RETRY_FOR,
         raise_failures: bool = True,
     ) -> Publisher:
         """Publish many without waiting for each ack: `async with js.publisher() as pub`.
 
         `window`: most messages without an ack at any time. `timeout`: seconds of connected time
-        for an ack; default: the context's. The rest is in `Publisher`.
+        for an ack; default: the context's. `on_disconnect`: what becomes of a message when the link
+        is lost, or no ack comes in time, so that nobody knows whether it was stored: "auto" (sent
+        again if it has a msg_id, otherwise failed), "fail" or "resend". `retry_for`: seconds of
+        connected time for which messages are sent again that are not stored because their stream
+        has no leader, or that "auto" and "resend" send again; 0: never. The rest is in `Publisher`.
         """
-        return Publisher(
-            self._api,
+        options = PublisherOptions(
             window=window,
             timeout=self._api.timeout if timeout is None else timeout,
             on_disconnect=on_disconnect,
-            retries=retries,
+            retry_for=retry_for,
             raise_failures=raise_failures,
         )
+        return Publisher(self._api, options)
 
 
 async def acknowledged(

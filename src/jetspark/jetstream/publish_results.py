@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TypeAlias
-
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
@@ -12,8 +9,6 @@ from jetspark.errors import (
     PublishFailedError,
     RequestTimeoutError,
 )
-from jetspark.jetstream.documents import PubAck
-from jetspark.wire.headers import Headers
 
 
 class PublishFailure:
@@ -30,10 +25,6 @@ class PublishFailure:
         return f"PublishFailure({self.index}, {self.subject!r}, {self.error!r})"
 
 
-Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, asyncio.Future[PubAck] | None]"
-"""(subject, payload, headers, deadline, future): one is made for every message, so a bare tuple."""
-
-
 def tell_failures(unseen: list[PublishFailure], error: BaseException | None) -> None:
     """At the end of a block that may have raised `error`: failures that nobody has looked at."""
     if not unseen:
@@ -48,7 +39,8 @@ def tell_failures(unseen: list[PublishFailure], error: BaseException | None) -> 
 def no_ack_in_time(index: int, subject: str, timeout: float) -> RequestTimeoutError:
     """The stream did not answer."""
     return RequestTimeoutError(
-        f"No ack for message {index} on {subject!r} within {timeout:g} s; it may be stored or not."
+        f"No ack for message {index} on {subject!r} within {timeout:g} s: "
+        "it is not known whether it was stored."
     )
 
 
@@ -56,7 +48,7 @@ def link_lost(index: int, subject: str) -> BrokenSocketError:
     """The link went down between the message and its ack."""
     return BrokenSocketError(
         "The connection was lost before the ack came: "
-        f"message {index} on {subject!r} may be stored or not."
+        f"it is not known whether message {index} on {subject!r} was stored."
     )
 
 

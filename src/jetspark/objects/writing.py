@@ -54,7 +54,7 @@ class ObjectWriter:
         self._subject = chunk_subject(records.store, info.nuid)
         window = min(max(WINDOW_BYTES // chunk_size, 2), _MOST_CHUNKS)
         self._publisher = self._js.publisher(
-            window, on_disconnect="fail", retries=0, raise_failures=False
+            window, on_disconnect="fail", retry_for=0, raise_failures=False
         )
         self._sha256 = hashlib.sha256()
         self._rest: list[bytes] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from types import TracebackType
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
@@ -95,6 +96,15 @@ class AtomicBatch(Entering):
         """
         with self._turn:
             return self._thread.run(self._inner.commit)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._turn:
+            super().__exit__(kind, error, trace)
 
 
 class BatchCalls:

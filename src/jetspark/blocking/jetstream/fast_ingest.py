@@ -8,6 +8,7 @@ in the event loop's read loop.
 from __future__ import annotations
 
 import threading
+from types import TracebackType
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.leaving import Entering
@@ -110,4 +111,14 @@ class FastIngest(Entering):
         Returns the server's last word; None when there was none, or nothing was sent. Raises
         nothing that `failed` tells.
         """
-        return self._thread.run(self._inner.commit)
+        with self._adding:  # a message that is just being added belongs to the batch
+            return self._thread.run(self._inner.commit)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._adding:
+            super().__exit__(kind, error, trace)

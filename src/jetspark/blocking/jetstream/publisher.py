@@ -1,48 +1,41 @@
 """Publishing many messages with a bounded window of unacknowledged ones, without async.
 
 Contract: that of `jetspark.jetstream.publisher`; any number of threads may send. Sending changes
-no thread while the window has space: the message gets its place in the window and goes to the
-publish buffer here, and its ack is counted in the event loop's read loop.
+no thread: the message gets its place in the window and goes to the publish buffer here, and its
+ack is counted in the event loop's read loop. Who has to wait does so on a condition.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.leaving import Entering
+from jetspark.blocking.loop_thread import LOOK_EVERY
+from jetspark.errors import JetsparkError
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
-from jetspark.jetstream.publish_results import PublishFailure
-from jetspark.jetstream.publisher import Publisher as AsyncPublisher
+from jetspark.jetstream.publish_results import tell_failures
+from jetspark.jetstream.windowed import PublisherOptions, WindowedPublishing
 from jetspark.wire.headers import HeadersLike
 
 
-class Publisher(Entering):
+class Publisher(WindowedPublishing):
     """See the module and `JetStream.publisher`. Any number of threads may send."""
 
-    _inner: AsyncPublisher
-
-    def __init__(self, client: CallerSide, inner: AsyncPublisher) -> None:
+    def __init__(self, client: CallerSide, api: Api, options: PublisherOptions) -> None:
+        super().__init__(api, options)
+        self._raise_failures = options.raise_failures
         self._thread = client.thread
         self._buffer = client.buffer
-        self._inner = inner
-        # Only one thread takes places in the window; the loop's thread gives them back.
+        # One thread at a time takes places in the window; the loop's thread gives them back.
         self._sending = threading.Lock()
-
-    @property
-    def acked(self) -> int:
-        """Messages acknowledged so far."""
-        return self._inner.acked
-
-    @property
-    def duplicates(self) -> int:
-        """Of these, messages whose Nats-Msg-Id was in the stream already."""
-        return self._inner.duplicates
-
-    # -- sending -------------------------------------------------------------------------------
+        self._fates = threading.Condition()
 
     def send(
         self,
@@ -59,7 +52,7 @@ class Publisher(Entering):
         """
         with self._sending:
             self._wait_for_space()
-            return self._inner._publish(subject, payload, headers, msg_id, ttl, None)
+            return self._publish(subject, payload, headers, msg_id, ttl, None)
 
     def submit(
         self,
@@ -74,56 +67,65 @@ class Publisher(Entering):
 
         An error goes to the future only, not to `failed`.
         """
-        answer: asyncio.Future[PubAck] = self._thread.loop.create_future()
+        future: Future[PubAck] = Future()
         with self._sending:
             self._wait_for_space()
-            self._inner._publish(subject, payload, headers, msg_id, ttl, answer)
-        future: Future[PubAck] = Future()
-        self._thread.post(lambda: answer.add_done_callback(lambda done: _copy(done, future)))
+            self._publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
         return future
+
+    def flush(self) -> None:
+        """Wait until no message is without an ack or error. Raises nothing of theirs."""
+        self._wait(lambda: not self._window.count())
+
+    # -- waiting -------------------------------------------------------------------------------
 
     def _wait_for_space(self) -> None:
         """In the window and in the buffer. Raises Suspended in the loop's own thread."""
-        inner = self._inner
+        window = self._window
         while True:
-            if len(inner._pending) >= inner._window:
-                self._thread.run(self._space)
+            if window.count() >= window.limit:
+                self._wait(lambda: window.count() < window.limit)
             elif self._buffer.crowded:
                 self._buffer.block()
             else:
                 return
 
-    async def _space(self) -> None:
-        # Looked at again where acks arrive: the last one may have come meanwhile.
-        if len(self._inner._pending) >= self._inner._window:
-            await self._inner._wait_for_space()
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        self._thread.check_may_wait()
+        with self._fates:
+            while not is_so():
+                self._fates.wait(LOOK_EVERY)
+        self._thread.sleep_in_daemons()
 
-    # -- results -------------------------------------------------------------------------------
+    def _changed(self) -> None:
+        with self._fates:
+            self._fates.notify_all()
 
-    @property
-    def pending(self) -> int:
-        """Messages that have no ack yet; never more than the window."""
-        return self._inner.pending
+    # -- life ----------------------------------------------------------------------------------
 
-    @property
-    def sent(self) -> int:
-        """Messages taken so far; each is acked, failed or pending."""
-        return self._inner.sent
+    def __enter__(self) -> Self:
+        self._thread.call(self._open)
+        return self
 
-    @property
-    def failed(self) -> list[PublishFailure]:
-        """The messages of `send` that failed so far. Reading counts as having looked at them."""
-        return self._inner.failed
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                self.flush()
+        finally:
+            self._thread.call(self._close)
+        if self._raise_failures:
+            tell_failures(self._failed[self._looked_at :], error)
 
-    def flush(self) -> None:
-        """Wait until no message is without an ack or error. Raises nothing of theirs."""
-        self._thread.run(self._inner.flush)
 
-
-def _copy(done: asyncio.Future[PubAck], future: Future[PubAck]) -> None:
+def _resolve(future: Future[PubAck], fate: PubAck | JetsparkError) -> None:
     if not future.set_running_or_notify_cancel():
-        done.exception()  # seen
-    elif (error := done.exception()) is not None:
-        future.set_exception(error)
+        return
+    if isinstance(fate, PubAck):
+        future.set_result(fate)
     else:
-        future.set_result(done.result())
+        future.set_exception(fate)

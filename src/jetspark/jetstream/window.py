@@ -1,0 +1,200 @@
+"""The window of a publisher: messages from when they are taken until their fate is known.
+
+Contract. No I/O, no event loop, no clock: times are numbers that the caller gives. A message ends
+exactly once: by `take`, when it was answered, or in a list that `overdue`, `lost` or `close`
+returns. What was `refused` for the moment keeps its place; until it has another answer nothing new
+is let in, save one message a round, which finds out whether only some subjects are in trouble.
+
+Sent again is only what does no harm: what is certainly not stored, and what `unknown_again` says,
+which is asked about messages whose fate is not known. Both for `patience` seconds, then it is over.
+
+Threads. `reserve` and `withdraw` are for senders, one at a time, in any thread; all the rest is
+for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. The two sides meet in
+one dict: its single operations are atomic, and it is only ever walked as a copy. What takes two
+of them, and must not lose against the other side, has a lock; no message that goes well needs it.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.errors import JetsparkError
+    from jetspark.jetstream.documents import PubAck
+    from jetspark.wire.headers import Headers
+
+Told: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
+"""Hears what became of one message; called once, in the event loop's thread."""
+
+Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, Told | None]"
+"""(subject, payload, headers, deadline, told): one is made for every message, so a bare tuple."""
+
+CLOSED = -1
+
+
+class Window:
+    """`size`: most messages at a time. Closed at first."""
+
+    __slots__ = (
+        "_closed",
+        "_entries",
+        "_held_at",
+        "_lock",
+        "_patience",
+        "_refused",
+        "_unknown",
+        "_unknown_again",
+        "_waiting",
+        "count",
+        "deadline",
+        "find",
+        "limit",
+        "sent",
+        "size",
+        "take",
+        "troubled",
+    )
+
+    def __init__(
+        self, size: int, *, patience: float, unknown_again: Callable[[Unacked], bool]
+    ) -> None:
+        self.size = size
+        self.limit = size
+        """No message is let in while there are so many: `size`, or less while there is trouble."""
+        self.sent = 0
+        """Messages taken so far."""
+        self.deadline = 0.0
+        """When a message that is sent now is overdue; the owner moves it on."""
+        self.troubled: dict[int, float] = {}
+        """Messages that did not go well so far, and when they are given up."""
+        self._patience = patience
+        self._unknown_again = unknown_again
+        self._entries: dict[int, Unacked] = {}
+        self._waiting: set[int] = set()  # of the troubled: to be sent again
+        self._refused: set[int] = set()  # of the troubled: that kept new ones out
+        self._unknown: set[int] = set()  # of the troubled: they may be stored
+        self._held_at = 0
+        self._closed = True
+        self._lock = Lock()
+        # Methods of the dict itself: they are called for every message.
+        self.count = self._entries.__len__
+        """Messages without a fate."""
+        self.find = self._entries.get
+        """An index's entry, or None: it has its fate."""
+        self.take = self._entries.pop
+        """An index's entry, out of the window. KeyError: it has its fate."""
+
+    # -- senders -------------------------------------------------------------------------------
+
+    def reserve(
+        self, subject: str, payload: bytes, headers: Headers | None, told: Told | None
+    ) -> int:
+        """Take a message, and return its index; CLOSED when there are no more. Never waits."""
+        index = self.sent
+        # First in, then the look: who closes sees the entry, or we see that it is closed.
+        self._entries[index] = (subject, payload, headers, self.deadline, told)
+        self.sent = index + 1
+        if self._closed and self.withdraw(index):
+            return CLOSED
+        return index
+
+    def withdraw(self, index: int) -> bool:
+        """Take back the newest message, which was not sent. False: its fate is told elsewhere."""
+        with self._lock:
+            if index in self.troubled or self._entries.pop(index, None) is None:
+                return False
+            self.sent = index
+            return True
+
+    # -- the loop's thread: answers ------------------------------------------------------------
+
+    def settled(self, index: int) -> None:
+        """One that was taken is done with. Needed only while some are `troubled`."""
+        known = self.troubled.pop(index, None) is not None
+        for some in (self._waiting, self._refused, self._unknown):
+            some.discard(index)
+        if known or index >= self._held_at or not self.troubled:
+            self.limit = self.size
+
+    def refused(self, index: int, now: float, *, stored: bool = False) -> bool:
+        """It was not stored, for now, and waits to be sent again. False: it has to be given up.
+
+        `stored`: an attempt before may be.
+        """
+        if self.troubled.setdefault(index, now + self._patience) <= now:
+            return False
+        if stored:
+            self._unknown.add(index)
+        self._waiting.add(index)
+        if index not in self._refused:
+            self._refused.add(index)
+            self._held_at = self.sent
+            self.limit = 0
+        return True
+
+    def may_be_stored(self, index: int) -> bool:
+        """Whether an attempt to send it may have succeeded."""
+        return index in self._unknown
+
+    # -- the loop's thread: time and the link ----------------------------------------------------
+
+    def overdue(self, now: float) -> list[tuple[int, Unacked]]:
+        """Those that had no answer in time, out of the window; or they wait to be sent again."""
+        return self._end([item for item in self._on_their_way() if item[1][3] <= now], now)
+
+    def lost(self, now: float) -> list[tuple[int, Unacked]]:
+        """The link is gone: as `overdue`, for all that are on their way."""
+        return self._end(self._on_their_way(), now)
+
+    def due(self) -> list[int]:
+        """A round: what to send `again`, in order."""
+        if self.limit < self.size:
+            self.limit = min(self.size, self.count() + 1)
+        return sorted(self._waiting)
+
+    def again(self, index: int) -> Unacked | None:
+        """One that is `due` is sent now: its entry. None: it need not be any more."""
+        if index not in self._waiting:
+            return None
+        self._waiting.discard(index)
+        subject, payload, headers, _, told = self._entries[index]
+        entry = self._entries[index] = (subject, payload, headers, self.deadline, told)
+        return entry
+
+    def open(self) -> None:
+        """Take messages from now on."""
+        self._closed = False
+
+    def close(self) -> list[tuple[int, Unacked]]:
+        """Take no more; all that is here, out of the window."""
+        self._closed = True
+        ended = self._out(list(self._entries.copy().items()))
+        self.limit = self.size
+        return ended
+
+    def _on_their_way(self) -> list[tuple[int, Unacked]]:
+        items = self._entries.copy().items()
+        return [item for item in items if item[0] not in self._waiting]
+
+    def _end(self, items: list[tuple[int, Unacked]], now: float) -> list[tuple[int, Unacked]]:
+        out = []
+        for index, entry in items:
+            until = self.troubled.get(index, now + self._patience)
+            if until <= now or not self._unknown_again(entry):
+                out.append((index, entry))
+                continue
+            with self._lock:
+                if index in self._entries:
+                    self.troubled[index] = until
+                    self._unknown.add(index)
+                    self._waiting.add(index)
+        return self._out(out)
+
+    def _out(self, items: list[tuple[int, Unacked]]) -> list[tuple[int, Unacked]]:
+        out = [item for item in items if self._entries.pop(item[0], None) is not None]
+        for index, _ in out:
+            self.settled(index)
+        return out
