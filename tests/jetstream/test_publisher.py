@@ -353,7 +353,7 @@ async def test_nobody_listening_is_tried_for_a_time_and_told(
         await publisher.flush()
         (failure,) = publisher.failed
     assert isinstance(failure.error, NoStreamResponseError)
-    assert "not stored" in str(failure.error)
+    assert "Not stored" in str(failure.error)
     assert nc.loop.time() - begin >= 0.6
     assert 3 <= nc.stats.out_msgs - before <= 4  # every 250 ms
     before = nc.stats.out_msgs
