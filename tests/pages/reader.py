@@ -1,0 +1,342 @@
+"""Somebody who reads the pages one after the other and does what they say.
+
+One folder and one `jetspark server` for all pages; a shell and a Python prompt for each. The server
+listens on a free port of loopback in place of 4222, which is exchanged in what is typed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from inspect import CO_COROUTINE
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tests.pages.page import Block, is_as_shown, prints_what_it_promises
+
+from jetspark.blocking import connect
+from jetspark.server.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_WITHIN = 240.0  # seconds for one block; a busy machine starts Spark slowly
+_SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows
+_PROMPT = Path(__file__).with_name("prompt.py")
+_PORT = re.compile(r"\b422\d\b")
+_SPARK_SETTINGS = """\
+spark.master local[2]
+spark.ui.enabled false
+spark.ui.showConsoleProgress false
+spark.sql.shuffle.partitions 2
+spark.driver.bindAddress 127.0.0.1
+spark.driver.host 127.0.0.1
+"""
+_SPARK_LOG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c: %m%n
+"""
+
+
+def is_asyncio(block: Block) -> bool:
+    try:
+        code = compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError as error:
+        raise AssertionError(f"{block}: {error}") from error
+    return bool(code.co_flags & CO_COROUTINE)
+
+
+class Terminal:
+    """A command that goes on, in another terminal, until Ctrl-C."""
+
+    def __init__(self, reader: Reader, command: str, name: str, shown: str | None = None) -> None:
+        """Returns when the command has said something."""
+        self.command = command
+        self.shown = shown
+        self._out, self._err = (reader.aside / f"{name}.{what}" for what in ("out", "err"))
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=reader.folder,
+                env=reader.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_take_interrupts,
+            )
+        self._wait(lambda: self._out.stat().st_size or self._err.stat().st_size, "says nothing")
+
+    def _wait(self, condition: Callable[[], object], problem: str) -> None:
+        deadline = time.monotonic() + _SHOWN_WITHIN
+        while not condition():
+            if self._process.poll() is not None:
+                assert condition(), f"{self.command}: {problem}\n{self.printed}{self.said}"
+            assert time.monotonic() < deadline, (
+                f"{self.command}: {problem}\n{self.printed}{self.said}"
+            )
+            time.sleep(0.02)
+
+    @property
+    def printed(self) -> str:
+        return self._out.read_text("utf-8")
+
+    @property
+    def said(self) -> str:
+        return self._err.read_text("utf-8", "replace")
+
+    def wait_for_what_is_shown(self) -> None:
+        if (shown := self.shown) is not None:
+            self._wait(lambda: is_as_shown(shown, self.printed), "it does not print what is shown")
+
+    def stop(self) -> None:
+        """Ctrl-C."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+        try:
+            self._process.wait(_WITHIN)
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        assert self._process.returncode in (0, 130), f"{self.command}\n{self.said}"
+        assert "Traceback" not in self.said, self.said
+
+
+class Reader:
+    """`with Reader(folder) as reader: reader.read(blocks)`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.aside = folder
+        self._ports: dict[str, int] = {}
+        self._log = folder / "log"
+        self._exit_stack = ExitStack()
+        self._spark: Prompt | None = None
+        for name in ("work", "home", "spark"):
+            (folder / name).mkdir()
+        (folder / "spark" / "spark-defaults.conf").write_text(_SPARK_SETTINGS)
+        (folder / "spark" / "log4j2.properties").write_text(_SPARK_LOG)
+        self.url = self._with_our_ports("nats://127.0.0.1:4222")
+        ours = ("NATS_", "SPARK_", "PYSPARK_", "JETSPARK_TEST", "PYTHON")
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(ours)
+        } | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "home" / ".config"),
+            "NATS_URL": self.url,
+            "SPARK_CONF_DIR": str(folder / "spark"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+            "MPLBACKEND": "Agg",
+        }
+
+    def __enter__(self) -> Reader:
+        port = self._ports["4222"]
+        server = Terminal(self, f"jetspark server --port {port}", "server")
+        self._exit_stack.callback(server.stop)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if self._spark is not None:
+            self._spark.close()
+        self._exit_stack.close()
+
+    def names(self) -> set[str]:
+        """What is on the server and in the folder: names of streams and buckets, and paths."""
+        with connect(self.url) as nc:
+            streams = {re.sub("^(?:KV|OBJ)_", "", name) for name in nc.jetstream().stream_names()}
+        paths = {
+            str(path.relative_to(self.folder))
+            for pattern in ("*", "*/*")
+            for path in self.folder.glob(pattern)
+            if path.is_file() or path.parent != self.folder
+        }
+        return streams | paths
+
+    def read(self, blocks: list[Block], *, spark: bool) -> None:
+        terminals: list[Terminal] = []
+        mode = (
+            "asyncio" if any(is_asyncio(block) for block in blocks if block.is_typed) else "plain"
+        )
+        shell = prompt = None
+        printed = ""
+        try:
+            for block in blocks:
+                assert block.problem is None, f"{block}: {block.problem}"
+                text = self._with_our_ports(block.text)
+                if block.reason or block.text.strip() == "jetspark server":  # that runs already
+                    continue
+                if block.file is not None:
+                    file = self.folder / block.file
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(text, "utf-8")
+                elif block.language == "text":
+                    self._compare(block, block.text, printed)
+                elif block.in_another_terminal:
+                    ((command, shown),) = block.commands
+                    name = f"terminal-{len(terminals)}"
+                    terminals.append(Terminal(self, self._with_our_ports(command), name, shown))
+                elif block.language == "console":
+                    shell = shell or Shell(self)
+                    for command, shown in block.commands:
+                        printed = shell.type(block, self._with_our_ports(command))
+                        self._compare(block, shown, printed)
+                else:
+                    fresh = prompt is None
+                    prompt = prompt or self._prompt(mode, spark)
+                    printed = prompt.type(block, text, fresh)
+                    told = self._with_their_ports(printed)
+                    assert prints_what_it_promises(block.text, told), f"{block}: it prints\n{told}"
+            for terminal in terminals:
+                terminal.wait_for_what_is_shown()
+        finally:
+            for terminal in terminals:
+                terminal.stop()
+            if shell is not None:
+                shell.close()
+            if prompt is not None and prompt is not self._spark:
+                prompt.close()
+
+    def _compare(self, block: Block, shown: str | None, printed: str) -> None:
+        told = self._with_their_ports(printed)
+        assert shown is None or is_as_shown(shown, told), f"{block}: it prints\n{told}"
+
+    def _prompt(self, mode: str, spark: bool) -> Prompt:
+        """A new one; but one JVM serves all pages with Spark."""
+        if not spark:
+            return Prompt(self, mode)
+        self._spark = self._spark or Prompt(self, mode)
+        return self._spark
+
+    # -- ports -----------------------------------------------------------------------------------
+
+    def _with_our_ports(self, text: str) -> str:
+        def ours(match: re.Match[str]) -> str:
+            return str(self._ports.setdefault(match[0], free_port("127.0.0.1")))
+
+        return _PORT.sub(ours, text)
+
+    def _with_their_ports(self, text: str) -> str:
+        for theirs, ours in self._ports.items():
+            text = text.replace(str(ours), theirs)
+        return text
+
+
+def _take_interrupts() -> None:
+    """Tests in the background have Ctrl-C ignored, and their children would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class _Typing:
+    """A program that gets what to run by its standard input and answers by line."""
+
+    def __init__(self, reader: Reader, command: list[str], name: str) -> None:
+        self._errors = reader.aside / f"{name}.err"
+        self._folder = reader.aside
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd=reader.folder,
+                env=reader.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+                preexec_fn=_take_interrupts,
+            )
+
+    def _ask(self, block: Block, line: str) -> str:
+        process = self._process
+        to, answers = _pipe(process.stdin), _pipe(process.stdout)
+        to.write(line.encode() + b"\n")
+        answer = b""
+        deadline = time.monotonic() + _WITHIN
+        while not answer.endswith(b"\n"):
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([answers], [], [], left)
+            assert ready, f"{block}: no end within {_WITHIN:g} s\n{self._said()}"
+            piece = answers.read(65536)
+            assert piece, f"{block}: ended by itself\n{self._said()}"
+            answer += piece
+        return answer.decode()
+
+    def _said(self) -> str:
+        return self._errors.read_text("utf-8", "replace")[-4000:]
+
+    def close(self) -> None:
+        _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(_WITHIN)
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+            _pipe(self._process.stdout).close()
+        said = self._said()
+        assert self._process.returncode == 0, said
+        for sign in ("Traceback", "was never", "unclosed"):
+            assert sign not in said, said
+
+
+class Prompt(_Typing):
+    def __init__(self, reader: Reader, mode: str) -> None:
+        super().__init__(reader, [sys.executable, str(_PROMPT), mode], "prompt")
+
+    def type(self, block: Block, code: str, fresh: bool) -> str:
+        answer: dict[str, Any] = json.loads(
+            self._ask(block, json.dumps({"code": code, "fresh": fresh}))
+        )
+        assert answer["failed"] is None, (
+            f"{block}\n{answer['printed']}{answer['failed']}\n{self._said()}"
+        )
+        return str(answer["printed"])
+
+
+class Shell(_Typing):
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader, ["bash", "-c", _SHELL, "bash", str(reader.aside)], "shell")
+
+    def type(self, block: Block, command: str) -> str:
+        (self._folder / "command").write_text(command, "utf-8")
+        status = self._ask(block, "go").strip()
+        printed = (self._folder / "printed").read_text("utf-8", "replace")
+        told = (self._folder / "told").read_text("utf-8", "replace")
+        assert status == "0", f"{block}: exit code {status}\n{printed}\n{told}"
+        assert "Traceback" not in told, f"{block}\n{told}"
+        return printed
+
+
+_SHELL = """
+while read -r _; do
+    . "$1/command" >"$1/printed" 2>"$1/told" </dev/null
+    echo $?
+done
+"""
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream

@@ -1,0 +1,125 @@
+"""Every command and every snippet of the pages runs, in the order in which a reader meets them.
+
+One reader goes through all pages with one `jetspark server` and one folder; see reader.py. page.py
+says how a page tells what is to be done with a block.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pages.page import Block, read_page
+from tests.pages.reader import Reader
+
+from jetspark.server import server_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+# Pages with code that is not for users, and why it does not run here.
+ELSEWHERE = {
+    "CONTRIBUTING.md": "the checks themselves; .ci/run calls them",
+    "docs/benchmarks.md": "measured by hand; a run takes an hour",
+    "docs/architecture.md": "drawings",
+    "docs/faults.md": "the campaigns; tests/chaos/test_campaign.py calls them",
+}
+# Pages that are still to be mended.
+NOT_YET = {
+    *("docs/guide-spark.md", "docs/guide-spark-writing.md", "docs/guide-pipelines.md"),
+    *("docs/guide-deployment.md", "docs/guide-cli.md"),
+}
+_STARTS_SPARK = re.compile(r"SparkSession|jetspark (?:ingest|run|replay)\b|spark\.read")
+
+
+def in_the_order_of_the_readme() -> list[str]:
+    """README, then each page that it names."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    names = re.findall(r"\]\(((?:docs/|examples/)?[\w-]+\.md)", readme)
+    return ["README.md", *dict.fromkeys(names)]
+
+
+PAGES = {name: read_page(ROOT / name, name) for name in in_the_order_of_the_readme()}
+RUN = {
+    name: [block for block in blocks if not block.reason]
+    for name, blocks in PAGES.items()
+    if name not in ELSEWHERE.keys() | NOT_YET and any(not block.reason for block in blocks)
+}
+SPARK = {
+    name
+    for name, blocks in RUN.items()
+    if any(_STARTS_SPARK.search(block.text) for block in blocks)
+}
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    if tuple(map(int, server_version().split(".")[:2])) < (2, 14):
+        pytest.skip("the pages show what a new nats-server can do")
+    with Reader(tmp_path_factory.mktemp("pages")) as reader:
+        yield reader
+
+
+# What each page has left on the server and in the folder.
+_LEFT: dict[str, set[str]] = {}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.spark] if name in SPARK else []) for name in RUN]
+)
+def test_a_page_does_what_it_says(name: str, reader: Reader) -> None:
+    before = reader.names()
+    named = names_on(RUN[name])
+    for page, left in _LEFT.items():
+        assert page == name or not left & named, f"{name} uses names of {page}: {left & named}"
+    try:
+        reader.read(RUN[name], spark=name in SPARK)
+    finally:
+        _LEFT[name] = reader.names() - before
+
+
+def names_on(blocks: list[Block]) -> set[str]:
+    """What may be a name of a stream, bucket or file: words of commands and texts in quotes."""
+    found: set[str] = set()
+    for block in blocks:
+        if block.language == "console":
+            found |= set(re.split(r"[\s'\"=]+", block.text))
+        found |= set(re.findall(r"[\"']([\w./-]+)[\"']", block.text))
+    return found
+
+
+def test_every_page_with_code_is_known() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+    with_code = {
+        str(page.relative_to(ROOT))
+        for page in pages
+        if re.search("^ *```", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert with_code <= PAGES.keys() | ELSEWHERE.keys()
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    for name, blocks in PAGES.items():
+        if name not in ELSEWHERE.keys() | NOT_YET:
+            assert [f"{block}: {block.problem}" for block in blocks if block.problem] == []
+
+
+def test_a_test_that_a_reason_names_is_there() -> None:
+    for blocks in PAGES.values():
+        for block in blocks:
+            for file in re.findall(r"\b(?:tests|examples)/[\w/]+\.py", block.reason):
+                assert (ROOT / file).is_file(), f"{block}: {file}"
+
+
+def test_the_pages_install_extras_that_there_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name in PAGES.keys() - NOT_YET:
+        text = (ROOT / name).read_text("utf-8")
+        for extras in re.findall(r"(?:\.|jetspark|/src)\[([\w,]+)\]", text):
+            assert set(extras.split(",")) <= project["optional-dependencies"].keys(), name
+        assert name == "CHANGELOG.md" or "'jetspark[" not in text, f"{name}: nothing is published"
