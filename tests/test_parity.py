@@ -12,6 +12,7 @@ ROWS = [
     for letter, last in zip("CJWKS", (18, 19, 6, 5, 9), strict=True)
     for n in range(1, last + 1)
 ]
+ROWS.insert(ROWS.index("J19") + 1, "J22")
 
 
 def lines() -> list[list[str]]:

@@ -66,7 +66,7 @@
          ├─ DirectGetError                 a direct get was refused: status, description
          ├─ CodecError                     a key or value of a bucket that its codec cannot read
          ├─ MissedHeartbeatError           a consumer went silent
-         ├─ SequenceMismatchError          a gap in an ordered consumer: it is made again
+         ├─ SequenceMismatchError          deliveries of a consumer did not come
          ├─ MessageAlreadyAckedError
          ├─ ObjectDamagedError             an object whose chunks are missing or not its own
          │   └─ DigestMismatchError
@@ -524,7 +524,7 @@ class MissedHeartbeatError(JetStreamError):
 
 
 class SequenceMismatchError(JetStreamError):
-    """An ordered consumer missed deliveries and is made again: a report, nothing is lost."""
+    """What a consumer has sent did not come. It is lost for good only where nothing is acked."""
 
 
 class MessageAlreadyAckedError(JetStreamError):

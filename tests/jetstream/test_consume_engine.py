@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
+from jetspark.jetstream.consume_engine import ContinuousPull
 from jetspark.jetstream.consume_limits import make_limits
 from jetspark.jetstream.documents import ConsumerConfig
 from jetspark.jetstream.pull_retry import RETRY_WAIT
+from jetspark.jetstream.pull_trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +116,10 @@ def size(frame: MessageFrame) -> int:
     return len(frame[1]) + len(frame[2] or b"") + len(frame[4])
 
 
+def asked(inbox: str) -> int:
+    return int(inbox.rpartition(".")[2].partition("-")[0])
+
+
 STEPS = st.lists(
     st.sampled_from(["deliver"] * 4 + ["take"] * 4 + ["timeout", "refuse", "pin", "restart"]),
     max_size=120,
@@ -156,7 +161,7 @@ def test_the_bound_holds_and_the_buffer_is_always_refilled(
             peer.deliver(size if in_bytes else lambda _: 1)
         elif step == "timeout":
             peer.end("408 Request Timeout", numbered=True)
-        elif step == "refuse" and peer.pulls[0][0] == int(peer.pulls[0][1].rpartition(".")[2]):
+        elif step == "refuse" and peer.pulls[0][0] == asked(peer.pulls[0][1]):
             peer.end("409 Exceeded MaxWaiting", numbered=False)
         elif step == "pin":
             peer.end("423 Nats-Wrong-Pin-Id", numbered=True)

@@ -1,7 +1,8 @@
 """A range by batched direct gets (ADR-31), for streams where a consumer would take messages away.
 
 Asked for in small batches: large ones hold up the stream's writers. Any replica may answer and may
-be behind, so the end of a batch proves nothing; the reader asks the leader.
+be behind, so the end of a batch proves nothing; the reader asks the leader. Each message names the
+one sent before it, and the end of a batch the last one: what was lost on the way shows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jetspark.errors import (
 from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
-from jetspark.wire.direct_get import parse_direct_reply
+from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
@@ -65,12 +66,16 @@ class DirectBatches:
         body = msgspec.json.encode(request)
         self._link.send(frames.pub(self._subject, body, self._inbox))
         behind: int | None = None
+        last = 0
         while True:
             for frame in self._frames():
                 found = parse_direct_reply(frame[3])
                 if found is None:
-                    self._check_end(frame)
+                    self._check_end(frame, last)
                     return behind
+                if found.before != last:
+                    raise MissedHeartbeatError(f"sequences {last} to {found.before} did not come")
+                last = found.seq
                 behind = found.seq + 1
                 if found.seq < end and self._is_wanted(found.subject):
                     into.append(
@@ -98,7 +103,7 @@ class DirectBatches:
             subject_matches(pattern, subject) for pattern in self._subjects
         )
 
-    def _check_end(self, frame: MessageFrame) -> None:
+    def _check_end(self, frame: MessageFrame, last: int) -> None:
         status = status_of(frame[3])
         code = 0 if status is None else status.code
         if code == NO_RESPONDERS:
@@ -106,3 +111,5 @@ class DirectBatches:
         if code not in (END_OF_BATCH, NOT_FOUND):
             text = "" if status is None else status.description
             raise APIError(code, 0, f"direct get refused: {text}")
+        if code == END_OF_BATCH and (end := parse_end_of_batch(frame[3] or b"")).last_seq != last:
+            raise MissedHeartbeatError(f"sequences {last} to {end.last_seq} did not come")

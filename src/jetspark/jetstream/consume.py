@@ -8,6 +8,9 @@ Contract
 - It goes on over reconnects, leader changes and restarts of servers. What is not its end is
   reported (log, last_error, error callback): MissedHeartbeatError after twice the interval, and
   PullError for a pull that the server refused; then it pulls anew.
+- A delivery that was lost on the way, the last one too, is reported within twice the heartbeat as
+  SequenceMismatchError, unless other clients wait at the consumer: then it may be theirs. With acks
+  the server delivers it again after ack_wait; without, it is lost, by a lost link as well.
 - It ends with an error when the consumer is deleted or no pull consumer, and when the server does
   not understand the request. What is here is given out first; then the iterator raises. With a
   callback the error is reported. It stays in `error`.
@@ -34,9 +37,12 @@ from jetspark.errors import (
     StreamNotFoundError,
     user_error,
 )
-from jetspark.jetstream.consume_engine import ContinuousPull, Trouble
+from jetspark.jetstream.arrivals import not_come
+from jetspark.jetstream.consume_engine import ContinuousPull
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_retry import RETRY_WAIT, wait_for_leader
+from jetspark.jetstream.pull_trouble import Trouble
+from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
@@ -58,11 +64,18 @@ class ConsumerMessages(Leaving):
         limits: PullLimits,
         callback: JsMsgCallback | None,
         priority: Priority | None,
+        *,
+        acks: bool = False,
+        alone: bool = False,
     ) -> None:
         self._api = api
         self._client = api.client
         self._names = {"stream": stream, "consumer": consumer}
-        self._pull = ContinuousPull(api, limits, self._on_trouble, priority)
+        on_missing = None if alone else self._on_missing
+        self._pull = ContinuousPull(api, limits, self._on_trouble, priority, on_missing)
+        self._acks = acks
+        self._missing = 0
+        self._look: asyncio.Task[None] | None = None
         self._frames = self._pull.frames
         self._ended = False
         self._draining = False
@@ -98,7 +111,7 @@ class ConsumerMessages(Leaving):
 
     def _begin(self) -> None:
         """Pull; ordered consumers do it later."""
-        self._pull.start(**self._names)
+        self._pull.start(self._names["stream"], self._names["consumer"])
 
     # -- trouble: called in the read loop ------------------------------------------------------
 
@@ -118,9 +131,34 @@ class ConsumerMessages(Leaving):
 
     def _start(self) -> None:
         try:
-            self._pull.start(**self._names)
+            self._pull.start(self._names["stream"], self._names["consumer"], self._delivered())
         except ConnectionClosedError as error:
             self._end(error)
+
+    def _delivered(self) -> int | None:
+        """Up to where the consumer's deliveries are accounted for.
+
+        With acks what the old inbox missed comes again, and is nothing to tell of.
+        """
+        return None if self._acks else self._pull.delivered
+
+    def _on_missing(self, missing: int) -> None:
+        self._missing += missing
+        if self._look is None or self._look.done():
+            self._look = self._client.loop.create_task(self._tell_missing())
+
+    async def _tell_missing(self) -> None:
+        """Report it, unless other clients wait at the consumer, who may have got it."""
+        try:
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+        except JetsparkError:
+            info = {}
+        missing, self._missing = self._missing, 0
+        if info.get("num_waiting", 0) > self._pull.waiting:
+            return
+        then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+        what = f"consumer {self._names['consumer']!r}"
+        self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
 
     async def _start_when_led(self, status: int | None) -> None:
         """Between two attempts; ends it when there is no such consumer any more."""
@@ -145,6 +183,8 @@ class ConsumerMessages(Leaving):
         self._ended = True
         self._pull.stop()
         self._cancel_retry()
+        if self._look is not None:
+            self._look.cancel()
         if not _closed_on_purpose(error):
             self._error = error
         if self._task is None:

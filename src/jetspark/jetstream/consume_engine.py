@@ -5,14 +5,18 @@ Contract
   than the threshold is left of what is here and on its way. So what is here never exceeds the
   bound, and who takes slowly stops the refilling. No task, future or timer is made for a message.
 - One inbox with a wildcard serves all pulls since `start`. The last token of a pull's reply subject
-  is what it asks for: a server that refuses it without a number tells with it how much is not
-  coming. Deliveries that the server makes to an older inbox find nobody.
+  begins with what it asks for: a server that refuses it without a number tells with it how much is
+  not coming. Deliveries that the server makes to an older inbox find nobody.
 - What only ends one pull (404, 408, 409 for its size, 423) is dealt with here. A refused one is
   reported to the client, once for each reason, and asked for again after RETRY_WAIT.
 - Trouble stops the engine, tells the owner which `Trouble` it is, and does nothing until the
   owner calls `start` again, for the same consumer or another one. Frames that are here stay. When
   the leader is gone, what it has sent still arrives until then.
 - The clock of the heartbeats stands still without a link, and while nothing is owed to us.
+- Heartbeats say how much the consumer has sent. A delivery that did not come is trouble at once, or
+  told to `on_missing` half an interval later when others may pull, too. A lost frame that has ended
+  a pull (the last delivery, the status) is followed by no heartbeat: by silence. So each lost frame
+  is noticed within twice the interval, and a quarter of it for the clock.
 
 All of it runs in the client's event loop; there is no task.
 """
@@ -21,15 +25,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
-from jetspark.jetstream.pull_ends import End, end_of, error_of, not_delivered
+from jetspark.jetstream.arrivals import LOOKS, Arrivals, not_come
+from jetspark.jetstream.pull_ends import BYTES_LEFT, LEFT, End, end_of, error_of, number_in
 from jetspark.jetstream.pull_retry import RETRY_WAIT as RETRY_WAIT
+from jetspark.jetstream.pull_trouble import OnMissing, OnTrouble, Trouble
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire.status import CONTROL, status_of
@@ -42,40 +46,25 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.status import Status
 
-_LOOKS = 4
-"""How often within one heartbeat interval the clock is looked at."""
-
-
-class Trouble(Enum):
-    """Why the engine has stopped. The error that comes with it is None only where it says so."""
-
-    RECONNECTED = auto()
-    """The link was lost and is back; no error."""
-    SILENT = auto()
-    """Neither message nor heartbeat for twice the interval: MissedHeartbeatError."""
-    NO_LEADER = auto()
-    """Nobody serves the consumer at the moment, or it is gone: PullError."""
-    USELESS = auto()
-    """The server will not serve this consumer again: ConsumerDeletedError, PullError …"""
-    ENDED = auto()
-    """The connection is closed, or the inbox refused: that error, if there is one."""
-
-
-OnTrouble: TypeAlias = Callable[[Trouble, JetsparkError | None], None]
-
 
 class ContinuousPull:
-    """Made stopped; `start` it. `on_trouble` is called in the read loop or a timer."""
+    """Made stopped; `start` it. `on_trouble` is called in the read loop or a timer.
+
+    So is `on_missing`, while it goes on; without it nobody else pulls from the consumer.
+    """
 
     __slots__ = (
         "_api",
+        "_arrivals",
         "_asking",
+        "_asks",
         "_client",
         "_clock",
         "_heard",
         "_limits",
         "_listener",
         "_names",
+        "_on_missing",
         "_on_trouble",
         "_pending",
         "_priority",
@@ -93,11 +82,13 @@ class ContinuousPull:
         limits: PullLimits,
         on_trouble: OnTrouble,
         priority: Priority | None = None,
+        on_missing: OnMissing | None = None,
     ) -> None:
         self._api = api
         self._client = api.client
         self._limits = limits
         self._on_trouble = on_trouble
+        self._on_missing = on_missing
         self._priority = priority
         self.frames: deque[MessageFrame] = deque()
         """What has arrived and was not taken."""
@@ -112,15 +103,19 @@ class ContinuousPull:
         self._heard = 0
         self._silent = 0
         self._told: set[str] = set()
+        self._arrivals = Arrivals(None)
+        self._asks = 0
 
     # -- for the owner -------------------------------------------------------------------------
 
-    def start(self, stream: str, consumer: str) -> None:
+    def start(self, stream: str, consumer: str, delivered: int | None = None) -> None:
         """Pull from this consumer, on an inbox of its own; without a link, when it is back.
 
+        `delivered`: its last delivery so far, if that is known: those behind it have to come here.
         Raises ConnectionClosedError.
         """
         self.stop()
+        self._arrivals = Arrivals(delivered)
         self._names = {"stream": stream, "consumer": consumer}
         self._subject = js_api.subject_of(self._api.prefix, js_api.MSG_NEXT, self._names)
         self._told.clear()
@@ -136,6 +131,7 @@ class ContinuousPull:
         """Ask no more and take no more. Frames that are here stay."""
         self.stop_asking()
         if self._listener is not None:
+            self._arrivals = Arrivals(self.delivered)
             self._listener.close()
             self._listener = None
 
@@ -197,6 +193,16 @@ class ContinuousPull:
         """The consumer of the last start."""
         return self._names.get("consumer", "")
 
+    @property
+    def delivered(self) -> int | None:
+        """The number of the consumer's last delivery that came, or was given up; None: unknown."""
+        return self._arrivals.last(0 if self._listener is None else self._listener.received)
+
+    @property
+    def waiting(self) -> int:
+        """Our pulls that wait at the server."""
+        return self._arrivals.waiting
+
     # -- asking --------------------------------------------------------------------------------
 
     def _listen(self) -> None:
@@ -230,10 +236,10 @@ class ContinuousPull:
             request |= self._priority.fields()
         payload = msgspec.json.encode(request)
         self._api.note_request(self._subject, payload)
+        self._asks += 1
         try:
-            self._client.publish_nowait(
-                self._subject, payload, reply=f"{self._listener.subject[:-1]}{amount}"
-            )
+            reply = f"{self._listener.subject[:-1]}{amount}-{self._asks}"
+            self._client.publish_nowait(self._subject, payload, reply=reply)
         except ConnectionClosedError:
             self._asking = False  # `_on_end` comes, or came
         except JetsparkError as error:
@@ -276,10 +282,15 @@ class ContinuousPull:
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
         if frame[2] is None:
+            self._arrivals.others += 1
             status = status_of(frame[3])
-            if status is not None and status.code != CONTROL:
+            if status is not None and status.code == CONTROL:
+                self._on_heartbeat(frame)
+            elif status is not None:
                 self._on_status(status, frame)
             return
+        if self._arrivals.before is None and self._listener is not None:
+            self._arrivals.first(frame[2], self._listener.received - 1)
         self.frames.append(frame)
         if self._waiters:
             self.wake()
@@ -287,6 +298,8 @@ class ContinuousPull:
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         if frames[0][2] is None:
             return False
+        if self._arrivals.before is None and self._listener is not None:
+            self._arrivals.first(frames[0][2], self._listener.received)
         self.frames += frames
         if self._waiters:
             self.wake()
@@ -297,7 +310,19 @@ class ContinuousPull:
         self._priority.notice(frame)
         self._on_frame(frame)
 
+    def _on_heartbeat(self, frame: MessageFrame) -> None:
+        assert self._listener is not None  # noqa: S101
+        received, arrivals = self._listener.received, self._arrivals
+        arrivals.beat(frame[1])
+        missing = arrivals.missing(frame[3], received)
+        if missing and self._on_missing is not None:
+            arrivals.doubt(missing, received)
+        elif missing:
+            again = "it is made again behind the last one that came"
+            self._stop_for(Trouble.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
+
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
+        self._arrivals.ended(frame[1])
         end = end_of(status)
         if end is End.USELESS:
             self._stop_for(Trouble.USELESS, error_of(status))
@@ -307,11 +332,10 @@ class ContinuousPull:
                 self.stop_asking()
                 self._on_trouble(Trouble.NO_LEADER, error_of(status))
             return
-        token = frame[1].rpartition(b".")[2]
+        token = frame[1].rpartition(b".")[2].partition(b"-")[0]
         asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
         limits = self._limits
-        unit = "Nats-Pending-Bytes" if limits.in_bytes else "Nats-Pending-Messages"
-        left = not_delivered(frame[3], unit)
+        left = number_in(frame[3], BYTES_LEFT if limits.in_bytes else LEFT)
         # All that is here counts, whatever the server says is not coming.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
         # Nothing at all fitted into the largest pull that there is.
@@ -334,7 +358,7 @@ class ContinuousPull:
     # -- time and the link ---------------------------------------------------------------------
 
     def _set_clock(self) -> None:
-        self._clock = self._client.loop.call_later(self._limits.heartbeat / _LOOKS, self._on_clock)
+        self._clock = self._client.loop.call_later(self._limits.heartbeat / LOOKS, self._on_clock)
 
     def _on_clock(self) -> None:
         assert self._listener is not None  # noqa: S101
@@ -344,7 +368,9 @@ class ContinuousPull:
         quiet = received == self._heard and self._pending > self._here()
         self._silent = self._silent + 1 if quiet else 0
         self._heard = received
-        if self._silent < 2 * _LOOKS:
+        if (missing := self._arrivals.look(received)) and self._on_missing is not None:
+            self._on_missing(missing)
+        if self._silent < 2 * LOOKS:
             self._set_clock()
             return
         seconds = 2 * self._limits.heartbeat

@@ -12,7 +12,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.consume_limits import EXPIRES, make_limits
 from jetspark.jetstream.consumer_control import ConsumerControl
-from jetspark.jetstream.consumer_documents import ConsumerInfo, PriorityPolicy
+from jetspark.jetstream.consumer_documents import AckPolicy, ConsumerInfo, PriorityPolicy
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull import FetchResult, Pull
@@ -98,11 +98,15 @@ class PullConsumer(Consumer):
         at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
         lower ones are served first. "pinned_client": who is pinned is remembered by this object.
 
-        When messages came, they are returned, and what went wrong after them is in `.error`.
+        When messages came, they are returned, and what went wrong after them is in `.error`. So is
+        SequenceMismatchError when the server's last word shows that a delivery was lost on the way
+        (with acks it comes again after ack_wait), and RequestTimeoutError, half a second after
+        the timeout, when that word did not come.
         When none came: an empty list if the server says that nothing is there; otherwise raises
-        RequestTimeoutError, MissedHeartbeatError, ConsumerNotFoundError, ConsumerDeletedError,
-        ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError before anything is
-        sent. A lost connection does not end a fetch that has a timeout: it is asked for again.
+        RequestTimeoutError, SequenceMismatchError, MissedHeartbeatError, ConsumerNotFoundError,
+        ConsumerDeletedError, ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError
+        before anything is sent. A lost connection does not end a fetch that has a timeout: it is
+        asked for again.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         return await Pull(
@@ -169,7 +173,10 @@ class PullConsumer(Consumer):
             threshold_bytes=threshold_bytes,
         )
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        return ConsumerMessages(self._api, self.stream, self.name, limits, callback, pulled)
+        acks = self.cached_info.config.ack_policy != AckPolicy.NONE
+        return ConsumerMessages(
+            self._api, self.stream, self.name, limits, callback, pulled, acks=acks
+        )
 
     async def unpin(self, group: str) -> None:
         """Let the server pin another client of a priority group (ADR-42; server 2.11).
@@ -205,7 +212,12 @@ class PullConsumer(Consumer):
 class PushConsumer(Consumer):
     """A consumer that delivers to a subject."""
 
-    __slots__ = ()
+    __slots__ = ("_delivered",)
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        super().__init__(jetstream_api, info)
+        # Nothing is delivered while nobody listens, so this holds until somebody does.
+        self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
 
     @property
     def deliver_subject(self) -> str:
@@ -225,10 +237,12 @@ class PushConsumer(Consumer):
         share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
         ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.push`.
         """
+        delivered, self._delivered = self._delivered, None
         return PushMessages(
             self._api.client,
             self.cached_info,
             callback,
+            delivered,
             pending_msgs_limit,
             pending_bytes_limit,
         )

@@ -2,8 +2,10 @@
 
 Contract: every server of a stream and of its mirrors may answer, so an answer may be older than
 the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are asked
-for one after the other, small enough not to hold up the stream's writers; a batch that is lost on
-the way is asked for again behind the last message that came. Nothing runs while nobody iterates.
+for one after the other, small enough not to hold up the stream's writers. Each message names the
+one sent before it, and the end of a batch the last one: what is lost on the way shows at once, or
+after the context's timeout when the end is, and is asked for again behind the last message in
+order. Nothing runs while nobody iterates.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
 
 BATCHES = "reading stored messages in batches"
+
+_ATTEMPTS = 3
+"""How often the first batch of last messages is asked for when its end is lost each time."""
 
 
 class StoredMsgs:
@@ -113,7 +118,7 @@ async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredM
             if message.seq > last:
                 return
             yield message
-        if not page.more or not left or where["seq"] > last:
+        if not page.more or not left or where.get("seq", 1) > last:
             return
 
 
@@ -122,13 +127,21 @@ async def read_last(
 ) -> AsyncIterator[StoredMsg]:
     """The last message of each subject of `body`, all as of one moment, however many batches."""
     request = dict(body)
+    attempts = 0
     while True:
         page = await _ask(jetstream_api, stream, request)
+        if page.more and page.up_to_seq is None and "up_to_seq" not in request:
+            # The moment is told at the batch's end: without it, what follows would be of another.
+            attempts += 1
+            if attempts == _ATTEMPTS:
+                raise RequestTimeoutError(f'No batch of stream "{stream}" came to its end.')
+            continue
         for message in page.messages:
             yield message
         if not page.more:
             return
-        request["seq"] = page.messages[-1].seq + 1
+        if page.messages:
+            request["seq"] = page.messages[-1].seq + 1
         if page.up_to_seq is not None:
             request.pop("up_to_time", None)
             request["up_to_seq"] = page.up_to_seq
@@ -147,8 +160,9 @@ class _Page:
 
 
 async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
-    """One batch. Raises RequestTimeoutError when nothing of it came."""
+    """One batch, as far as it came. Raises RequestTimeoutError when nothing of it did."""
     page = _Page()
+    last = 0
     subject = js_api.subject_of(jetstream_api.prefix, js_api.DIRECT_GET, {"stream": stream})
     payload = msgspec.json.encode(request)
     jetstream_api.note_request(subject, payload)
@@ -163,6 +177,11 @@ async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _
                     break
                 if found.pending is None:  # servers before 2.11 answer with one message
                     raise UnsupportedByServerError(BATCHES, "2.11", "older")
+                if found.seq <= last:
+                    continue  # it came twice
+                if found.before != last:
+                    break  # one was lost
+                last = found.seq
                 page.messages.append(_stored(found, reply.data))
                 page.pending = found.pending
     except NoRespondersError:
@@ -177,9 +196,10 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     page.more = False
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(reply._frame[3] or b"")
+        last = page.messages[-1].seq if page.messages else 0
         # Neither alone: the end counts what was stored meanwhile, and before 2.12 one too few
         # of last messages; one too many costs an empty batch.
-        page.more = max(end.pending, page.pending) > 0 and bool(page.messages)
+        page.more = last != end.last_seq or (max(end.pending, page.pending) > 0 and last > 0)
         page.up_to_seq = end.up_to_seq
 
 

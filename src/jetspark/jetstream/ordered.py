@@ -4,8 +4,10 @@ Contract
 - Below is an ephemeral pull consumer that acknowledges nothing, in memory, on one server. It is
   made at the first use, and made again behind the last message that was in order, whenever
   deliveries are missing, the heartbeats are, it was deleted, its leader is gone, or the link was
-  lost. What still comes from an older one finds nobody. So every message that the stream holds
-  comes once, in stream order; the consumer's name changes.
+  lost. A lost delivery is noticed by the next one; when none follows, by the next heartbeat, which
+  says how many there were. So whichever frame was lost, that is noticed within twice the heartbeat.
+  What still comes from an older one finds nobody. So every message that the stream holds comes
+  once, in stream order; the consumer's name changes.
   One that began with "last_per_subject" goes on with all that lies behind, older values too.
 - What made that necessary is not the reader's business: it goes to `last_error`, the log and the
   error callback. Making it again is tried for ever, after growing waits, except without the stream
@@ -37,11 +39,12 @@ from jetspark.errors import (
     StreamRecreatedError,
 )
 from jetspark.jetstream.consume import ConsumerMessages, JsMsgCallback
-from jetspark.jetstream.consume_engine import RETRY_WAIT, Trouble
+from jetspark.jetstream.consume_engine import RETRY_WAIT
 from jetspark.jetstream.consumer_documents import ConsumerInfo, DeliverPolicy
 from jetspark.jetstream.consumer_handles import consumer_info
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pull_trouble import Trouble
 from jetspark.jetstream.stream_documents import StreamInfo
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder
@@ -85,7 +88,7 @@ class OrderedMessages(ConsumerMessages):
         self._entered = False
         self._since = datetime.max.replace(tzinfo=UTC)
         self._last_error: JetsparkError | None = None
-        super().__init__(api, stream, "", limits, callback, None)
+        super().__init__(api, stream, "", limits, callback, None, alone=True)
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -156,6 +159,9 @@ class OrderedMessages(ConsumerMessages):
             return
         self._retry = None
         self._start()
+
+    def _delivered(self) -> int:
+        return 0  # it was just made
 
     async def _recreated(self) -> StreamRecreatedError | None:
         """Whether what was read came from an older stream: a new one would be waited for silently.

@@ -10,7 +10,8 @@ statuses are errors: raised when no message came, else attached to the result. W
 over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
 
 The server ends a fetch shortly before its timeout, and its word may need a while to come: only
-when nothing was heard for GRACE after the timeout is the fetch an error.
+when nothing was heard for GRACE after the timeout is the fetch an error. That word says how much
+was not delivered; what is missing to the rest was lost on the way, and the fetch is an error, too.
 
 A server says nothing to a fetch without timeout when the consumer is paused or has its
 max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
@@ -37,8 +38,9 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.arrivals import not_come
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pull_ends import End, end_of, error_of
+from jetspark.jetstream.pull_ends import LEFT, End, end_of, error_of, number_in
 from jetspark.jetstream.pull_retry import wait_for_leader
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
@@ -174,11 +176,7 @@ class Pull:
             self._priority.notice(self._messages[-1]._frame)
         if not self._messages and self._error is not None:
             raise self._error
-        error = self._error
-        if isinstance(error, RequestTimeoutError):
-            # Messages came and our own timer ended the wait: an ordinary partial batch.
-            error = None
-        return FetchResult(self._messages, error)
+        return FetchResult(self._messages, self._error)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -245,7 +243,7 @@ class Pull:
     def _on_frame(self, frame: MessageFrame) -> None:
         status = status_of(frame[3])
         if status is not None:
-            self._on_status(status)
+            self._on_status(status, frame)
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         if self._heartbeat is not None:
@@ -258,11 +256,16 @@ class Pull:
             self._finish(None)
         return True
 
-    def _on_status(self, status: Status) -> None:
+    def _on_status(self, status: Status, frame: MessageFrame) -> None:
         if status.code == statuses.CONTROL:
             return
         end = end_of(status)
-        if end is End.ORDINARY or (end is End.TOO_LARGE and self._messages):
+        left = number_in(frame[3], LEFT)
+        missing = 0 if left is None else self._batch - len(self._messages) - left
+        if missing > 0 and end in (End.ORDINARY, End.TOO_LARGE):
+            then = "with acks they are delivered again after its ack_wait"
+            self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
+        elif end is End.ORDINARY or (end is End.TOO_LARGE and self._messages):
             self._finish(None)
         elif end is End.PIN_LOST and self._priority is not None:
             self._priority.lost()
@@ -299,7 +302,9 @@ class Pull:
             self._on_silent_end()
 
     def _on_silent_end(self) -> None:
-        self._finish(self._timed_out())
+        # Without a link nobody could have said more to what came: an ordinary partial batch.
+        partial = self._messages and not self._client.is_connected
+        self._finish(None if partial else self._timed_out())
 
     def _timed_out(self) -> RequestTimeoutError:
         return RequestTimeoutError(

@@ -13,6 +13,8 @@ from jetspark.wire import status as statuses
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import Status
 
+LEFT, BYTES_LEFT = "Nats-Pending-Messages", "Nats-Pending-Bytes"
+
 
 class End(Enum):
     """Why the server ended a pull."""
@@ -67,8 +69,8 @@ def error_of(status: Status) -> PullError:
     return PullError(status.code, status.description)
 
 
-def not_delivered(block: bytes | None, header: str) -> int | None:
-    """What a status says that is left of its request; None when it says nothing."""
+def number_in(block: bytes | None, header: str) -> int | None:
+    """What a status says in this header; None when it says nothing."""
     try:
         headers = parse_headers(block or b"")[0]
     except BadHeaderError:

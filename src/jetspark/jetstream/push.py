@@ -8,6 +8,10 @@ Contract
   MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. A
   deleted consumer shows only in this way. Not in a deliver group: one of its members gets the
   heartbeats.
+- Its heartbeats also say how much it has delivered. What did not come of it, the last message too,
+  is reported as SequenceMismatchError within twice the interval, when the heartbeat was taken. With
+  acks the server delivers it again after ack_wait, without it is lost. What was dropped here at a
+  pending limit is not told twice.
 - Nothing is acknowledged by itself. Otherwise as `client.subscription`: the iterator has no task,
   the callback has one, and at a pending limit new messages are dropped and SlowConsumerError tells.
 """
@@ -22,7 +26,9 @@ from typing import TYPE_CHECKING
 from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
 from jetspark.errors import JetsparkError, MissedHeartbeatError
+from jetspark.jetstream.arrivals import LOOKS, Arrivals, not_come
 from jetspark.jetstream.consume import JsMsgCallback
+from jetspark.jetstream.consumer_documents import AckPolicy
 from jetspark.jetstream.message import JsMsg
 from jetspark.wire.status import CONTROL, status_of
 
@@ -32,8 +38,6 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
 _STALLED = "Nats-Consumer-Stalled"
-_LOOKS = 4
-"""How often within one heartbeat interval the clock is looked at."""
 
 
 class PushMessages(Leaving):
@@ -44,6 +48,7 @@ class PushMessages(Leaving):
         client: Client,
         info: ConsumerInfo,
         callback: JsMsgCallback | None,
+        delivered: int | None,
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
@@ -63,6 +68,10 @@ class PushMessages(Leaving):
             self._heartbeat = config.idle_heartbeat.total_seconds()
         self._clock: asyncio.TimerHandle | None = None
         self._heard = self._silent = 0
+        self._acks = config.ack_policy != AckPolicy.NONE
+        self._arrivals = Arrivals(delivered)
+        self._taken = 0  # frames, the server's own included
+        self._dropped = 0  # as of the last heartbeat
         self._set_clock()
 
     # -- what it is ----------------------------------------------------------------------------
@@ -125,17 +134,20 @@ class PushMessages(Leaving):
 
     def _is_control(self, frame: MessageFrame) -> bool:
         """Whether it is not for the user; it is answered if it wants to be."""
+        self._taken += 1
         block = frame[3]
-        if block is None or frame[4]:
-            return False
-        status = status_of(block)
+        status = None if block is None or frame[4] else status_of(block)
         if status is None or status.code != CONTROL:
+            if self._arrivals.before is None:
+                self._arrivals.first(frame[2], self._taken - 1)
             return False
+        self._arrivals.others += 1
         message = Message(self._client, frame)
         if status.is_flow_control:
             self._answer(message.reply)
         elif message.headers is not None:
             self._answer(message.headers.get(_STALLED))
+            self._compare(block)
         return True
 
     def _answer(self, subject: str | None) -> None:
@@ -145,11 +157,19 @@ class PushMessages(Leaving):
             except JetsparkError as error:
                 self._client.report(error)
 
+    def _compare(self, heartbeat: bytes | None) -> None:
+        """What the consumer has sent before this heartbeat, with what was taken."""
+        arrivals, dropped = self._arrivals, self._sub.dropped
+        if dropped != self._dropped:
+            self._dropped, arrivals.before = dropped, None
+        if self._heartbeat and (missing := arrivals.missing(heartbeat, self._taken)):
+            arrivals.doubt(missing, self._taken)
+
     # -- time ----------------------------------------------------------------------------------
 
     def _set_clock(self) -> None:
         if self._heartbeat:
-            self._clock = self._client.loop.call_later(self._heartbeat / _LOOKS, self._on_clock)
+            self._clock = self._client.loop.call_later(self._heartbeat / LOOKS, self._on_clock)
 
     def _on_clock(self) -> None:
         if not self._sub.active:
@@ -160,7 +180,10 @@ class PushMessages(Leaving):
         self._heard = received
         if not self._client.is_connected:
             self._silent = 0
-        if self._silent == 2 * _LOOKS:
+        if missing := self._arrivals.look(self._taken + self._sub.pending_msgs):
+            then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+            self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
+        if self._silent == 2 * LOOKS:
             seconds = 2 * self._heartbeat
             self._client.report(
                 MissedHeartbeatError(

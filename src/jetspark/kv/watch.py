@@ -35,7 +35,7 @@ PULL_AHEAD = 5000
 """Entries that are here or on their way."""
 
 HEARTBEAT = 2.0
-"""Seconds: after twice as long without a sign of life the consumer is made again."""
+"""Seconds: within twice as long a lost frame is noticed, and the consumer made again."""
 
 EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
 

@@ -36,6 +36,9 @@ PULL_AHEAD = 8 * 1024 * 1024
 LOT_BYTES = 1024 * 1024
 """Bytes that are handled at once."""
 
+HEARTBEAT = 2.0
+"""Seconds: within twice as long a chunk that was lost on the way is read again, the last too."""
+
 LOOK_AFTER = 0.5
 """Seconds without a chunk until the leader is asked whether there is one."""
 
@@ -105,6 +108,7 @@ class ObjectReader:
                 subjects=self._subject,
                 # One chunk at least, however large others have made it.
                 max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
+                heartbeat=HEARTBEAT,
             )
         message = await self._next_chunk(self._messages)
         lot = [message.data]

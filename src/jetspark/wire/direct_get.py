@@ -16,7 +16,7 @@ _APPENDED: Final = b"\r\nNats-Stream: "
 _BLANK: Final = b"\r\n\r\n"
 _PARTS: Final = re.compile(
     rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
-    rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: \d+)?"
+    rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: (\d+))?"
     rb"\r\n\r\n"
 )
 """Every server since 2.9 writes them in this order."""
@@ -33,6 +33,8 @@ class DirectReply(NamedTuple):
     """The header block as it was published."""
     pending: int | None
     """In a batch: messages behind this one that match. None for a single get."""
+    before: int | None
+    """In a batch: the sequence of the message sent before this one, 0 for the first."""
 
 
 class EndOfBatch(NamedTuple):
@@ -56,7 +58,7 @@ def parse_direct_reply(block: bytes | None) -> DirectReply | None:
     parts = _PARTS.fullmatch(block, at)
     if parts is None:
         raise JetStreamError(f"Unreadable answer to a direct get: {block[at:]!r}.")
-    subject, seq, time, pending = parts.groups()
+    subject, seq, time, pending, before = parts.groups()
     return DirectReply(
         subject.decode("utf-8", "replace"),
         int(seq),
@@ -64,6 +66,7 @@ def parse_direct_reply(block: bytes | None) -> DirectReply | None:
         # "NATS/1.0" alone: the message had no headers.
         block[:at] + _BLANK if b"\r\n" in block[:at] else None,
         None if pending is None else int(pending),
+        None if before is None else int(before),
     )
 
 

@@ -1,0 +1,269 @@
+"""A frame of the server is lost: noticed within twice the heartbeat, and made good or told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.jetstream.eventually import eventually
+from tests.support.frame_proxy import FrameProxy
+
+from jetspark.errors import (
+    JetsparkError,
+    MissedHeartbeatError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.server
+
+BEAT = 0.5
+SLACK = 10.0
+"""Seconds that a slow machine may add; the loss of a frame went unnoticed for minutes."""
+
+
+@pytest.fixture
+async def proxy(shared_server: NatsServer) -> AsyncIterator[FrameProxy]:
+    async with FrameProxy(shared_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def reported() -> list[JetsparkError]:
+    return []
+
+
+@pytest.fixture
+async def far(proxy: FrameProxy, reported: list[JetsparkError]) -> AsyncIterator[Client]:
+    """A client behind the proxy."""
+    async with connect(proxy.url, error_callback=reported.append) as client:
+        yield client
+
+
+def is_delivery(frame: bytes) -> bool:
+    return b" $JS.ACK." in frame.partition(b"\r\n")[0]
+
+
+def is_request_timeout(frame: bytes) -> bool:
+    return b"NATS/1.0 408" in frame
+
+
+async def publish_three(js: JetStream, stream: str) -> None:
+    for data in (b"1", b"2", b"3"):
+        await js.publish(f"{stream}.a", data)
+
+
+async def told(reported: list[JetsparkError]) -> list[str]:
+    """What was reported, once anything was."""
+
+    async def anything() -> bool:
+        return bool(reported)
+
+    await eventually(anything)
+    assert {type(error) for error in reported} == {SequenceMismatchError}
+    return [str(error) for error in reported]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_ordered_reads_again_what_was_lost_even_the_last_delivery(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int
+) -> None:
+    await publish_three(js, stream)
+    fault = proxy.arm(lost, wanted=is_delivery)
+    async with far.jetstream().ordered(stream, heartbeat=BEAT) as messages:
+        start = time.monotonic()
+        assert [(await messages.next(60)).data for _ in range(3)] == [b"1", b"2", b"3"]
+        assert time.monotonic() - start < 2 * BEAT + SLACK
+        assert fault.hit is not None
+        assert isinstance(messages.last_error, SequenceMismatchError)
+
+
+async def test_a_lost_delivery_that_has_ended_the_pull_is_noticed_by_silence(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await publish_three(js, stream)
+    proxy.arm(3, wanted=is_delivery)
+    async with far.jetstream().ordered(stream, heartbeat=BEAT, max_messages=1) as messages:
+        start = time.monotonic()
+        assert [(await messages.next(60)).data for _ in range(3)] == [b"1", b"2", b"3"]
+        assert time.monotonic() - start < 2.25 * BEAT + SLACK
+        assert isinstance(messages.last_error, MissedHeartbeatError)
+
+
+async def test_a_pull_goes_on_although_its_last_status_was_lost(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await js.create_consumer(stream, name="c")
+    fault = proxy.arm(1, wanted=is_request_timeout)
+    consumer = await far.jetstream().consumer(stream, "c")
+    async with consumer.consume(expires=1, heartbeat=BEAT, max_messages=1) as messages:
+
+        async def lost() -> bool:
+            return fault.hit is not None
+
+        await eventually(lost)
+        start = time.monotonic()
+        await js.publish(f"{stream}.a", b"x")
+        assert (await messages.next(60)).data == b"x"
+        assert time.monotonic() - start < 2.25 * BEAT + SLACK
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+@pytest.mark.parametrize("ack_policy", ["explicit", "none"])
+async def test_consume_tells_of_a_delivery_that_did_not_come(
+    js: JetStream,
+    stream: str,
+    proxy: FrameProxy,
+    far: Client,
+    reported: list[JetsparkError],
+    ack_policy: str,
+    lost: int,
+) -> None:
+    await js.create_consumer(stream, name="c", ack_policy=ack_policy)
+    proxy.arm(lost, wanted=is_delivery)
+    consumer = await far.jetstream().consumer(stream, "c")
+    async with consumer.consume(heartbeat=BEAT) as messages:
+        start = time.monotonic()
+        await publish_three(js, stream)
+        assert [(await messages.next(60)).data for _ in range(2)] == [
+            b"%d" % number for number in (1, 2, 3) if number != lost
+        ]
+        (said,) = await told(reported)
+        assert time.monotonic() - start < 2 * BEAT + SLACK
+        assert said.startswith("1 message sent by consumer 'c' did not come")
+        assert ("ack_wait" in said) is (ack_policy == "explicit")
+
+
+async def test_consume_is_silent_about_what_other_clients_of_the_consumer_got(
+    js: JetStream, stream: str, nc: Client, far: Client, reported: list[JetsparkError]
+) -> None:
+    await js.create_consumer(stream, name="c", ack_policy="none")
+    clients = [await client.jetstream().consumer(stream, "c") for client in (nc, far)]
+    got = 0
+
+    def count(_: object) -> None:
+        nonlocal got
+        got += 1
+
+    readers = [one.consume(heartbeat=BEAT, callback=count) for one in clients]
+
+    async def both_wait() -> bool:
+        return (await clients[0].info()).num_waiting == 2
+
+    await eventually(both_wait)
+    for _ in range(3):
+        await publish_three(js, stream)
+        await asyncio.sleep(2 * BEAT)  # heartbeats, and the time to doubt
+    assert got == 9
+    assert reported == []
+    for reader in readers:
+        reader.stop()
+
+
+async def test_without_acks_what_a_lost_link_has_swallowed_is_told(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
+) -> None:
+    await js.create_consumer(stream, name="c", ack_policy="none")
+    consumer = await far.jetstream().consumer(stream, "c")
+    async with consumer.consume(heartbeat=BEAT) as messages:
+        await js.publish(f"{stream}.a", b"1")
+        assert (await messages.next(60)).data == b"1"
+        proxy.arm(1, "cut", wanted=is_delivery)
+        await js.publish(f"{stream}.a", b"2")
+
+        async def is_back() -> bool:
+            return far.stats.reconnects == 1
+
+        await eventually(is_back)
+        await js.publish(f"{stream}.a", b"3")
+        assert (await messages.next(60)).data == b"3"
+
+        async def reported_the_loss() -> bool:
+            return any(isinstance(error, SequenceMismatchError) for error in reported)
+
+        await eventually(reported_the_loss)
+
+
+@pytest.mark.parametrize(("lost", "batch"), [(1, 5), (3, 5), (3, 3)])
+async def test_a_fetch_tells_of_a_delivery_that_did_not_come(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int, batch: int
+) -> None:
+    await publish_three(js, stream)
+    await js.create_consumer(stream, name="c")
+    consumer = await far.jetstream().consumer(stream, "c")
+    proxy.arm(lost, wanted=is_delivery)
+    got = await consumer.fetch(batch, timeout=1)
+    assert [msg.data for msg in got] == [b"%d" % number for number in (1, 2, 3) if number != lost]
+    # A batch that is complete at the server is followed by no last word of it.
+    expected = RequestTimeoutError if batch == 3 else SequenceMismatchError
+    assert isinstance(got.error, expected)
+
+
+async def test_a_fetch_whose_only_message_was_lost_raises(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await js.publish(f"{stream}.a", b"1")
+    await js.create_consumer(stream, name="c")
+    consumer = await far.jetstream().consumer(stream, "c")
+    proxy.arm(1, wanted=is_delivery)
+    with pytest.raises(SequenceMismatchError, match="1 message sent by consumer 'c' did not come"):
+        await consumer.fetch(2, timeout=1)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_a_push_consumer_tells_of_a_delivery_that_did_not_come(
+    js: JetStream,
+    stream: str,
+    proxy: FrameProxy,
+    far: Client,
+    reported: list[JetsparkError],
+    lost: int,
+) -> None:
+    options: dict[str, Any] = {"idle_heartbeat": timedelta(seconds=BEAT), "ack_policy": "none"}
+    consumer = await far.jetstream().create_push_consumer(
+        stream, deliver_subject=far.new_inbox(), **options
+    )
+    proxy.arm(lost, wanted=is_delivery)
+    got: list[bytes] = []
+    async with consumer.subscribe(callback=lambda msg: got.append(msg.data)):
+        await far.flush()
+        await publish_three(js, stream)
+        (said,) = await told(reported)
+        assert said.endswith("did not come: they are lost.")
+    assert got == [b"%d" % number for number in (1, 2, 3) if number != lost]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+async def test_a_batch_of_direct_gets_is_complete_whatever_is_lost(
+    js: JetStream,
+    stream: str,
+    proxy: FrameProxy,
+    far: Client,
+    needs_server: Callable[[str], None],
+    lost: int,
+) -> None:
+    needs_server("2.11")
+    await js.update_stream(name=stream, allow_direct=True)
+    await publish_three(js, stream)
+    near = far.jetstream(timeout=2)
+    assert (await near.get_msg(stream, 1)).data == b"1"  # it knows about direct gets now
+
+    def of_batch(frame: bytes) -> bool:
+        return b"Nats-Num-Pending" in frame
+
+    proxy.arm(lost, wanted=of_batch)
+    assert [msg.seq async for msg in near.get_msgs(stream, 1)] == [1, 2, 3]
+    fault = proxy.arm(min(lost, 2), wanted=of_batch)
+    assert [msg.seq async for msg in near.get_last_msgs(stream, f"{stream}.>")] == [3]
+    assert fault.hit is not None
