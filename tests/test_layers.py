@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # -- the rules -----------------------------------------------------------------------------------
 
-VALUES = {"errors", "timestamps", "subjects", "buckets", "version"}
+VALUES = {"errors", "payloads", "timestamps", "subjects", "buckets", "version"}
 CORE = VALUES | {"wire", "connection", "client"}
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
@@ -64,7 +64,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(("bulk", "spark", "server"), frozenset({"asyncio"})),
 }
 
-LINES, HARD_LIMIT = 400, 600
+LINES, HARD_LIMIT = 400, 700
 # The reason why a file has up to HARD_LIMIT lines.
 LONGER: dict[str, str] = {
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",

@@ -25,7 +25,10 @@ def lines() -> list[list[str]]:
 
 
 def test_every_row_stands_there_once() -> None:
-    assert [row for row, *_ in lines()] == ROWS
+    """Those of the first contract all; later ones as they are kept."""
+    found = [row for row, *_ in lines()]
+    assert found == sorted(set(found), key=lambda row: ("CJWKS".index(row[0]), int(row[1:])))
+    assert set(ROWS) <= set(found)
 
 
 def test_what_is_not_open_has_tests_that_exist() -> None:

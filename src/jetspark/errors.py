@@ -7,6 +7,7 @@
      │   ├─ BadSubjectError                ErrBadSubject
      │   ├─ BadQueueError                  ErrBadQueueName
      │   ├─ BadTimeoutError                ErrBadTimeout
+     │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
      ├─ ConnectionFailure                  the link to the server
@@ -128,6 +129,13 @@ class BadTimeoutError(ConfigError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"A timeout must be more than 0 seconds, not {timeout!r}.")
         self.timeout = timeout
+
+
+class BadPayloadError(ConfigError, TypeError):
+    """A payload that is not bytes-like: nothing was sent."""
+
+    def __init__(self, payload: object, advice: str) -> None:
+        super().__init__(f"A payload is bytes, not {type(payload).__name__}: {advice}.")
 
 
 class BadNameError(ConfigError):

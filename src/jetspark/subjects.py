@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from jetspark.errors import BadNameError, BadQueueError, BadSubjectError
 
 # What would break the line protocol if it got through; checked even when check_subjects is off.
-_BREAKS_PROTOCOL = re.compile(r"[\s\x00]")
+_BREAKS_PROTOCOL = re.compile(r"[\s\x00\ud800-\udfff]")
+NO_TEXT = re.compile(r"[\ud800-\udfff]")
+"""Lone surrogates: Python's text may hold them (a file name that is no UTF-8), UTF-8 may not."""
 _NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 
 
@@ -27,10 +29,12 @@ def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
 
 
 def _check(subject: str, *, wildcards: bool, strict: bool) -> None:
+    if not isinstance(subject, str):
+        raise BadSubjectError(subject, f"a subject is a str, not {type(subject).__name__}")
     if not subject:
         raise BadSubjectError(subject, "it is empty")
     if _BREAKS_PROTOCOL.search(subject):
-        raise BadSubjectError(subject, "white space is not allowed")
+        raise BadSubjectError(subject, _why(subject))
     if not strict:
         return
     tokens = subject.split(".")
@@ -43,16 +47,28 @@ def _check(subject: str, *, wildcards: bool, strict: bool) -> None:
         raise BadSubjectError(subject, "a wildcard cannot be published to")
 
 
+def _why(text: str) -> str:
+    if NO_TEXT.search(text):
+        return "it holds a lone surrogate, which no UTF-8 has"
+    return "white space is not allowed"
+
+
 def check_queue(queue: str) -> None:
-    """Raise BadQueueError for a queue group name with white space."""
+    """Raise BadQueueError for a queue group name with white space, or that is no text."""
+    if not isinstance(queue, str):
+        raise BadQueueError(queue, f"it is a str, not {type(queue).__name__}")
     if _BREAKS_PROTOCOL.search(queue):
-        raise BadQueueError(queue, "white space is not allowed")
+        raise BadQueueError(queue, _why(queue))
 
 
 def check_name(kind: str, name: str) -> str:
     """The name itself, or BadNameError by the rules of ADR-6. `kind` is for the message."""
+    if not isinstance(name, str):
+        raise BadNameError(kind, name, f"it is a str, not {type(name).__name__}")
     if not name:
         raise BadNameError(kind, name, "it is empty")
+    if NO_TEXT.search(name):
+        raise BadNameError(kind, name, _why(name))
     if _NAME_FORBIDDEN.search(name):
         raise BadNameError(kind, name, "white space and the characters . * > / \\ are not allowed")
     return name

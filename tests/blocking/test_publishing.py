@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
 from types import SimpleNamespace
 from typing import cast
 
@@ -21,6 +22,7 @@ from jetspark.connection.events import ConnectionStatus, Disconnected, Reconnect
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.supervisor import Supervisor
 from jetspark.server import NatsServer
+from jetspark.wire.frames import pub
 
 Unique = Callable[[str], str]
 
@@ -149,7 +151,11 @@ def test_what_was_accepted_when_the_link_broke_is_not_lost() -> None:
     outbox = thread.call(lambda: Outbox(2000, thread.loop))
     outbox.open()
     link = SimpleNamespace(
-        status=ConnectionStatus.CONNECTED, outbox=outbox, require_open=lambda: None
+        status=ConnectionStatus.CONNECTED,
+        outbox=outbox,
+        require_open=lambda: None,
+        current_server=None,
+        info=None,
     )
     buffer = PublishBuffer(thread, cast(Supervisor, link), 2000)
     frames = [b"%04d" % number for number in range(1000)]
@@ -233,3 +239,58 @@ def test_a_blocked_publisher_is_told_that_the_connection_is_closed(
         assert not publisher.is_alive()
     finally:
         server.resume()
+
+
+def test_what_a_smaller_server_refuses_takes_nothing_along(
+    make_server: MakeServer, unique: Unique
+) -> None:
+    first = make_server()
+    told: Queue[errors.JetsparkError] = Queue()
+    with connect(first.url, error_callback=told.put, reconnect_wait=0.05) as nc:
+        port = first.port
+        sub = nc.subscribe("a")
+        lost = nc.events()
+        first.close()
+        assert isinstance(next(lost), Disconnected)
+        nc.publish("a", b"before")
+        for number in range(3):
+            nc.publish("a", b"%d" % number + b"x" * 2000)
+            nc.publish("a", b"%d" % number)
+        make_server("max_payload: 1000", port=port)
+        assert isinstance(next(lost), Reconnected)
+        nc.publish("a", b"last")
+        expected = [b"before", b"0", b"1", b"2", b"last"]
+        assert [sub.next(30).data for _ in expected] == expected
+        found: list[errors.MaxPayloadError] = []
+        while len(found) < 3:
+            if isinstance(error := told.get(timeout=30), errors.MaxPayloadError):
+                found.append(error)
+        assert [(error.size, error.limit) for error in found] == [(2001, 1000)] * 3
+        assert nc.stats.reconnects == 1
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_was_made_for_a_larger_server_is_judged_again(
+    make_server: MakeServer, alone: bool
+) -> None:
+    server = make_server("max_payload: 1000")
+    told: Queue[errors.JetsparkError] = Queue()
+    with connect(server.url, error_callback=told.put) as nc:
+        sub = nc.subscribe("a")
+        large = pub("a", b"x" * 1001)
+        if alone:
+            nc._buffer.put(large)
+        else:
+
+            def at_once() -> None:  # in the loop's thread: they cross to it together
+                for frame in (pub("a", b"1"), large, pub("a", b"2"), large, pub("a", b"3")):
+                    nc._buffer.put(frame)
+
+            nc._thread.call(at_once)
+        nc.publish("a", b"end")
+        expected = [b"end"] if alone else [b"1", b"2", b"3", b"end"]
+        assert [sub.next(30).data for _ in expected] == expected
+        error = told.get(timeout=30)
+        assert isinstance(error, errors.MaxPayloadError)
+        assert (error.size, error.limit) == (1001, 1000)
+        assert nc.stats.reconnects == 0

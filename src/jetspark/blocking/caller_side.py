@@ -22,6 +22,7 @@ from jetspark.client.client import Client as CoreClient
 from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
+from jetspark.payloads import Payload
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
@@ -61,7 +62,7 @@ class CallerSide(CoreClient):
         self._link = inner._link
         self._requests = inner._requests
         self._subscriptions = inner._subscriptions
-        self._good_subjects = set()
+        self._good_subjects = {}
         self._out_msgs = 0
         # put, crowded and wait are all that publishing uses of an outbox.
         self._outbox = cast("Outbox", buffer)
@@ -71,7 +72,7 @@ class CallerSide(CoreClient):
         self.thread.post(partial(self.inner.report, error))
 
     def ask(
-        self, subject: str, payload: bytes, timeout: float | None, headers: HeadersLike | None
+        self, subject: str, payload: Payload, timeout: float | None, headers: HeadersLike | None
     ) -> MessageFrame:
         """`request` without async: its reply as a frame. Raises as `request`."""
         if self.inner._outbox.crowded:
@@ -92,7 +93,7 @@ class CallerSide(CoreClient):
     async def request(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         headers: HeadersLike | None = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -19,6 +20,6 @@ class Message(MessageView):
 
     _client: CallerSide
 
-    def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
         drive(AsyncMessage(self._client, self._frame).respond(payload, headers))

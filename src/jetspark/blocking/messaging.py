@@ -12,6 +12,7 @@ from jetspark.blocking.replies import Replies
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.prepared import Sendable
 from jetspark.face import Client as AsyncClient
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -26,7 +27,7 @@ class MessagingCalls:
     def publish(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         reply: str | None = None,
         headers: HeadersLike | None = None,
@@ -45,7 +46,7 @@ class MessagingCalls:
     def publish_nowait(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         reply: str | None = None,
         headers: HeadersLike | None = None,
@@ -60,7 +61,7 @@ class MessagingCalls:
     def request(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         headers: HeadersLike | None = None,
@@ -82,7 +83,7 @@ class MessagingCalls:
     def request_many(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         headers: HeadersLike | None = None,

@@ -1,7 +1,7 @@
 """Publishes on their way from any thread to the event loop.
 
 Contract: it stands in for the connection's outbox in the caller's thread. Frames keep the order
-of `put`; a whole buffer crosses to the loop at a time, by one wake-up, as one piece of bytes.
+of `put` and stay frames; a whole buffer crosses to the loop at a time, by one wake-up.
 `crowded` and `wait` are the back-pressure; `put` raises what the outbox would raise, judged by
 the state of the link as it is seen from here. Frames that were accepted and meet an outage with a
 full outbox wait here until the link is back.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
+from jetspark.connection.fit import fitting
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ class PublishBuffer:
             self._frames, self._size, self._armed = [], 0, False
             if frames:
                 try:
-                    self._outbox.put(b"".join(frames))
+                    frames, size = self._fitting(frames, size)
+                    self._outbox.put_all(frames, size)
                 except OutboundBufferError:
                     # Until link_changed. Armed: nobody needs to wake the loop before.
                     self._frames, self._size, self._armed = frames, size, True
@@ -135,6 +137,17 @@ class PublishBuffer:
                     logger.warning("Closed with %d bytes that were never sent", size)
             self.crowded = False
             self._room.notify_all()
+
+    def _fitting(self, frames: list[bytes], size: int) -> tuple[list[bytes], int]:
+        """They were judged when they were made, and the server may be another one by now."""
+        link, info = self._link, self._link.info
+        # Without a link the outbox is looked through when there is one.
+        if link.current_server is None or info is None:
+            return frames, size
+        if size <= info.max_payload and info.headers:
+            return frames, size
+        frames = fitting(frames, info, link.report)
+        return frames, sum(map(len, frames))
 
     def link_changed(self) -> None:
         """The link came or went: publishers look again."""

@@ -44,9 +44,9 @@ def read_headers(texts: list[str] | None) -> Headers | None:
 
 
 def read_payload(text: str, *, stdin: bool) -> bytes:
-    """The text as UTF-8, or standard input to its end. Raises ConfigError for both."""
+    """The bytes of the argument, or standard input to its end. Raises ConfigError for both."""
     if not stdin:
-        return text.encode()
+        return text.encode("utf-8", "surrogateescape")  # an argument that is no UTF-8: its bytes
     if text:
         raise ConfigError("Give the payload either as argument or with --stdin.")
     return sys.stdin.buffer.read()

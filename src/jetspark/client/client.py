@@ -26,6 +26,7 @@ from jetspark.client.request_calls import RequestCalls
 from jetspark.client.requests import RequestMux
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
+from jetspark.connection.fit import check_line
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRun, Route
 from jetspark.connection.supervisor import Supervisor
@@ -39,6 +40,7 @@ from jetspark.errors import (
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
+from jetspark.wire.frames import target_of
 
 PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
@@ -86,7 +88,7 @@ class Client(RequestCalls):
         self._outbox = self._link.outbox
         self._requests = RequestMux(self.loop, self._link, self.options.inbox_prefix)
         self._subscriptions: set[Reading] = set()
-        self._good_subjects: set[str] = set()
+        self._good_subjects: dict[str, bytes] = {}
         self._out_msgs = 0
 
     # -- what it is ----------------------------------------------------------------------------
@@ -321,5 +323,6 @@ class Client(RequestCalls):
         check_subscribe_subject(subject, strict=self.options.check_subjects)
         if queue is not None:
             check_queue(queue)
+        check_line(subject, target_of(subject, queue), self.options.max_control_line)
         if max_msgs < 0:
             raise ConfigError("max_msgs cannot be negative.")

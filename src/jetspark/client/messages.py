@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
+from jetspark.payloads import Payload
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
 from jetspark.wire.kernel import Delivered
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
@@ -118,7 +119,7 @@ class Message(MessageView):
 
     _client: Client
 
-    async def respond(self, payload: bytes = b"", headers: HeadersLike | None = None) -> None:
+    async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
         reply = self.reply
         if reply is None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetspark.connection.fit import check_line
 from jetspark.errors import MaxPayloadError
-from jetspark.wire.frames import no_bytes
+from jetspark.payloads import Payload, payload_bytes
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -31,28 +32,28 @@ class NumberedPublishes:
         self._heads: dict[str, bytes] = {}
 
     def send(
-        self, number: int, subject: str, payload: bytes, headers: HeadersLike | None = None
+        self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
     ) -> None:
         """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
         block = b"" if headers is None else self._client._encode(headers)
         size = len(block) + len(payload)
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
-        try:
-            if headers is None:
-                frame = b"PUB %b%d %d\r\n%b\r\n" % (head, number, size, payload)
-            else:
-                sizes = number, len(block), size
-                frame = b"HPUB %b%d %d %d\r\n%b%b\r\n" % (head, *sizes, block, payload)
-        except TypeError:
-            raise no_bytes(payload) from None
+        if headers is None:
+            frame = b"PUB %b%d %d\r\n%b\r\n" % (head, number, size, payload)
+        else:
+            sizes = number, len(block), size
+            frame = b"HPUB %b%d %d %d\r\n%b%b\r\n" % (head, *sizes, block, payload)
         self._outbox.put(frame)
         self._client._out_msgs += 1
 
     def _head(self, subject: str) -> bytes:
-        self._client._check_subject(subject)
+        head = b"%b %b" % (self._client._check_subject(subject), self._inbox)
+        check_line(subject, head, self._client.options.max_control_line)
         if len(self._heads) >= _SUBJECTS_REMEMBERED:
             self._heads.clear()
-        head = self._heads[subject] = b"%b %b" % (subject.encode(), self._inbox)
+        self._heads[subject] = head
         return head

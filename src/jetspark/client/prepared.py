@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -19,7 +20,7 @@ class Sendable(Protocol):
         """Where it goes."""
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> Payload:
         """The payload."""
 
     @property
@@ -42,7 +43,7 @@ class PreparedMessage:
     def __init__(
         self,
         subject: str,
-        data: bytes = b"",
+        data: Payload = b"",
         *,
         reply: str | None = None,
         headers: HeadersLike = (),
@@ -53,4 +54,4 @@ class PreparedMessage:
         self.headers = Headers(headers)
 
     def __repr__(self) -> str:
-        return f"PreparedMessage(subject={self.subject!r}, {len(self.data)} bytes)"
+        return f"PreparedMessage(subject={self.subject!r}, {len(payload_bytes(self.data))} bytes)"

@@ -12,6 +12,7 @@ from jetspark.client.prepared import Sendable
 from jetspark.client.publish_calls import PublishCalls
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
@@ -36,7 +37,7 @@ class RequestCalls(PublishCalls):
     async def request(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         headers: HeadersLike | None = None,
@@ -49,6 +50,7 @@ class RequestCalls(PublishCalls):
         Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
         """
         if self._outbox.crowded:
+            payload = payload_bytes(payload)  # as it is now, not when there is room again
             await self._outbox.wait()
         answer: asyncio.Future[MessageFrame] = self.loop.create_future()
         reply = self._ask(answer, subject, payload, headers, self._seconds(timeout))
@@ -63,7 +65,7 @@ class RequestCalls(PublishCalls):
         self,
         answer: Answer,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike | None,
         timeout: float,
     ) -> bytes:
@@ -87,7 +89,7 @@ class RequestCalls(PublishCalls):
     def request_many(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         headers: HeadersLike | None = None,
@@ -113,12 +115,13 @@ class RequestCalls(PublishCalls):
         if max_msgs < 0:
             raise ConfigError("max_msgs cannot be negative.")
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
-        return Replies(self._gather(subject, payload, headers, limit, max_msgs, stall, is_sentinel))
+        data = payload_bytes(payload)  # as it is now, not when the first reply is asked for
+        return Replies(self._gather(subject, data, headers, limit, max_msgs, stall, is_sentinel))
 
     async def _gather(
         self,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike | None,
         timeout: float,
         max_msgs: int,

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
-from jetspark.errors import HeadersNotSupportedError, JetsparkError, MaxPayloadError
+from collections.abc import Callable
+
+from jetspark.errors import (
+    BadSubjectError,
+    HeadersNotSupportedError,
+    JetsparkError,
+    MaxPayloadError,
+)
 from jetspark.wire.documents import ServerInfo
+
+COMMON_LINE = 200
+"""Bytes of subjects that fit into a line whatever the limit, which is 256 at least."""
+
+_NUMBERS = 22
+"""Bytes that the sizes, or the subscription id, may take behind the subjects."""
+
+
+def check_line(subject: str, target: bytes, limit: int) -> None:
+    """Raises BadSubjectError when the line with these subjects is longer than a server takes.
+
+    `target`: the encoded subject with its reply subject or queue group.
+    """
+    if len(target) + _NUMBERS > limit:
+        raise BadSubjectError(
+            f"{subject[:40]}…",
+            f"its protocol line is longer than max_control_line, {limit} bytes",
+        )
 
 
 def check_headers(info: ServerInfo | None) -> None:
@@ -14,7 +39,20 @@ def check_headers(info: ServerInfo | None) -> None:
         )
 
 
-def refusal(frame: bytes, info: ServerInfo) -> JetsparkError | None:
+def fitting(
+    frames: list[bytes], info: ServerInfo, report: Callable[[JetsparkError], None]
+) -> list[bytes]:
+    """The publishes that a server takes; why the others are dropped is reported, one by one."""
+    kept = []
+    for frame in frames:
+        if (error := _refusal(frame, info)) is None:
+            kept.append(frame)
+        else:
+            report(error)
+    return kept
+
+
+def _refusal(frame: bytes, info: ServerInfo) -> JetsparkError | None:
     """Why a server would end the link over this PUB or HPUB; None when it would not."""
     if len(frame) <= info.max_payload and info.headers:
         return None

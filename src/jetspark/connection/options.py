@@ -95,6 +95,9 @@ class ConnectOptions:
     check_subjects: bool = True
     """Check subjects fully before sending; what would break the protocol is always refused."""
     inbox_prefix: str = "_INBOX"
+    max_control_line: int = 4096
+    """Bytes of a protocol line, of subject, reply subject and queue group, above which a call is
+    refused: the servers' `max_control_line`, which they do not tell. They end the link over it."""
     pending_size: int = 8 * 1024 * 1024
     """Bytes kept for sending while there is no connection, or while it takes no more."""
     jetstream_domain: str | None = None
@@ -116,6 +119,8 @@ class ConnectOptions:
             raise ConfigError("max_reconnect_attempts must be -1 (for ever), 0 or more.")
         if self.max_outstanding_pings < 1:
             raise ConfigError("max_outstanding_pings must be at least 1.")
+        if self.max_control_line < 256:
+            raise ConfigError("max_control_line must be at least 256 bytes.")
         if self.pending_size < 0:
             raise ConfigError("pending_size cannot be negative.")
         self._check_credentials()

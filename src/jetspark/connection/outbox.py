@@ -5,7 +5,8 @@ once. What the transport took may be lost with the link (core NATS delivers at m
 did not take is kept. Two kinds of frames share the order: publishes, which survive the link, and
 control frames (SUB, UNSUB, PING, PONG), which mean something to one link only and are dropped
 with it, because the supervisor replays subscriptions on the next link from its own table. A
-publish that the next server would not take (too large for it) is dropped by `refuse`, and told.
+publish that the next server would not take (too large for it) is dropped by `keep`. So a frame here
+is one frame: several that were joined would be judged by the first.
 """
 
 from __future__ import annotations
@@ -73,10 +74,20 @@ class Outbox:
         """Add a publish. Raises OutboundBufferError or ConnectionClosedError, taking nothing."""
         size = self._size + len(frame)
         if size > self._mark:
-            self._overflow(frame, size)
+            self._overflow([frame], len(frame))
             return
         self._frames.append(frame)
         self._size = size
+        if not self._armed:
+            self._arm()
+
+    def put_all(self, frames: list[bytes], size: int) -> None:
+        """`put` for publishes of `size` bytes together: taken all, or none. Frames stay frames."""
+        if self._size + size > self._mark:
+            self._overflow(frames, size)
+            return
+        self._frames += frames
+        self._size += size
         if not self._armed:
             self._arm()
 
@@ -100,16 +111,16 @@ class Outbox:
         if not self._armed:
             self._arm()
 
-    def _overflow(self, frame: bytes, size: int) -> None:
+    def _overflow(self, frames: list[bytes], size: int) -> None:
         if self._mark == _CLOSED:
             raise ConnectionClosedError from self._reason
         if self._write is None or self._paused:
             raise OutboundBufferError(
                 f"{self._size} bytes wait for the server and pending_size is {self._limit}; "
-                f"this message of {len(frame)} bytes was not taken."
+                f"this message of {size} bytes was not taken."
             )
-        self._frames.append(frame)
-        self._size = size
+        self._frames += frames
+        self._size += size
         # A loop of publishes must let the event loop read now and then.
         self.crowded = True
         if not self._armed:
@@ -126,18 +137,10 @@ class Outbox:
             self.flush()
             self._relax()
 
-    def refuse(self, refusal: Callable[[bytes], JetsparkError | None]) -> list[JetsparkError]:
-        """Drop the publishes that the next link's server would not take; why, one by one."""
-        errors = []
-        kept = []
-        for frame in self._frames:
-            if (error := refusal(frame)) is None:
-                kept.append(frame)
-            else:
-                errors.append(error)
-                self._size -= len(frame)
-        self._frames = kept
-        return errors
+    def keep(self, fitting: Callable[[list[bytes]], list[bytes]]) -> None:
+        """Of what waits, only what is fitting for the next link's server."""
+        self._frames = fitting(self._frames)
+        self._size = sum(map(len, self._frames))
 
     # -- emptying ------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from jetspark.connection import events
 from jetspark.connection.dialer import Dialer
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
-from jetspark.connection.fit import refusal
+from jetspark.connection.fit import fitting
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.pool import PooledServer
@@ -172,8 +172,7 @@ class Supervisor:
         self.last_error = None
         session.write(self.routes.replay())
         self._enter(ConnectionStatus.CONNECTED)
-        for error in self.outbox.refuse(lambda frame: refusal(frame, session.info)):
-            self.report(error)
+        self.outbox.keep(lambda frames: fitting(frames, session.info, self.report))
         self.outbox.attach(session.write)
         url = str(session.server)
         if first:

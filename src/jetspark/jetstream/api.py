@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -19,6 +17,7 @@ from jetspark.errors import (
     NoRespondersError,
 )
 from jetspark.jetstream import api_trace
+from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import (
     DEFAULT_PREFIX,
     NOT_ENABLED,
@@ -68,7 +67,7 @@ class Api:
         Raises BadNameError before anything is sent, the typed error of the answer,
         JetStreamNotEnabledError when nobody answers, RequestTimeoutError.
         """
-        payload = b"" if body is None else msgspec.json.encode(body)
+        payload = b"" if body is None else encode_document(body)
         answer = await self.request(subject_of(self.prefix, call, names), payload)
         return parse_answer(call, answer, names)
 

@@ -35,6 +35,7 @@ from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import closed_before_ack
 from jetspark.jetstream.requirements import check_feature
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.batch_headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED
 from jetspark.wire.headers import VERSION, Headers, HeadersLike, encode_headers
 from jetspark.wire.status import status_of
@@ -91,7 +92,7 @@ class AtomicBatch:
     async def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -109,6 +110,7 @@ class AtomicBatch:
         BatchError, NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError,
         BrokenSocketError.
         """
+        payload = payload_bytes(payload)  # as it is now: it is sent with a later call
         async with self._turn:
             self._check_open()
             if expect_last_seq is not None and self._size:
@@ -134,16 +136,15 @@ class AtomicBatch:
         client = self._client
         if subject not in client._good_subjects:
             client._check_subject(subject)
-        copy = payload if type(payload) is bytes else bytes(memoryview(payload))
         head = _NO_HEADERS
         if headers is not None:
             for name in [name for name in headers if name.startswith("Nats-Batch-")]:
                 headers.delete(name)  # of a message that came out of another batch
             head = encode_headers(headers)[:-2]
-        size = len(head) + _MARKS_SIZE + len(copy)
+        size = len(head) + _MARKS_SIZE + len(payload)
         if size > client.max_payload:
             raise MaxPayloadError(size, client.max_payload)
-        return subject, copy, head
+        return subject, payload, head
 
     async def flush(self) -> None:
         """Wait until the server has every message, so that all but the commit can have failed.

@@ -14,8 +14,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from jetspark.client.messages import Message
 from jetspark.errors import (
     APIError,
@@ -32,6 +30,7 @@ from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.exact_times import timestamp_of_text
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
+from jetspark.wire.documents import encode_document
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
 
 BATCHES = "reading stored messages in batches"
@@ -65,7 +64,7 @@ async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -
     Servers before 2.10 stay silent instead. Raises MessageNotFoundError, DirectGetError,
     RequestTimeoutError.
     """
-    call, names, payload = js_api.DIRECT_GET, {"stream": stream}, msgspec.json.encode(body)
+    call, names, payload = js_api.DIRECT_GET, {"stream": stream}, encode_document(body)
     last = body.get("last_by_subj")
     if last is not None and not any(wildcard in last for wildcard in "*>"):
         # The subject as a part of the API's subject, so that permissions can be given by it.
@@ -164,7 +163,7 @@ async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _
     page = _Page()
     last = 0
     subject = js_api.subject_of(jetstream_api.prefix, js_api.DIRECT_GET, {"stream": stream})
-    payload = msgspec.json.encode(request)
+    payload = encode_document(request)
     jetstream_api.note_request(subject, payload)
     try:
         async with jetstream_api.client.request_many(

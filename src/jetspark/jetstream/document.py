@@ -30,6 +30,7 @@ from jetspark.jetstream.exact_times import (
     to_timestamp,
 )
 from jetspark.subjects import nearest_name
+from jetspark.wire.documents import encode_document
 
 if TYPE_CHECKING:
     from typing import Self
@@ -218,13 +219,16 @@ def config_to_wire(
 def json_of(document: Configuration) -> bytes:
     """A wire document as JSON, unchanged. Raises ConfigError for what is no JSON object."""
     if isinstance(document, Mapping):
-        return msgspec.json.encode(_wire_value(document))
+        return encode_document(_wire_value(document))
     text = _text_of(document)
     try:
         msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ConfigError(f"Not a JSON object: {error}.") from None
-    return text.encode() if isinstance(text, str) else text
+    try:
+        return text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        raise ConfigError("The document holds a lone surrogate, which no UTF-8 has.") from None
 
 
 def _text_of(document: str | bytes | os.PathLike[str]) -> str | bytes:

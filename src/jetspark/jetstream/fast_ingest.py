@@ -50,6 +50,7 @@ from jetspark.jetstream.fast_ingest_replies import (
 )
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import closed_before_ack, link_lost, tell_failures
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class FastIngest(MessageFates):
     async def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -121,6 +122,8 @@ class FastIngest(MessageFates):
         The options are those of `JetStream.publish`. Raises what `Client.publish` raises; such a
         message was not taken and has no index. When the batch is over it raises why.
         """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now, not when there is room
         while self._sent >= self._limit or self._outbox.crowded:
             await self._wait_for_space()
         kept = None

@@ -20,6 +20,7 @@ from jetspark.errors import (
     NotJetStreamMessageError,
     UnsupportedByServerError,
 )
+from jetspark.subjects import NO_TEXT
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire.events import MessageFrame as MessageFrame
 from jetspark.wire.kernel import stream_position as stream_position
@@ -80,8 +81,8 @@ class JsMsg(Message):
         A reason needs server 2.10.4, or raises UnsupportedByServerError: older ones would not
         take the answer at all.
         """
-        if "\n" in reason or "\r" in reason:
-            raise ConfigError("The reason must be one line.")
+        if "\n" in reason or "\r" in reason or NO_TEXT.search(reason):
+            raise ConfigError("The reason must be one line of text.")
         server = self._client.server_info
         if reason and server is not None and not server.at_least(2, 10, 4):
             raise UnsupportedByServerError("term with a reason", "2.10.4", server.version)

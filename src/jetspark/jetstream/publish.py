@@ -16,6 +16,7 @@ from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, headers_of, publish_headers
 from jetspark.jetstream.publisher import Publisher
 from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -27,7 +28,7 @@ class PublishCalls:
     async def publish(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -127,12 +128,13 @@ class PublishCalls:
 
 
 async def acknowledged(
-    api: Api, subject: str, payload: bytes, headers: Headers | None, timeout: float | None
+    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: float | None
 ) -> PubAck:
     """Publish with these headers and await the ack, trying again while nobody listens."""
     seconds = api.timeout if timeout is None else timeout
     if not seconds > 0:
         raise ConfigError("timeout must be more than 0 seconds.")
+    payload = payload_bytes(payload)  # once: every try sends the same
     deadline = api.client.loop.time() + seconds
     retries = 0
     while True:

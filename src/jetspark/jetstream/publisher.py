@@ -31,6 +31,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import tell_failures
 from jetspark.jetstream.windowed import PublisherOptions, WindowedPublishing
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Publisher(WindowedPublishing):
     async def send(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -62,6 +63,8 @@ class Publisher(WindowedPublishing):
 
         Raises what `Client.publish` raises; such a message was not taken and has no index.
         """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
@@ -70,7 +73,7 @@ class Publisher(WindowedPublishing):
     async def submit(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -80,6 +83,8 @@ class Publisher(WindowedPublishing):
 
         An error goes to the future only, not to `failed`.
         """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()

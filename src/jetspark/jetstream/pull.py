@@ -29,8 +29,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -45,6 +43,7 @@ from jetspark.jetstream.pull_retry import wait_for_leader
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
+from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import deliver
 from jetspark.wire.status import Status, status_of
 
@@ -214,7 +213,7 @@ class Pull:
             self._set_heartbeat_timer(self._heartbeat)
         if self._priority is not None:
             request |= self._priority.fields()
-        payload = msgspec.json.encode(request)
+        payload = encode_document(request)
         self._api.note_request(self._subject, payload)
         self._asked = True
         try:

@@ -17,6 +17,7 @@ from jetspark.jetstream.publish import acknowledged
 from jetspark.jetstream.publish_headers import TimeToLive, merged, publish_headers, ttl_text
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored import StoredCalls
+from jetspark.payloads import Payload
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, duration_to_ns
 from jetspark.wire.headers import HeadersLike
@@ -42,7 +43,7 @@ class ScheduleCalls(StoredCalls):
     async def schedule(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         target: str,
         at: datetime | None = None,
@@ -111,7 +112,7 @@ class ScheduleCalls(StoredCalls):
         self,
         schedule: str,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         schedule_seq: int | None = None,
         headers: HeadersLike | None = None,

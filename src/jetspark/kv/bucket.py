@@ -31,6 +31,7 @@ from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle
 from jetspark.kv.reading import ReadingCalls
 from jetspark.kv.status import BucketStatus
+from jetspark.payloads import Payload, payload_bytes
 
 _CREATE_TRIES = 10
 _UNAVAILABLE = 503
@@ -124,17 +125,18 @@ class Bucket(ReadingCalls):
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def put(self, key: str, value: bytes = b"") -> int:
+    async def put(self, key: str, value: Payload = b"") -> int:
         """Set a key's value, whatever it was; returns the new revision."""
         return await self._write(key, value)
 
-    async def create(self, key: str, value: bytes = b"", *, ttl: TimeToLive | None = None) -> int:
+    async def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
         """Set the value of a key that has none, or whose last value was deleted.
 
         `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
         and with a history of more than one the server makes it at least as long. Raises
         KeyExistsError, NotEnabledOnStreamError.
         """
+        value = payload_bytes(value)  # once: every try writes the same
         last = 0
         for _ in range(_CREATE_TRIES):
             try:
@@ -150,7 +152,7 @@ class Bucket(ReadingCalls):
                 raise KeyExistsError(self.name, key, entry.revision)
         raise failed
 
-    async def update(self, key: str, value: bytes, revision: int) -> int:
+    async def update(self, key: str, value: Payload, revision: int) -> int:
         """Set a key's value if its last entry is still this revision; returns the new one.
 
         Raises WrongLastSequenceError when somebody else was faster.
@@ -184,7 +186,7 @@ class Bucket(ReadingCalls):
     async def _write(
         self,
         key: str,
-        value: bytes = b"",
+        value: Payload = b"",
         *,
         last: int | None = None,
         operation: Operation | None = None,

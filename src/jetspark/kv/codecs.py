@@ -74,8 +74,8 @@ class Base64Codec:
     """Keys and values in Base64 for URLs, without padding; of a key each token by itself."""
 
     def encode_key(self, key: str) -> str:
-        """Any characters but dots make a token."""
-        return ".".join(_base64(token.encode()).decode() for token in key.split("."))
+        """Any characters but dots make a token. Raises CodecError for what is no text."""
+        return ".".join(map(_token, key.split(".")))
 
     def decode_key(self, stored: str) -> str:
         """Raises CodecError."""
@@ -87,9 +87,7 @@ class Base64Codec:
     def encode_filter(self, text: str) -> str:
         """Tokens that are a wildcard stay."""
         tokens = text.split(".")
-        return ".".join(
-            token if token in ("*", _ALL) else _base64(token.encode()).decode() for token in tokens
-        )
+        return ".".join(token if token in ("*", _ALL) else _token(token) for token in tokens)
 
     def encode_value(self, value: bytes) -> bytes:
         """A third longer."""
@@ -98,6 +96,13 @@ class Base64Codec:
     def decode_value(self, stored: bytes) -> bytes:
         """Raises CodecError."""
         return _plain(stored)
+
+
+def _token(text: str) -> str:
+    try:
+        return _base64(text.encode()).decode()
+    except UnicodeEncodeError:
+        raise CodecError(f"The key's token {text!r} holds a lone surrogate.") from None
 
 
 def _base64(data: bytes) -> bytes:

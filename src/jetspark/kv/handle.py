@@ -22,6 +22,7 @@ from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
 from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
 from jetspark.kv.entries import Entry
+from jetspark.payloads import Payload, payload_bytes
 
 _DEFAULT_API: Final = "$JS.API"
 
@@ -100,9 +101,10 @@ class Handle:
 
     # -- values --------------------------------------------------------------------------------
 
-    def stored_value(self, value: bytes) -> bytes:
+    def stored_value(self, value: Payload) -> bytes:
         """What is written for a value."""
-        return value if self.values is None else self.values.encode_value(value)
+        plain = payload_bytes(value)
+        return plain if self.values is None else self.values.encode_value(plain)
 
     def value_of(self, stored: bytes) -> bytes:
         """The value of what was written. Raises CodecError."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from jetspark.errors import JetStreamError
-from jetspark.jetstream.document import Document, Moment, from_wire, to_wire
+from jetspark.jetstream.document import Document, Moment, from_wire, json_of, to_wire
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
 from jetspark.objects.config import ObjectStoreConfig, said_by
 from jetspark.objects.names import STREAM_PREFIX
@@ -72,7 +72,7 @@ def info_of_stored(stored: StoredMsg) -> ObjectInfo:
 
 def to_stored(info: ObjectInfo) -> bytes:
     """What is written for it."""
-    return msgspec.json.encode(to_wire(info.replace(mtime=None)))
+    return json_of(to_wire(info.replace(mtime=None)))
 
 
 class ObjectStoreStatus:

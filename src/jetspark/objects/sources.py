@@ -17,11 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from jetspark.errors import ConfigError
+from jetspark.errors import BadPayloadError, ConfigError
+from jetspark.payloads import Payload, byte_view, has_buffer
 
 BLOCK = 1024 * 1024
 
-Bytes: TypeAlias = bytes | bytearray | memoryview
+Bytes: TypeAlias = Payload
 
 
 @runtime_checkable
@@ -43,42 +44,44 @@ ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes] | 
 ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
 
 
-async def blocks(data: ObjectData) -> AsyncGenerator[bytes | memoryview]:
+async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
     """The bytes of whatever was given."""
     if isinstance(data, AsyncIterable) and not isinstance(data, Readable):
         async for piece in data:
-            yield as_bytes(piece)
+            for block in pieces(piece):
+                yield block
     elif isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
         while piece := await data.read(BLOCK):
-            yield as_bytes(piece)
+            for block in pieces(piece):
+                yield block
     else:
         source = sync_blocks(data)
         try:
-            while (block := await asyncio.to_thread(_next, source)) is not None:
-                yield block
+            while (ready := await asyncio.to_thread(_next, source)) is not None:
+                yield ready
         finally:
             # When this was cancelled, a thread may be reading still; the generator ends with it.
             with suppress(ValueError):
                 await asyncio.to_thread(source.close)
 
 
-def _next(source: Iterator[bytes | memoryview]) -> bytes | memoryview | None:
+def _next(source: Iterator[bytes]) -> bytes | None:
     return next(source, None)  # StopIteration cannot pass through a future
 
 
-def sync_blocks(data: Any) -> Generator[bytes | memoryview]:
+def sync_blocks(data: Any) -> Generator[bytes]:
     """`blocks` of what needs no event loop."""
-    if isinstance(data, bytes | bytearray | memoryview):
-        yield as_bytes(data)
+    if not isinstance(data, Readable) and has_buffer(data):
+        yield from pieces(data)
     elif isinstance(data, os.PathLike):
         with Path(data).open("rb") as file:
             yield from sync_blocks(file)
     elif isinstance(data, Readable):
         while block := data.read(BLOCK):
-            yield as_bytes(block)
+            yield from pieces(block)
     else:
-        for block in data:
-            yield as_bytes(block)
+        for piece in data:
+            yield from pieces(piece)
 
 
 def check_data(data: object, *, awaitable: bool = True) -> None:
@@ -90,19 +93,26 @@ def check_data(data: object, *, awaitable: bool = True) -> None:
     elif isinstance(data, AsyncIterable):
         fits = awaitable
     else:
-        fits = isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
+        fits = has_buffer(data) or (
+            isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
+        )
     if not fits:
         raise ConfigError(f"{type(data).__name__} is no source of bytes for an object.")
 
 
-def as_bytes(block: object) -> bytes | memoryview:
-    """Raises ConfigError for what is none."""
-    if isinstance(block, bytes):
-        return block
-    if isinstance(block, bytearray | memoryview):
-        return memoryview(block).cast("B")
-    hint = ": open it in binary mode" if isinstance(block, str) else ""
-    raise ConfigError(f"Bytes are wanted, not {type(block).__name__}{hint}.")
+def pieces(block: Bytes) -> Iterator[bytes]:
+    """As it is, or copied piece by piece: its owner may change it while it is sent.
+
+    Raises BadPayloadError.
+    """
+    if type(block) is bytes:
+        yield block
+        return
+    if isinstance(block, str):
+        raise BadPayloadError(block, "open it in binary mode, or encode it")
+    with byte_view(block) as view:
+        for begin in range(0, len(view), BLOCK):
+            yield bytes(view[begin : begin + BLOCK])
 
 
 def check_writable(target: object) -> None:

@@ -74,7 +74,7 @@ class ObjectWriter:
         """Before the first `write`."""
         await self._publisher.__aenter__()
 
-    async def write(self, block: bytes | memoryview) -> None:
+    async def write(self, block: bytes) -> None:
         """The next bytes of the content, as many as they are."""
         size = len(block)
         self._size += size
@@ -161,22 +161,21 @@ class ObjectWriter:
 
     # -- chunks --------------------------------------------------------------------------------
 
-    async def _cut(self, block: bytes | memoryview) -> None:
+    async def _cut(self, block: bytes) -> None:
         wanted = self._chunk_size
         begin = 0
         if self._rest:
             begin = wanted - self._rest_size
-            # Copied, as the rest below: it may be a view of a buffer that is filled anew.
-            self._rest.append(bytes(block[:begin]))
+            self._rest.append(block[:begin])
             self._rest_size += len(self._rest[-1])
             if self._rest_size < wanted:
                 return
             await self._send(b"".join(self._rest))
         while len(block) - begin >= wanted:
-            await self._send(bytes(block[begin : begin + wanted]))
+            await self._send(block[begin : begin + wanted])
             begin += wanted
         self._rest_size = len(block) - begin
-        self._rest = [bytes(block[begin:])] if self._rest_size else []
+        self._rest = [block[begin:]] if self._rest_size else []
 
     async def _send(self, chunk: bytes) -> None:
         await self._submit(chunk)

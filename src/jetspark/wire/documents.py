@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jetspark.errors import ProtocolError
+from jetspark.errors import ConfigError, ProtocolError
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,4 +89,13 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
         return f"ConnectDocument(name={self.name!r}, …)"
 
 
-encode_document = msgspec.json.encode
+def encode_document(document: object) -> bytes:
+    """As JSON. Raises ConfigError for text that is none: with a lone surrogate."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        # Not the error's own words: they show the document, which may hold secrets.
+        raise ConfigError(
+            "A text that is to be sent holds a lone surrogate, which no UTF-8 has: was it made of "
+            "bytes that are not UTF-8?"
+        ) from None

@@ -1,4 +1,4 @@
-"""Builders of what a client sends. Arguments are already checked; sizes count bytes."""
+"""Builders of what a client sends, of arguments that are checked: bytes are bytes, no objects."""
 
 from __future__ import annotations
 
@@ -11,57 +11,40 @@ def connect(document: bytes) -> bytes:
     return b"CONNECT %b\r\n" % document
 
 
+def message(target: bytes, headers: bytes, payload: bytes) -> bytes:
+    """PUB or, when the header block is not empty, HPUB. `target`: what `target_of` makes."""
+    if not headers:
+        return b"PUB %b %d\r\n%b\r\n" % (target, len(payload), payload)
+    sizes = len(headers), len(headers) + len(payload)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (target, *sizes, headers, payload)
+
+
+def target_of(subject: str, reply: str | None) -> bytes:
+    """The subjects of a message, as they stand in its first line."""
+    # Not by an f-string: a str that is an Enum too formats as another text than it encodes.
+    return subject.encode() if reply is None else b"%b %b" % (subject.encode(), reply.encode())
+
+
 def pub(subject: str, payload: bytes, reply: str | None = None) -> bytes:
-    """PUB, without headers. Raises TypeError for a payload that is not bytes."""
-    target = subject if reply is None else f"{subject} {reply}"
-    try:
-        return b"PUB %b %d\r\n%b\r\n" % (target.encode(), len(payload), payload)
-    except TypeError:
-        raise no_bytes(payload) from None
+    """PUB, without headers."""
+    return message(target_of(subject, reply), b"", payload)
 
 
 def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None) -> bytes:
-    """HPUB with an encoded header block. Raises TypeError for a payload that is not bytes."""
-    target = subject if reply is None else f"{subject} {reply}"
-    try:
-        return b"HPUB %b %d %d\r\n%b%b\r\n" % (
-            target.encode(),
-            len(headers),
-            len(headers) + len(payload),
-            headers,
-            payload,
-        )
-    except TypeError:
-        raise no_bytes(payload) from None
+    """HPUB with an encoded header block."""
+    return message(target_of(subject, reply), headers, payload)
 
 
 def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
     """PUB or, when the header block is not empty, HPUB, with encoded subjects."""
-    size = len(payload)
-    try:
-        if not headers:
-            return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, size, payload)
-        sizes = len(headers), len(headers) + size
-        return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
-            subject,
-            reply,
-            *sizes,
-            headers,
-            payload,
-        )
-    except TypeError:
-        raise no_bytes(payload) from None
-
-
-def no_bytes(payload: object) -> TypeError:
-    """For a payload that cannot be sent."""
-    return TypeError(f"A payload is bytes, not {type(payload).__name__}: encode it first.")
+    if headers:
+        return message(b"%b %b" % (subject, reply), headers, payload)
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
 
 
 def sub(subject: str, sid: int, queue: str | None = None) -> bytes:
     """SUB, with a queue group if given."""
-    target = f"{subject} {queue}" if queue else subject
-    return b"SUB %b %d\r\n" % (target.encode(), sid)
+    return b"SUB %b %d\r\n" % (target_of(subject, queue or None), sid)
 
 
 def unsub(sid: int, max_msgs: int = 0) -> bytes:

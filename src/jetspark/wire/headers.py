@@ -15,8 +15,8 @@ VERSION = b"NATS/1.0"
 HeadersLike: TypeAlias = "Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]"
 """What publishing calls accept: Headers, a mapping to one or several values, or pairs."""
 
-_BAD_NAME = re.compile(r"[\r\n:\x00]|^\s|\s$|^$")
-_BAD_VALUE = re.compile(r"[\r\n\x00]")
+_BAD_NAME = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
+_BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
 
 
 class Headers:
@@ -26,8 +26,9 @@ class Headers:
     ("a", "2")]` is sent as it stands. Two are equal when each name has the same values.
 
     `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces them all.
-    Raises BadHeaderError for a name or value that the protocol cannot carry (CR, LF, NUL; a name
-    that is empty, holds a colon or begins or ends with white space).
+    Raises BadHeaderError for a name or value that the protocol cannot carry (CR, LF, NUL, a lone
+    surrogate, what is no str; a name that is empty, holds a colon or begins or ends with white
+    space).
     """
 
     __slots__ = ("_pairs",)
@@ -45,15 +46,22 @@ class Headers:
         else:
             pairs = items
         for name, value in pairs:
-            for one in (value,) if isinstance(value, str) else value:
-                self.add(name, one)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                self.add(name, value)  # which refuses what is no str
+            else:
+                for one in value:
+                    self.add(name, one)
 
     def add(self, name: str, value: str) -> None:
         """Append a value, keeping those that the name has."""
-        if _BAD_NAME.search(name):
+        if not isinstance(name, str) or _BAD_NAME.search(name):
             raise BadHeaderError(f"header name {name!r} cannot be sent")
+        if not isinstance(value, str):
+            raise BadHeaderError(f"the value of header {name!r} is {value!r}: a value is a str")
         if _BAD_VALUE.search(value):
-            raise BadHeaderError(f"the value of header {name!r} holds CR, LF or NUL")
+            raise BadHeaderError(
+                f"the value of header {name!r} holds CR, LF, NUL or a lone surrogate"
+            )
         # Surrounding blanks do not survive the wire: readers strip them.
         self._pairs.append((name, value.strip(" \t")))
 
@@ -136,7 +144,8 @@ class Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     """The header block: version line, one line a value, blank line; UTF-8."""
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    # Not by an f-string: a str that is an Enum too formats as another text than it encodes.
+    lines = ["".join((name, ": ", value, "\r\n")) for name, value in headers.items()]
     return b"%b\r\n%b\r\n" % (VERSION, "".join(lines).encode())
 
 

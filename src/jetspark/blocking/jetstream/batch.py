@@ -20,6 +20,7 @@ from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.fast_ingest import GapPolicy
 from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -46,7 +47,7 @@ class AtomicBatch(Entering):
     def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,

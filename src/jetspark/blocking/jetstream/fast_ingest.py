@@ -17,6 +17,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import PublishFailure
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -63,7 +64,7 @@ class FastIngest(Entering):
     def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,

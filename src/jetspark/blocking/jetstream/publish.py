@@ -16,6 +16,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish import PublishCalls as AsyncPublishCalls
 from jetspark.jetstream.publish_headers import TimeToLive, headers_of
 from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -28,7 +29,7 @@ class PublishCalls:
     def publish(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,

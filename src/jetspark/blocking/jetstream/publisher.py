@@ -22,6 +22,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.jetstream.publish_results import tell_failures
 from jetspark.jetstream.windowed import PublisherOptions, WindowedPublishing
+from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
 
@@ -40,7 +41,7 @@ class Publisher(WindowedPublishing):
     def send(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -50,6 +51,8 @@ class Publisher(WindowedPublishing):
 
         Raises what `Client.publish` raises; such a message was not taken and has no index.
         """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
         with self._sending:
             self._wait_for_space()
             return self._publish(subject, payload, headers, msg_id, ttl, None)
@@ -57,7 +60,7 @@ class Publisher(WindowedPublishing):
     def submit(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
@@ -67,6 +70,8 @@ class Publisher(WindowedPublishing):
 
         An error goes to the future only, not to `failed`.
         """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
         future: Future[PubAck] = Future()
         with self._sending:
             self._wait_for_space()

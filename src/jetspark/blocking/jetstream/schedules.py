@@ -11,6 +11,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
@@ -23,7 +24,7 @@ class ScheduleCalls:
     def schedule(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         target: str,
         at: datetime | None = None,
@@ -82,7 +83,7 @@ class ScheduleCalls:
         self,
         schedule: str,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         schedule_seq: int | None = None,
         headers: HeadersLike | None = None,

@@ -12,6 +12,7 @@ from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.codecs import KeyCodec, ValueCodec
 from jetspark.kv.entries import Entry
 from jetspark.kv.status import BucketStatus
+from jetspark.payloads import Payload
 
 
 class Bucket(ReadingCalls):
@@ -56,11 +57,11 @@ class Bucket(ReadingCalls):
         """Only the value of `get`."""
         return self._thread.run(self._inner.get_value, key, revision, leader=leader)
 
-    def put(self, key: str, value: bytes = b"") -> int:
+    def put(self, key: str, value: Payload = b"") -> int:
         """Set a key's value, whatever it was; returns the new revision."""
         return self._thread.run(self._inner.put, key, value)
 
-    def create(self, key: str, value: bytes = b"", *, ttl: TimeToLive | None = None) -> int:
+    def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
         """Set the value of a key that has none, or whose last value was deleted.
 
         `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
@@ -69,7 +70,7 @@ class Bucket(ReadingCalls):
         """
         return self._thread.run(self._inner.create, key, value, ttl=ttl)
 
-    def update(self, key: str, value: bytes, revision: int) -> int:
+    def update(self, key: str, value: Payload, revision: int) -> int:
         """Set a key's value if its last entry is still this revision; returns the new one.
 
         Raises WrongLastSequenceError when somebody else was faster.
