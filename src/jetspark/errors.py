@@ -580,16 +580,17 @@ class StreamRecreatedError(RangeError):
     """The stream was deleted and made again, or restored: sequences mean other messages now.
 
     `restored`: from a backup, since it has messages older than itself; None when nothing tells.
+    `advice` ends the message.
     """
 
     def __init__(
-        self, stream: str, expected: str, found: str, restored: bool | None = None
+        self, stream: str, expected: str, found: str, restored: bool | None = None, advice: str = ""
     ) -> None:
         how = {None: "recreated or restored", True: "restored from a backup", False: "recreated"}
         super().__init__(
             stream,
             f"Stream {stream!r} was created at {expected} when this read began and at {found} now: "
-            f"it was {how[restored]}, so its sequence numbers mean other messages.",
+            f"it was {how[restored]}, so its sequences mean other messages. {advice}".strip(),
         )
         self.expected = expected
         self.found = found

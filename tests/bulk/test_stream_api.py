@@ -70,9 +70,9 @@ def test_what_became_of_a_stream_is_told_apart(
     admin.fill(numbered(name, 10))
     recreated = admin.facts(name)
     for facts, told, says in (
-        (restored, True, "it was restored from a backup, so its sequence numbers"),
-        (empty, None, "it was recreated or restored, so its sequence numbers"),
-        (recreated, False, "it was recreated, so its sequence numbers"),
+        (restored, True, "it was restored from a backup, so its sequences"),
+        (empty, None, "it was recreated or restored, so its sequences"),
+        (recreated, False, "it was recreated, so its sequences"),
     ):
         if facts is restored and facts.created == first:
             continue  # before 2.15 a restored stream keeps its time, and is the same one

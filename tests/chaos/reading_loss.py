@@ -25,6 +25,8 @@ from jetspark.server import NatsServer
 
 _NAMED = re.compile(r"sequences (\d+) to (\d+) were removed")
 _ANOTHER = re.compile(r"it was (recreated|restored)")
+_STOPPED_BY_ANOTHER = re.compile(f"{_ANOTHER.pattern}|is gone|not found")
+"""A query that looks between the deletion and the creation says that there is none."""
 
 
 @dataclass
@@ -137,21 +139,19 @@ def _delete_some(loss: Loss) -> None:
 
 
 def stream_deleted(run: Run) -> Outcome:
-    """Whatever failOnDataLoss says: a stream that was named has to be there."""
-    lenient = run.rng.random() < 0.5
-    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
-        scene.moment()
-        before = scene.query.position().get(STREAM, 1)
-        with scene.published.jetstream() as js:
-            js.delete_stream(STREAM)
-        scene.hits += 1
-        scene.query.wait_until_stopped(re.compile("not found|is gone"))
-        # A lenient batch under way ends with what it had read.
-        return _up_to_here(scene, f"failOnDataLoss={not lenient}", before if lenient else None)
+    """The query stops, or goes on without the stream and reads the one that comes in its place."""
+    return _another_stream(run, 3.0, stops_before=re.compile("not found|is gone"))
 
 
 def stream_recreated(run: Run) -> Outcome:
     """The same name, other messages, with the same sequences and more."""
+    return _another_stream(run, 0.5)
+
+
+def _another_stream(
+    run: Run, longest_pause: float, stops_before: re.Pattern[str] | None = None
+) -> Outcome:
+    """`stops_before` it is made again: what a strict query says."""
     lenient = run.rng.random() < 0.5
     with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
         scene.moment()
@@ -159,7 +159,13 @@ def stream_recreated(run: Run) -> Outcome:
         before = query.position().get(STREAM, 1)
         old = list(published.messages)
         published.delete(STREAM)
-        time.sleep(run.rng.random() * 0.5)
+        if stops_before is not None and not lenient:
+            scene.hits += 1
+            query.wait_until_stopped(stops_before)
+            published.messages = old
+            return _up_to_here(scene, "stopped")
+        time.sleep(run.rng.random() * longest_pause)
+        assert not query.ended() or not lenient, query.errors
         published.create(STREAM)
         published.fill(STREAM, len(old) + scene.batch, scene.size, generation=1)
         new = list(published.messages)
@@ -171,7 +177,7 @@ def stream_recreated(run: Run) -> Outcome:
             return outcome(
                 1, query, compare(rows(query.table), must, old), len(must), note="went on"
             )
-        query.wait_until_stopped(_ANOTHER)
+        query.wait_until_stopped(_STOPPED_BY_ANOTHER)
         published.messages = old
         return _up_to_here(scene, "stopped")
 

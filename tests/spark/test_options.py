@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
-from jetspark.errors import BadNameError, ConfigError
+from jetspark.errors import ConfigError
 from jetspark.spark.options import parse_options
 from jetspark.spark.positions import AtTime, Positions, resolve
 from jetspark.spark.schema import SCHEMA, check_schema, schema_of
@@ -71,7 +71,16 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"failOnDataLoss": "no"}, "'failOnDataLoss' must be true or false, not 'no'"),
         ({"startingOffsets": "0"}, "'startingOffsets' must be earliest, latest or a sequence"),
         ({"startingOffsets": '{"S":0}'}, "must be earliest, latest or a sequence number of at"),
-        ({"startingOffsets": '{"S":[]}'}, "'startingOffsets' must be JSON such as"),
+        ({"startingOffsets": '{"ORDERS":[]}'}, "at least 1 for 'ORDERS', not []."),
+        ({"startingOffsets": '{"ORDERS":'}, "'startingOffsets' must be JSON such as"),
+        ({"startingOffsets": '{"ORDER": 5}'}, "names ORDER, but not 'ORDERS'"),
+        (
+            {"endingTimestamp": '{"ORDERS": 5, "ORDER": 5}'},
+            "'endingTimestamp' names the stream 'ORDER', which is not read; did you mean 'ORDERS'?",
+        ),
+        ({"endingTimestamp": "99999999999999999"}, "'endingTimestamp' must be a time"),
+        ({"minPartitions": "9" * 30}, "'minPartitions' must be 9223372036854775807 at most"),
+        ({"streamPattern": " "}, "'streamPattern' is empty"),
         ({"startingOffsets": "{}"}, "'startingOffsets' names no stream"),
         ({"startingTimestamp": "yesterday"}, "'startingTimestamp' must be a time (2026-01-31T12"),
         ({"streams": "A,B"}, "Give only one of the options 'stream', 'streams'."),
@@ -79,11 +88,21 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"columns": "seq,seq"}, "'columns' must name columns once each"),
         ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a time such as 15m"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "must be error or latest, not 'x'"),
+        ({"connectTimeout": "1e300"}, "'connectTimeout' must be a number of seconds above 0 and"),
         ({"readTimeout": "inf"}, "'readTimeout' must be a number of seconds above 0"),
         ({"subjects": " , "}, "'subjects' is empty"),
-        ({"subjects": "a..b"}, "Bad subject 'a..b': an empty token"),
+        ({"subjects": "a..b"}, "Option 'subjects': Bad subject 'a..b': an empty token"),
         ({"subjects": "a.*,b,a.b"}, "'a.*' and 'a.b' overlap"),
+        ({"servers": "http://x"}, "Option 'servers': "),
         ({"servers": "http://x"}, "the scheme must be one of"),
+        ({"inboxPrefix": "a.>"}, "Option 'inboxPrefix': Bad subject"),
+        ({"jetstreamDomain": "a.b"}, "Option 'jetstreamDomain': Bad domain name"),
+        (
+            {"jetstreamDomain": "a", "jetstreamApiPrefix": "b"},
+            "either 'jetstreamDomain' or 'jetstreamApiPrefix'",
+        ),
+        ({"tlsKeyFile": "k"}, "tlsKeyFile needs tlsCertFile"),
+        ({"progressConsumer": "a b"}, "Option 'progressConsumer': Bad consumer name 'a b'"),
         ({"user": "u"}, "user and password go together"),
     ],
 )
@@ -97,8 +116,10 @@ def test_mistakes_are_one_sentence(wrong: dict[str, str], sentence: str) -> None
 def test_a_stream_has_to_be_named_well() -> None:
     with pytest.raises(ConfigError, match="'stream' is missing"):
         parse_options({"servers": "nats://a"})
-    with pytest.raises(BadNameError):
+    with pytest.raises(ConfigError, match=r"^Option 'stream': Bad stream name 'a b': white space"):
         parse_options({"stream": "a b"})
+    with pytest.raises(ConfigError, match=r"^Option 'keys': Bad key name 'a b'"):
+        parse_options({"bucket": "B", "keys": "a b"})
 
 
 def test_batch_and_streaming_refuse_each_others_options() -> None:
@@ -157,11 +178,14 @@ def test_streams_by_name_list_or_pattern() -> None:
 
 def test_positions_for_each_stream() -> None:
     given = '{"A": 5, "B": "earliest", "C": "latest"}'
-    options = parse_options({"streams": "A,B,C,D", "startingOffsets": given})
+    options = parse_options({"streams": "A,B,C", "startingOffsets": given})
     starting = options.starting_positions("latest")
     assert [starting.of(name) for name in "ABC"] == [5, "earliest", "latest"]
     with pytest.raises(ConfigError, match="'startingOffsets' names A, B, C, but not 'D'"):
-        starting.of("D")
+        parse_options({"streams": "A,B,C,D", "startingOffsets": given})
+    of_pattern = parse_options({"streamPattern": ".*", "startingOffsets": given})
+    with pytest.raises(ConfigError, match="names the stream 'C', which is not read; read is A, B"):
+        of_pattern.starting_positions("latest").check(["A", "B"])
     with pytest.raises(ConfigError, match="'startingOffsets' cannot be latest"):
         options.for_batch()
 

@@ -263,14 +263,27 @@ class _RangeReader:
             facts = api.stream(self._name)
         except StreamNotFoundError as error:
             if self._strict:
-                raise
+                raise StreamNotFoundError(
+                    error.code,
+                    error.err_code,
+                    error.description,
+                    f"{error} Set failOnDataLoss to false to go on without it.",
+                ) from None
             logger.warning("%s Its messages are left out.", error)
             return False
         if facts.created != self._wanted.created:
-            recreated = facts.another_than(self._wanted.created)
             if self._strict:
-                raise recreated
-            logger.warning("%s What was left of the old one is left out.", recreated)
+                raise facts.another_than(
+                    self._wanted.created,
+                    "Set failOnDataLoss to false to go on without what was not read of the old "
+                    "one.",
+                )
+            logger.warning(
+                "%s",
+                facts.another_than(
+                    self._wanted.created, "What was not read of the old one is left out."
+                ),
+            )
             return False
         self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
         self._check_head(facts)

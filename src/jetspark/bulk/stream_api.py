@@ -71,6 +71,10 @@ class StreamFacts:
     """What makes messages go by themselves, in words; empty when nothing does."""
     oldest: str = ""
     """Time of the first message, as the server writes it; meaningless without messages."""
+    subjects: tuple[str, ...] = ()
+    """What it listens to and stores as it comes."""
+    holds_others: bool = False
+    """Messages may come under other subjects: it is a mirror, has sources, or changes subjects."""
 
     @property
     def removed_by(self) -> str:
@@ -79,13 +83,13 @@ class StreamFacts:
             return f"by its limits ({self.limits}) or a purge"
         return "by a purge or deletion, since it has no limits"
 
-    def another_than(self, created: str) -> StreamRecreatedError:
-        """The error for one of this name that was created at another time."""
+    def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
+        """The error for one of this name that was created at another time, with what to do."""
         restored: bool | None = None
         # A mirror has its origin's times.
         if self.messages and self.oldest and not self.is_mirror:
             restored = parse_isotime(self.oldest) < parse_isotime(self.created)
-        return StreamRecreatedError(self.name, created, self.created, restored)
+        return StreamRecreatedError(self.name, created, self.created, restored, advice)
 
 
 class StoredMessage(NamedTuple):
@@ -130,6 +134,8 @@ class StreamAPI:
             else None,
             limits=_limits(config),
             oldest=state["first_ts"],
+            subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
+            holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
         )
 
     def config(self, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ are read there and their contents travel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +19,21 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
+from jetspark.subjects import check_name
+
+
+def _servers(name: str, value: str) -> str:
+    for url in parse_urls(value):
+        if url.user is not None or url.token is not None:
+            raise ConfigError(
+                f"Option {name!r} holds a user or token: give them in the options 'user' and "
+                "'password', or 'token', which Spark does not show."
+            )
+    return value
+
 
 CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "servers": ("servers", values.text),
+    "servers": ("servers", _servers),
     "context": ("context", values.text),
     "user": ("user", values.text),
     "password": ("password", values.text),
@@ -39,9 +52,9 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tlsKeyPassword": ("tls_key_password", values.text),
     "tlsHostname": ("tls_hostname", values.text),
     "connectTimeout": ("connect_timeout", values.seconds),
-    "inboxPrefix": ("inbox_prefix", values.text),
-    "jetstreamDomain": ("jetstream_domain", values.text),
-    "jetstreamApiPrefix": ("jetstream_api_prefix", values.text),
+    "inboxPrefix": ("inbox_prefix", values.subject),
+    "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
+    "jetstreamApiPrefix": ("jetstream_api_prefix", values.api_prefix),
 }
 """Name for Spark to the name in ConnectOptions and what reads its text."""
 
@@ -62,14 +75,17 @@ CALLABLES = {
 """What the client has and Spark cannot have, folded: the reason, and what to use."""
 
 
+_HERE = {target: name for name, (target, _) in CONNECTION.items() if target != name}
+_CLIENT_NAME = re.compile(rf"\b(?:{'|'.join(_HERE)})\b")
+
+
 def connection_options(given: dict[str, Any]) -> ConnectOptions:
     """Of names in ConnectOptions and `context`. Raises ConfigError."""
-    for url in parse_urls(given["servers"]) if "servers" in given else ():
-        if url.user is not None or url.token is not None:
-            raise ConfigError(
-                "Option 'servers' holds a user or token: give them in the options 'user' and "
-                "'password', or 'token', which Spark does not show."
-            )
-    options = make_options(**given)
+    if {"jetstream_domain", "jetstream_api_prefix"} <= given.keys():
+        raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
+    try:
+        options = make_options(**given)
+    except ConfigError as error:
+        raise ConfigError(_CLIENT_NAME.sub(lambda m: _HERE[m[0]], str(error))) from None
     named_here = {"creds_file", "nkey_seed_file"} & given.keys()
     return options if named_here else options.with_contents()

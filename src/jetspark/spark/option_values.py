@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import combinations
+from typing import TypeVar
 
+from jetspark.buckets import check_filter
 from jetspark.errors import ConfigError
-from jetspark.subjects import check_name, check_subscribe_subject, subjects_overlap
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_subscribe_subject,
+    subjects_overlap,
+)
+
+T = TypeVar("T")
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MOST = 2**63 - 1  # numbers go to Spark, which keeps them in a long
+_MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
+
+
+def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
+    """What `convert` makes of an option. Raises ConfigError that names the option."""
+    try:
+        return convert(name, value)
+    except ConfigError as error:
+        if f"Option {name!r}" in str(error):
+            raise
+        raise ConfigError(f"Option {name!r}: {error}") from None
 
 
 def text(name: str, value: str) -> str:
@@ -23,6 +45,8 @@ def whole(name: str, value: str) -> int:
         number = int(value.strip())
     except ValueError:
         number = 0
+    if number > _MOST:
+        raise ConfigError(f"Option {name!r} must be {_MOST} at most, not {value!r}.")
     if number < 1:
         raise ConfigError(f"Option {name!r} must be a whole number of at least 1, not {value!r}.")
     return number
@@ -34,8 +58,11 @@ def seconds(name: str, value: str) -> float:
         number = float(value.strip())
     except ValueError:
         number = 0.0
-    if not 0 < number < float("inf"):
-        raise ConfigError(f"Option {name!r} must be a number of seconds above 0, not {value!r}.")
+    if not 0 < number <= _MOST_SECONDS:
+        raise ConfigError(
+            f"Option {name!r} must be a number of seconds above 0 and {_MOST_SECONDS:.0f} at most, "
+            f"not {value!r}."
+        )
     return number
 
 
@@ -73,6 +100,8 @@ def streams(name: str, value: str) -> tuple[str, ...]:
 
 def pattern(name: str, value: str) -> str:
     """A regular expression."""
+    if not value.strip():
+        raise ConfigError(f"Option {name!r} is empty; '.*' means every stream.")
     try:
         re.compile(value)
     except re.error as error:
@@ -82,17 +111,38 @@ def pattern(name: str, value: str) -> str:
     return value
 
 
+def subject(name: str, value: str) -> str:
+    """A subject to publish to."""
+    check_publish_subject(value)
+    return value
+
+
+def api_prefix(name: str, value: str) -> str:
+    """What the subjects of an API begin with; a dot at its end is fine."""
+    check_publish_subject(value.removesuffix("."))
+    return value
+
+
 def subjects(name: str, value: str) -> tuple[str, ...]:
     """Subjects to subscribe to that do not overlap."""
+    return _filters(name, value, "subject", check_subscribe_subject)
+
+
+def keys(name: str, value: str) -> tuple[str, ...]:
+    """Keys of a bucket, or wildcards for them, that do not overlap."""
+    return _filters(name, value, "key", check_filter)
+
+
+def _filters(name: str, value: str, what: str, check: Callable[[str], object]) -> tuple[str, ...]:
     found = _listed(value)
     if not found:
-        raise ConfigError(f"Option {name!r} is empty; leave it out to read every subject.")
-    for subject in found:
-        check_subscribe_subject(subject)
+        raise ConfigError(f"Option {name!r} is empty; leave it out to read every {what}.")
+    for one in found:
+        check(one)
     for one, other in combinations(found, 2):
         if subjects_overlap(one, other):
             raise ConfigError(
-                f"Option {name!r}: {one!r} and {other!r} overlap; the server takes only subjects "
+                f"Option {name!r}: {one!r} and {other!r} overlap; the server takes only {what}s "
                 "that do not."
             )
     return found

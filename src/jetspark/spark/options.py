@@ -57,7 +57,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "interestConsumer": ("interest_consumer", _consumer),
     "progressConsumer": ("progress_consumer", _consumer),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
-    "keys": ("keys", values.subjects),
+    "keys": ("keys", values.keys),
     "history": ("history", values.truth),
 }
 _STARTING: dict[str, Callable[[str, str], Positions]] = {
@@ -211,14 +211,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         given.add(name)
         if name in CONNECTION:
             target, convert = CONNECTION[name]
-            connection[target] = convert(name, value)
+            connection[target] = values.read(convert, name, value)
         elif name in _STARTING:
             starting[name] = _STARTING[name](name, value)
         elif name in _ENDING:
             ending[name] = _ENDING[name](name, value)
         else:
             target, convert = _READING[name]
-            reading[target] = convert(name, value)
+            reading[target] = values.read(convert, name, value)
     _check_selection(given, options)
     if "bucket" in reading:
         bucket = reading["bucket"]
@@ -226,6 +226,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
         reading.setdefault("columns", BUCKET_COLUMNS)
     _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)
+    for wanted in (*starting.values(), *ending.values()) if "streams" in reading else ():
+        wanted.check(reading["streams"])
     return SourceOptions(
         connection=connection_options(connection),
         given=frozenset(given),

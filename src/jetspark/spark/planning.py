@@ -81,7 +81,11 @@ def reach(
     """
     if facts.created != offset.created:
         if fail_on_data_loss:
-            raise facts.another_than(offset.created)
+            raise facts.another_than(
+                offset.created,
+                "Set failOnDataLoss to false to read it from its first message, without what was "
+                "not read of the old one; what both hold comes again.",
+            )
         offset = initial_offset(facts, "earliest")
     begin = offset.next
     if tail(facts) < begin:
@@ -109,6 +113,28 @@ def reach(
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
     return Reach(offset, begin, replace(offset, next=max(end, offset.next), initial=False))
+
+
+def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
+    """What a query goes on without that does not fail on data loss, in a sentence."""
+    if facts is None:
+        return (
+            f"Stream {stream!r} is gone, with what was not read of it; the query goes on without "
+            "it."
+        )
+    if facts.created != offset.created:
+        said = facts.another_than(
+            offset.created,
+            "It is read from its first message, without what was not read of the old one.",
+        )
+        return str(said)
+    if tail(facts) < offset.next:
+        return (
+            f"Stream {stream!r} ends at sequence {facts.last_seq}, but {offset.next - 1} was read "
+            "before: the server has lost acknowledged messages. What is stored meanwhile up to "
+            "there is not read."
+        )
+    return None  # a head that is gone is told by the reader, which sees how far it got
 
 
 # -- offsets of all streams ------------------------------------------------------------------
@@ -146,7 +172,9 @@ def next_offsets(
                 404,
                 10059,
                 "stream not found",
-                f'Stream "{name}" is gone. Set failOnDataLoss to false to go on without it.',
+                f'Stream "{name}" is gone, with what was not read of it. Set failOnDataLoss to '
+                "false to go on without it, and to read it from its first message if it comes "
+                "back.",
             )
         else:
             gone[name] = offset

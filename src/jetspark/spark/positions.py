@@ -6,19 +6,21 @@ and the ending… twins, of which one of each three may be given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from jetspark.errors import ConfigError
+from jetspark.subjects import nearest_name
 from jetspark.timestamps import format_isotime, parse_isotime
 
 Position: TypeAlias = Literal["earliest", "latest"] | int
 """The earliest stored message, behind the latest, or a sequence."""
 
 _NS_PER_MS = 1_000_000
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, behind which there is no text for a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,28 @@ class Positions:
     everywhere: Wanted | None = None
     each: Mapping[str, Wanted] = field(default_factory=dict)
 
-    def of(self, stream: str) -> Wanted:
-        """The position for one stream. Raises ConfigError for one that is not named."""
+    def check(self, streams: Iterable[str]) -> None:
+        """Raise ConfigError unless these are the streams that are named, where any is."""
         if self.everywhere is not None:
-            return self.everywhere
-        if stream not in self.each:
-            raise ConfigError(
-                f"Option {self.option!r} names {', '.join(self.each)}, but not {stream!r}: "
-                "give a position for each stream."
-            )
-        return self.each[stream]
+            return
+        streams = list(streams)
+        for stream in streams:
+            if stream not in self.each:
+                raise ConfigError(
+                    f"Option {self.option!r} names {', '.join(self.each)}, but not {stream!r}: "
+                    "give a position for each stream."
+                )
+        for stream in self.each:
+            if stream not in streams:
+                near = nearest_name(stream, streams)
+                hint = f"did you mean {near!r}?" if near else f"read is {', '.join(streams)}."
+                raise ConfigError(
+                    f"Option {self.option!r} names the stream {stream!r}, which is not read; {hint}"
+                )
+
+    def of(self, stream: str) -> Wanted:
+        """The position for one stream, after `check`."""
+        return self.each[stream] if self.everywhere is None else self.everywhere
 
     def all(self) -> list[Wanted]:
         """Every position that is named."""
@@ -75,7 +89,7 @@ def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected:
             )
         return Positions(name, wanted)
     try:
-        document = msgspec.json.decode(bare, type=dict[str, str | int])
+        document = msgspec.json.decode(bare, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ConfigError(
             f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error}.'
@@ -84,14 +98,15 @@ def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected:
     for stream, wanted in each.items():
         if wanted is None:
             raise ConfigError(
-                f"Option {name!r} must be {expected} for {stream!r}, not {document[stream]!r}."
+                f"Option {name!r} must be {expected} for {stream!r}, "
+                f"not {msgspec.json.encode(document[stream]).decode()}."
             )
     if not each:
         raise ConfigError(f"Option {name!r} names no stream.")
     return Positions(name, None, {k: v for k, v in each.items() if v is not None})
 
 
-def _position(value: str | int) -> Position | None:
+def _position(value: Any) -> Position | None:
     folded = str(value).strip().casefold()
     if folded == "earliest":
         return "earliest"
@@ -100,10 +115,10 @@ def _position(value: str | int) -> Position | None:
     return int(folded) if folded.isdecimal() and int(folded) >= 1 else None
 
 
-def _time(value: str | int) -> AtTime | None:
+def _time(value: Any) -> AtTime | None:
     bare = str(value).strip()
     if bare.isdecimal():
-        return AtTime(int(bare) * _NS_PER_MS)
+        return AtTime(int(bare) * _NS_PER_MS) if int(bare) <= _LAST_MS else None
     try:
         return AtTime(parse_isotime(bare))
     except ValueError:

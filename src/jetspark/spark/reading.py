@@ -25,6 +25,7 @@ from jetspark.errors import (
 from jetspark.spark import asking, planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
+from jetspark.spark.subject_filters import check_subjects
 from jetspark.subjects import nearest_name
 
 logger = logging.getLogger("jetspark.spark")
@@ -49,32 +50,38 @@ def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
     return asking.ask(options.connection, question, options.read_timeout)
 
 
-def streams_facts(options: SourceOptions) -> dict[str, StreamFacts]:
-    """What the chosen streams say of themselves, by name.
+def streams_facts(options: SourceOptions, *, running: bool = False) -> dict[str, StreamFacts]:
+    """What the chosen streams say of themselves, by name; of a `running` query those still there.
 
     Raises StreamNotFoundError for one that is named; ConfigError for a pattern that matches
-    nothing, and for retentions that reading would disturb.
+    nothing, for subjects that cannot be there, and for retentions that reading would disturb.
     """
-    return ask(options, lambda api: _facts(options, api))
+    return ask(options, lambda api: _facts(options, api, running))
 
 
-def _facts(options: SourceOptions, api: StreamAPI) -> dict[str, StreamFacts]:
+def _facts(options: SourceOptions, api: StreamAPI, running: bool) -> dict[str, StreamFacts]:
     names: Iterable[str] = options.streams
     if options.stream_pattern is not None:
         every = sorted(api.stream_names())
         names = [name for name in every if re.fullmatch(options.stream_pattern, name)]
-        if not names:
+        if not names and not running:
             raise ConfigError(
                 f"No stream matches streamPattern {options.stream_pattern!r}; there are "
                 f"{', '.join(every) or 'none'}."
             )
-    try:
-        facts = {name: api.stream(name) for name in names}
-    except StreamNotFoundError as error:
-        raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
+    facts: dict[str, StreamFacts] = {}
+    for name in names:
+        try:
+            facts[name] = api.stream(name)
+        except StreamNotFoundError as error:
+            if running or options.stream_pattern is not None:
+                continue
+            raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
     for one in facts.values():
         _check_bucket(options, one)
         _check_retention(options, one, api)
+    if not running:
+        check_subjects(options, api, facts)
     return facts
 
 
@@ -154,6 +161,7 @@ def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
     """Positions without times, by stream. Raises ConfigError for a stream without one."""
+    positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
     return ask(

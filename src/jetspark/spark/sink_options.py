@@ -14,7 +14,7 @@ from jetspark.spark import option_values as values
 from jetspark.spark.connection_options import CONNECTION, connection_options
 from jetspark.spark.option_names import named
 from jetspark.spark.options import READING_ONLY
-from jetspark.subjects import check_name, check_publish_subject, nearest_name
+from jetspark.subjects import check_name, nearest_name
 
 
 class Guarantee(StrEnum):
@@ -37,15 +37,10 @@ def _guarantee(name: str, value: str) -> Guarantee:
         ) from None
 
 
-def _subject(name: str, value: str) -> str:
-    check_publish_subject(value)
-    return value
-
-
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "stream": ("stream", check_name),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
-    "subject": ("subject", _subject),
+    "subject": ("subject", values.subject),
     "guarantee": ("guarantee", _guarantee),
     "transactionId": ("transaction_id", check_name),
     "lanes": ("lanes", values.whole),
@@ -106,10 +101,10 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         given.add(name)
         if name in CONNECTION:
             target, convert = CONNECTION[name]
-            connection[target] = convert(name, value)
+            connection[target] = values.read(convert, name, value)
         else:
             target, convert = _WRITING[name]
-            writing[target] = convert(name, value)
+            writing[target] = values.read(convert, name, value)
     if ("stream" in writing) == ("bucket" in writing):
         raise ConfigError("Give the option 'stream' or 'bucket': the one to write to.")
     if "bucket" in writing:

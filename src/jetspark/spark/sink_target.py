@@ -10,7 +10,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.spark.asking import ask
 from jetspark.spark.sink_options import Guarantee, SinkOptions
-from jetspark.subjects import subjects_overlap
+from jetspark.subjects import subject_matches, subjects_overlap
 
 _ROOM_FOR_PACKING = 8192
 
@@ -78,6 +78,14 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         config.get("subjects") or ()
     ):
         raise ConfigError(f"Bucket {options.bucket!r} takes no writes of its own.")
+    subjects = config.get("subjects") or []
+    if options.subject is not None and not any(
+        subject_matches(one, options.subject) for one in subjects
+    ):
+        raise ConfigError(
+            f"Option 'subject': {options.subject!r} does not belong to the stream {name!r}, which "
+            f"listens to {', '.join(subjects) or 'nothing'}."
+        )
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     if config.get("retention") == "interest":

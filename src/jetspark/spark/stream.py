@@ -8,6 +8,7 @@ removed a batch later. Offsets are explained in `offsets`.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator
@@ -38,6 +39,9 @@ from jetspark.spark.reading import (
     resolve_positions,
     streams_facts,
 )
+from jetspark.spark.subject_filters import check_subjects
+
+logger = logging.getLogger("jetspark.spark")
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,6 +52,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._last_batch = -math.inf
+        self._subjects_checked = False
+        self._told: dict[str, str] = {}
         name = options.progress_consumer
         self._marker = None if name is None else ProgressMarker(options, name)
 
@@ -57,7 +63,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where a new query begins. Spark may ask twice before the first batch: same answer."""
         if self._initial is None:
             options = self._options
-            facts = self._facts({})
+            facts = self._facts({}, running=False)
+            self._subjects_checked = True
             start = resolve_positions(
                 options, options.starting_positions("latest"), facts, end=False
             )
@@ -79,7 +86,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze where this run ends."""
-        facts = streams_facts(self._options)
+        facts = streams_facts(self._options, running=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -89,8 +96,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         # Trigger.Once asks for all there is, whatever the options say.
         limited = not isinstance(limit, ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
+        facts = self._facts(offsets, running=True)
         ends = planning.next_offsets(
-            self._facts(offsets),
+            facts,
             offsets,
             max_offsets=options.max_offsets_per_trigger if limited else None,
             max_bytes=options.max_bytes_per_trigger if limited else None,
@@ -100,8 +108,11 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             targets=self._targets,
             fail_on_data_loss=options.fail_on_data_loss,
         )
+        self._tell_losses(facts, offsets)
+        self._check_subjects(facts, offsets)
         if self._marker is not None:
-            self._marker.show(offsets)  # Spark asks when all before `start` is done
+            # Spark asks when all before `start` is done.
+            self._marker.show({name: one for name, one in offsets.items() if name in facts})
         if ends == offsets:
             return start
         self._last_batch = time.monotonic()
@@ -112,7 +123,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return to_json(
             {
                 name: StreamOffset(facts.created, planning.tail(facts), planning.tail(facts))
-                for name, facts in streams_facts(self._options).items()
+                for name, facts in streams_facts(self._options, running=True).items()
             }
         )
 
@@ -129,7 +140,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not options.takes_nothing:
             return
         offsets = from_json(end)
-        facts = streams_facts(options)
+        facts = streams_facts(options, running=True)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
@@ -154,10 +165,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # -- streams ---------------------------------------------------------------------------
 
-    def _facts(self, offsets: dict[str, StreamOffset]) -> dict[str, StreamFacts]:
+    def _facts(self, offsets: dict[str, StreamOffset], *, running: bool) -> dict[str, StreamFacts]:
         """What the streams say; those by interest keep from now on what comes."""
         options = self._options
-        facts = streams_facts(options)
+        facts = streams_facts(options, running=running)
         name = options.interest_consumer
         if name is None:
             return facts
@@ -169,7 +180,28 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 api, name, facts, offsets, fail_on_data_loss=strict, made=made
             ),
         )
-        return streams_facts(options) if made else facts
+        return streams_facts(options, running=running) if made else facts
+
+    def _check_subjects(
+        self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]
+    ) -> None:
+        """Once for a query that goes on: the option may be another one than in the last run."""
+        if self._subjects_checked or not offsets.keys() <= facts.keys():
+            return
+        ask(self._options, lambda api: check_subjects(self._options, api, facts))
+        self._subjects_checked = True
+
+    def _tell_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
+        """Warn of what the query goes on without, once for each time that it happens."""
+        losses = {
+            name: loss
+            for name, offset in offsets.items()
+            if (loss := planning.loss(name, facts.get(name), offset))
+        }
+        for name, loss in losses.items():
+            if self._told.get(name) != loss:
+                logger.warning("%s", loss)
+        self._told = losses
 
     # -- documents -------------------------------------------------------------------------
 

@@ -1,0 +1,46 @@
+"""Can the option `subjects` choose anything? Asked once, when reading begins.
+
+A subject that a stream cannot have gives no rows and no error of the server's, for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.errors import ConfigError
+from jetspark.spark.options import SourceOptions
+from jetspark.subjects import nearest_name, subjects_overlap
+
+logger = logging.getLogger("jetspark.spark")
+
+
+def check_subjects(
+    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> None:
+    """Raise ConfigError for a subject that none of the streams has, or listens to.
+
+    Where others may come from elsewhere (mirrors, sources, transforms, streams that a pattern
+    finds later) it is a warning.
+    """
+    listened = [subject for stream in facts.values() for subject in stream.subjects]
+    for subject in options.subjects:
+        if any(subjects_overlap(subject, one) for one in listened):
+            continue
+        if any(api.next_sequence(name, 1, (subject,)) for name in facts):
+            continue  # from a time when it listened to others
+        streams = ", ".join(map(repr, facts))
+        if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
+            logger.warning(
+                "Option 'subjects': %s has no message under %r yet, and may never have one.",
+                streams,
+                subject,
+            )
+            continue
+        near = nearest_name(subject, listened)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise ConfigError(
+            f"Option 'subjects': no message under {subject!r} is in {streams}, nor can one come: "
+            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
+        )
