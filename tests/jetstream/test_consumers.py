@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,6 +42,42 @@ async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str
     await made.delete()
     with pytest.raises(ConsumerNotFoundError, match=f'"c" of stream "{stream}"'):
         await made.info()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"filter_subject": "x.>", "max_ack_pending": 7}, {"metadata": {"k": "v"}}]
+)
+async def test_a_name_makes_a_consumer_that_stays_and_is_bound_when_it_is_made_again(
+    js: JetStream, stream: str, needs_server: Callable[[str], None], options: dict[str, Any]
+) -> None:
+    if "metadata" in options:
+        needs_server("2.10")
+    for _ in range(2):  # bound
+        worker = await js.create_consumer(stream, name="worker", **options)
+        config = (await worker.info()).config
+        assert (config.durable_name, config.inactive_threshold) == ("worker", None)
+    again = await js.create_consumer(stream, durable_name="worker", **options)
+    assert again.cached_info.created == worker.cached_info.created
+    with pytest.raises(NameInUseError, match="update it, or bind to it"):
+        await js.create_consumer(stream, name="worker", **options, ack_wait=timedelta(seconds=7))
+    assert (await js.create_or_update_consumer(stream, name="other")).config.durable_name == "other"
+
+
+async def test_a_name_with_a_threshold_makes_a_consumer_that_goes(
+    js: JetStream, stream: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    minute = timedelta(minutes=1)
+    for _ in range(2):  # bound
+        reader = await js.create_consumer(stream, name="reader", inactive_threshold=minute)
+        config = (await reader.info()).config
+        assert (config.durable_name, config.inactive_threshold) == (None, minute)
+    # A document is sent as it is.
+    for document in ({"name": "plain", "ack_policy": "explicit"}, ConsumerConfig(name="typed")):
+        made = await js.create_consumer(stream, document)
+        assert made.cached_info.config.durable_name is None
+    named = await js.create_or_update_consumer(stream, {"name": "third", "ack_policy": "none"})
+    assert named.config.durable_name is None
 
 
 async def test_an_update_keeps_what_it_does_not_name(

@@ -93,9 +93,12 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(0, SIZE))
     def a_round(self, most: int) -> None:
-        due = self.window.due()
+        held = self.window.held
+        due = self.window.due(self.now)
         assert due == sorted(due)
-        assert self.refused <= set(due)
+        if self.refused:
+            assert due
+            assert held or self.refused <= set(due)
         for index in due[:most]:
             entry = self.window.again(index)
             assert entry is not None
@@ -118,9 +121,11 @@ class WindowMachine(RuleBasedStateMachine):
         assert 0 <= self.window.limit <= SIZE
 
     @invariant()
-    def nothing_new_while_something_was_refused(self) -> None:
-        if not self.window.troubled:
+    def new_ones_wait_only_for_a_reason(self) -> None:
+        if not self.window.held and not self.window.released:
             assert self.window.limit == SIZE
+        if self.window.released:
+            assert self.window.due(self.now)
 
 
 def may_be_repeated(entry: Unacked) -> bool:
@@ -146,12 +151,50 @@ def test_a_refusal_holds_back_new_messages_until_one_has_another_answer() -> Non
     window.settled(second)
     assert window.limit == 0
     # A round lets one in, so that a subject without a stream does not stop all others.
-    assert window.due() == [first]
+    assert window.due(1.0) == [first]
     assert window.limit == window.count() + 1
     third = window.reserve("s", b"", None, None)
     window.take(third)
     window.settled(third)
+    # What waits goes before what is new.
+    assert window.released
+    assert window.limit == 0
+    assert window.due(1.0) == [first]
+    assert window.again(first) is not None
     assert window.limit == 10
+
+
+def test_after_silence_one_message_a_round_finds_out_whether_somebody_answers() -> None:
+    window = Window(3, patience=30, unknown_again=lambda _: False)
+    window.open()
+    window.deadline = 5.0
+    for _ in range(3):
+        window.reserve("s", b"", None, None)
+    assert len(window.overdue(5.0)) == 3
+    window.hold()
+    assert window.limit == 0
+    assert window.due(5.0) == []
+    assert window.limit == 1
+    probe = window.reserve("s", b"", None, None)
+    assert window.watched
+    window.take(probe)
+    window.settled(probe)
+    assert window.limit == 3
+
+
+def test_only_the_first_of_a_subject_finds_out_whether_there_is_a_leader() -> None:
+    window = Window(10, patience=30, unknown_again=always)
+    window.open()
+    sent = [window.reserve(subject, b"", None, None) for subject in "aabab"]
+    for index in sent:
+        assert window.refused(index, 1.0)
+    assert window.due(1.0) == [0, 2]
+    assert window.due(31.0) == sent  # for the last time
+    window.again(0)
+    window.again(2)
+    window.take(2)
+    window.settled(2)
+    assert window.due(2.0) == [1, 3, 4]
 
 
 def test_senders_and_the_loop_meet_without_losing_a_message() -> None:

@@ -2,8 +2,9 @@
 
 Contract: a configuration is given as for streams (see `streams`). `name` and `durable_name` may
 be given alone or equal; a consumer with neither is named by the server. `ack_policy` is
-"explicit" unless said otherwise. Creating never changes a consumer that exists (servers of 2.10
-and newer hold that themselves; older ones are asked first).
+"explicit" unless said otherwise. A consumer made from options that name it is durable, unless they
+give `inactive_threshold`; documents are sent as they are. Creating never changes a consumer that
+exists (servers of 2.10 and newer hold that themselves; older ones are asked first).
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ class ConsumerCalls:
     async def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PullConsumer:
-        """Make a pull consumer. Options are the fields of ConsumerConfig.
+        """Make a pull consumer, or bind it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
-        Raises StreamNotFoundError.
+        Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
+        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
+        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
+        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
+        configuration: `update_consumer` changes it, `consumer` binds it as it is.
         """
-        wire = _checked(self._api, stream, config, options)
+        wire = _durable(_checked(self._api, stream, config, options), config)
         if wire.get("deliver_subject"):
             raise ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
         return PullConsumer(self._api, await self._create(stream, wire))
@@ -52,7 +56,7 @@ class ConsumerCalls:
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
         """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
-        wire = _checked(self._api, stream, config, options)
+        wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")
         return PushConsumer(self._api, await self._create(stream, wire))
@@ -82,7 +86,7 @@ class ConsumerCalls:
                 return await self.update_consumer(stream, wire)
             except ConsumerNotFoundError:
                 pass
-        return await self._create(stream, {**_DEFAULTS, **wire})
+        return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
 
     async def consumer(self, stream: str, name: str) -> PullConsumer:
         """Bind to a pull consumer that exists.
@@ -186,6 +190,13 @@ def _checked(
     return wire
 
 
+def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[str, Any]:
+    """A consumer that options name is to stay, unless they say for how long."""
+    if config is None and wire.get("name") and not wire.get("inactive_threshold"):
+        wire.setdefault("durable_name", wire["name"])
+    return wire
+
+
 def _name_of(wire: Mapping[str, Any]) -> str | None:
     return wire.get("name") or wire.get("durable_name")
 
@@ -209,7 +220,7 @@ def _same_or_in_use(
             400,
             js_api.CONSUMER_EXISTS,
             "consumer already exists",
-            f'Consumer "{name}" of stream "{stream}" exists with another configuration.',
+            js_api.consumer_in_use(stream, name),
         )
     return _to_info(existing)
 

@@ -2,8 +2,10 @@
 
 Contract. No I/O, no event loop, no clock: times are numbers that the caller gives. A message ends
 exactly once: by `take`, when it was answered, or in a list that `overdue`, `lost` or `close`
-returns. What was `refused` for the moment keeps its place; until it has another answer nothing new
-is let in, save one message a round, which finds out whether only some subjects are in trouble.
+returns. What was `refused` for the moment keeps its place, and from then on the window is held:
+one message of each subject is tried again, and one new one a round is let in, which finds out
+whether only some subjects are in trouble. When one of them is answered, all the others follow in
+order, and then new ones.
 
 Sent again is only what does no harm: what is certainly not stored, and what `unknown_again` says,
 which is asked about messages whose fate is not known. Both for `patience` seconds, then it is over.
@@ -51,7 +53,9 @@ class Window:
         "count",
         "deadline",
         "find",
+        "held",
         "limit",
+        "released",
         "sent",
         "size",
         "take",
@@ -66,6 +70,10 @@ class Window:
         """No message is let in while there are so many: `size`, or less while there is trouble."""
         self.sent = 0
         """Messages taken so far."""
+        self.held = False
+        """Whether messages were refused, and none was answered since."""
+        self.released = False
+        """Whether that is over, and the others can be sent `again` at once."""
         self.deadline = 0.0
         """When a message that is sent now is overdue; the owner moves it on."""
         self.troubled: dict[int, float] = {}
@@ -112,12 +120,15 @@ class Window:
     # -- the loop's thread: answers ------------------------------------------------------------
 
     def settled(self, index: int) -> None:
-        """One that was taken is done with. Needed only while some are `troubled`."""
-        known = self.troubled.pop(index, None) is not None
+        """One that was taken is done with. Needed only while the window is `watched`."""
+        if self._forget(index) or index >= self._held_at:
+            self._let_in()
+
+    def _forget(self, index: int) -> bool:
+        """Whether it was troubled."""
         for some in (self._waiting, self._refused, self._unknown):
             some.discard(index)
-        if known or index >= self._held_at or not self.troubled:
-            self.limit = self.size
+        return self.troubled.pop(index, None) is not None
 
     def refused(self, index: int, now: float, *, stored: bool = False) -> bool:
         """It was not stored, for now, and waits to be sent again. False: it has to be given up.
@@ -131,9 +142,25 @@ class Window:
         self._waiting.add(index)
         if index not in self._refused:
             self._refused.add(index)
-            self._held_at = self.sent
-            self.limit = 0
+            self.hold()
         return True
+
+    def hold(self) -> None:
+        """Nobody takes messages, as it seems: until one is answered, only one a round is new."""
+        self._held_at = self.sent
+        self.held, self.released = True, False
+        self.limit = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether `settled` has to be called."""
+        return self.held or bool(self.troubled)
+
+    def _let_in(self) -> None:
+        """New ones; behind those that wait since before, if they were held."""
+        self.released = bool(self._waiting) and (self.held or self.released)
+        self.held = False
+        self.limit = 0 if self.released else self.size
 
     def may_be_stored(self, index: int) -> bool:
         """Whether an attempt to send it may have succeeded."""
@@ -149,11 +176,21 @@ class Window:
         """The link is gone: as `overdue`, for all that are on their way."""
         return self._end(self._on_their_way(), now)
 
-    def due(self) -> list[int]:
-        """A round: what to send `again`, in order."""
-        if self.limit < self.size:
-            self.limit = min(self.size, self.count() + 1)
-        return sorted(self._waiting)
+    def due(self, now: float) -> list[int]:
+        """A round: what to send `again` now, in order."""
+        indexes = sorted(self._waiting)
+        if not self.held:
+            return indexes
+        self.limit = min(self.size, self.count() + 1)
+        tried: set[str] = set()
+        due = []
+        for index in indexes:
+            subject = self._entries[index][0]
+            # The first of its subject, or for the last time.
+            if subject not in tried or self.troubled[index] <= now:
+                tried.add(subject)
+                due.append(index)
+        return due
 
     def again(self, index: int) -> Unacked | None:
         """One that is `due` is sent now: its entry. None: it need not be any more."""
@@ -162,18 +199,20 @@ class Window:
         self._waiting.discard(index)
         subject, payload, headers, _, told = self._entries[index]
         entry = self._entries[index] = (subject, payload, headers, self.deadline, told)
+        if self.released and not self._waiting:
+            self._let_in()
         return entry
 
     def open(self) -> None:
         """Take messages from now on."""
+        self.held = self.released = False
+        self.limit = self.size
         self._closed = False
 
     def close(self) -> list[tuple[int, Unacked]]:
         """Take no more; all that is here, out of the window."""
         self._closed = True
-        ended = self._out(list(self._entries.copy().items()))
-        self.limit = self.size
-        return ended
+        return self._out(list(self._entries.copy().items()))
 
     def _on_their_way(self) -> list[tuple[int, Unacked]]:
         items = self._entries.copy().items()
@@ -196,5 +235,7 @@ class Window:
     def _out(self, items: list[tuple[int, Unacked]]) -> list[tuple[int, Unacked]]:
         out = [item for item in items if self._entries.pop(item[0], None) is not None]
         for index, _ in out:
-            self.settled(index)
+            self._forget(index)
+        if self.released and not self._waiting:
+            self._let_in()
         return out

@@ -107,6 +107,7 @@ class WindowedPublishing:
         self._inbox_length = 0
         self._plain_ack = b"{}"
         self._acked = 0
+        self._acked_before = 0  # at the last look at the clock
         self._duplicates = 0
 
     def _changed(self) -> None:
@@ -213,14 +214,14 @@ class WindowedPublishing:
 
     def _on_acks(self, frames: list[MessageFrame], _size: int = 0) -> bool:
         window, inbox = self._window, self._inbox_length
-        take, troubled = window.take, window.troubled
+        take, watched = window.take, window.watched
         plain, acked = self._plain_ack, 0
         for frame in frames:
             payload = frame[4]
             # Nearly all acks of a publisher are equal up to the number at the end.
             if not (payload.startswith(plain) and payload[len(plain) : -1].isdigit()):
                 self._on_other_ack(frame)
-                plain = self._plain_ack
+                plain, watched = self._plain_ack, window.watched
                 continue
             try:
                 index = int(frame[1][inbox:])
@@ -228,11 +229,13 @@ class WindowedPublishing:
             except (KeyError, ValueError):
                 continue  # late: it has failed, or was sent again and acknowledged twice
             acked += 1
-            if troubled:
+            if watched:
                 window.settled(index)
             if told is not None:
                 told(from_wire(PubAck, ack_document(payload)))
         self._acked += acked
+        if window.released:
+            self._round(self._clock())
         self._changed()
         return True
 
@@ -311,9 +314,13 @@ class WindowedPublishing:
         # Good until the next look: never too early, at most two looks too late.
         window.deadline = now + self._timeout + pause
         if self._left_at is None:
-            for index, entry in window.overdue(now):
+            late = window.overdue(now)
+            for index, entry in late:
                 self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
-            if now >= self._round_at and window.troubled:
+            if late and self._acked == self._acked_before:
+                window.hold()  # a leader that stands still swallows what it gets
+            self._acked_before = self._acked
+            if now >= self._round_at and window.watched:
                 self._round(now)
             self._warn(now)
             self._changed()
@@ -321,22 +328,25 @@ class WindowedPublishing:
 
     def _round(self, now: float) -> None:
         """Send again what waits for it, unless the round before is not through."""
-        self._round_at = now + RETRY_WAIT
-        due = self._window.due()
-        if due and (self._resending is None or self._resending.done()):
-            self._resending = self._client.loop.create_task(self._resend(due))
+        if self._resending is None or self._resending.done():
+            self._round_at = now + RETRY_WAIT
+            self._resending = self._client.loop.create_task(self._resend(self._window.due(now)))
 
     async def _resend(self, due: list[int]) -> None:
+        window, held = self._window, self._window.held
         for index in due:
             if self._outbox.crowded:
                 await self._outbox.wait()
-            if (entry := self._window.again(index)) is not None:
+            if window.held and not held:
+                break  # there is no leader after all: the others would be refused, too
+            if (entry := window.again(index)) is not None:
                 try:
                     self._send(index, *entry[:3])
                 except JetsparkError as error:
-                    self._window.take(index)
-                    self._window.settled(index)
+                    window.take(index)
+                    window.settled(index)
                     self._fail(index, entry, error)
+        self._changed()
 
     def _stop_resending(self) -> None:
         if self._resending is not None:

@@ -187,7 +187,7 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
     elif cls is ConsumerNotFoundError and consumer:
         message = f'Consumer "{consumer}" of stream "{stream}" not found.'
     elif cls is NameInUseError and consumer:
-        message = f'Consumer "{consumer}" of stream "{stream}" exists with another configuration.'
+        message = consumer_in_use(stream, consumer)
     elif err_code == STREAM_EXISTS_RESTORE and stream:
         message = f'Stream "{stream}" exists already: delete it before it is restored.'
     elif cls is NameInUseError and stream:
@@ -195,6 +195,14 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
     elif cls is MessageNotFoundError and stream:
         message = f'No such message in stream "{stream}".'
     return cls(code, err_code, description, message)
+
+
+def consumer_in_use(stream: str | None, consumer: str) -> str:
+    """What a NameInUseError says of a consumer."""
+    return (
+        f'Consumer "{consumer}" of stream "{stream}" exists with another configuration: '
+        "update it, or bind to it as it is."
+    )
 
 
 def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:

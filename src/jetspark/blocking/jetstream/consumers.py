@@ -225,10 +225,13 @@ class ConsumerCalls:
     def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PullConsumer:
-        """Make a pull consumer. Options are the fields of ConsumerConfig.
+        """Make a pull consumer, or bind it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
-        Raises StreamNotFoundError.
+        Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
+        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
+        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
+        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
+        configuration: `update_consumer` changes it, `consumer` binds it as it is.
         """
         inner = self._thread.run(self._inner.create_consumer, stream, config, **options)
         return PullConsumer(self._caller, inner)
