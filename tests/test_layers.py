@@ -23,7 +23,10 @@ CORE = VALUES | {"wire", "connection", "client"}
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
     f"connection.{file}"
-    for file in ("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket")
+    for file in (
+        *("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket"),
+        "server_errors",
+    )
 }
 
 # What a layer may import of the project, beside itself.

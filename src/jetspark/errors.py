@@ -27,6 +27,9 @@
      │       └─ AccountAuthExpiredError    ErrAccountAuthExpired
      ├─ ServerError                        ErrServer: any other -ERR
      │   ├─ PermissionsError               ErrPermissions: does not end the connection
+     │   ├─ SubscriptionLimitError         one subscription too many: the connection lives on
+     │   ├─ ConnectionLimitError           too many connections: the server ends this one
+     │   ├─ ControlLineError               a line over max_control_line: ends the connection
      │   └─ InvalidSubjectError            -ERR 'Invalid Subject': does not end the connection
      ├─ ProtocolError                      ErrProtocol: bytes that are not the NATS protocol
      ├─ BadHeaderError                     ErrBadHeaderMsg
@@ -244,18 +247,47 @@ class ServerError(JetsparkError):
 class PermissionsError(ServerError):
     """Publishing to or subscribing to a subject is not allowed. The connection lives on.
 
-    `operation` is "publish" or "subscription"; `subject` and `queue` as the server names them.
+    `operation` is "publish" or "subscription"; `subject` and `queue` as the server names them
+    (of a publish it may be the reply subject), `sid` the subscription's id where it does.
     """
 
-    def __init__(self, text: str, operation: str, subject: str, queue: str | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        operation: str,
+        subject: str,
+        queue: str | None = None,
+        sid: int | None = None,
+    ) -> None:
         super().__init__(text)
+        self.sid = sid
         self.operation = operation
         self.subject = subject
         self.queue = queue
 
 
+class SubscriptionLimitError(ServerError):
+    """The server allows no more subscriptions. The last one has ended, the connection lives on."""
+
+
+class ConnectionLimitError(ServerError):
+    """The server, or the account, has as many connections as it allows; there may be room later."""
+
+
+class ControlLineError(ServerError):
+    """A line was longer than the server's max_control_line; it ends the connection.
+
+    Only of a server whose limit is lower than the option `max_control_line`.
+    """
+
+
 class InvalidSubjectError(ServerError):
     """The server refused a subject. The connection lives on."""
+
+    @property
+    def of_publish(self) -> bool:
+        """Whether it was published to, and not subscribed to."""
+        return "publish" in self.text.casefold()
 
 
 class ProtocolError(JetsparkError):
@@ -601,7 +633,7 @@ class IncompleteRangeError(RangeError):
     """The range could not be proven complete within the timeout."""
 
 
-def user_error(what: str, error: Exception) -> JetsparkError:
+def user_error(what: str, error: BaseException) -> JetsparkError:
     """The report of an exception that user code raised where nobody can catch it."""
     report = JetsparkError(f"{what} raised {error!r}.")
     report.__cause__ = error

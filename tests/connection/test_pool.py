@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from jetspark.connection.pool import PooledServer, ServerPool
 from jetspark.connection.urls import parse_url, parse_urls
-from jetspark.errors import AuthExpiredError, AuthorizationError, ServerRefusedError
+from jetspark.errors import AuthExpiredError, AuthorizationError, ServerError, ServerRefusedError
 
 
 class Clock:
@@ -222,3 +222,22 @@ def test_more_failures_than_the_maximum_give_up(limit: int) -> None:
 
 def test_credentials_are_in_no_repr() -> None:
     assert "secret" not in repr(PooledServer(parse_url("nats://user:secret@a")))
+
+
+def test_after_errors_of_the_server_itself_the_pauses_grow_and_another_end_forgives() -> None:
+    clock = Clock()
+    pool = make("a", clock=clock)
+    pauses = []
+    for _ in range(12):
+        server, delay = pick(pool)
+        clock.now += delay
+        pool.attempt(server)
+        pool.succeeded(server)
+        clock.now += 5  # so that the spacing of attempts plays no part
+        pool.lost(server, ServerError("Unknown Protocol Operation"))
+        pauses.append(pick(pool)[1])
+    assert pauses == [min(2.0 * 2**number, 30.0) for number in range(12)]
+    pool.lost(server)
+    clock.now += 30
+    pool.lost(server, ServerError("Unknown Protocol Operation"))
+    assert pick(pool)[1] == 2.0

@@ -20,8 +20,8 @@ import time
 from collections import Counter
 
 from jetspark import Client, JetsparkError
-from jetspark.connection.auth import error_of
 from jetspark.connection.options import make_options
+from jetspark.connection.server_errors import error_of
 from jetspark.errors import BadHeaderError, NotJetStreamMessageError, ProtocolError
 from jetspark.wire.documents import parse_info
 from jetspark.wire.events import PONG, Err, Frame, Info, MessageFrame, one_by_one

@@ -13,11 +13,9 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from weakref import WeakSet
 
 from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.blocking.worker import Worker
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux
@@ -54,8 +52,6 @@ class CallerSide(CoreClient):
         self.thread = thread
         self.inner = inner
         self.buffer = buffer
-        self.callbacks: WeakSet[Worker] = WeakSet()
-        """The threads of callbacks that messages are given to."""
         self.options = inner.options
         self.loop = inner.loop
         self._notices = inner._notices

@@ -26,7 +26,7 @@ from jetspark.blocking.loop_thread import current
 from jetspark.blocking.messaging import MessagingCalls
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.subscription import MessageCallback, Subscription
-from jetspark.blocking.worker import Worker, check_callback
+from jetspark.blocking.worker import Worker, check_callback, in_callback_of
 from jetspark.client.client import (
     DRAIN_TIMEOUT,
     PENDING_BYTES_LIMIT,
@@ -197,7 +197,7 @@ class Client(MessagingCalls, Leaving):
         Called in a callback that gets messages, which it would have to wait for, it returns at
         once and goes on by itself; its errors are reported.
         """
-        if any(worker.is_current for worker in self._caller.callbacks):
+        if in_callback_of(self._inner):
             self._thread.spawn(lambda: self._drain_alone(timeout))
         else:
             self._thread.run(self._drain, timeout)
@@ -223,8 +223,10 @@ class Client(MessagingCalls, Leaving):
 
     async def _close(self) -> None:
         self._buffer.give()
-        await self._inner.close()
-        self._thread.open.discard(self._end)
+        try:
+            await self._inner.close()
+        finally:
+            self._thread.open.discard(self._end)
 
     async def _end(self) -> None:
         """At interpreter exit."""

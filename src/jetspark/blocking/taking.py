@@ -77,8 +77,7 @@ class Taking(Leaving, Generic[MessageT]):
         self._make = make
         self._callback = callback
         self._turn = threading.Lock()
-        self._worker = Worker(name)
-        client.callbacks.add(self._worker)
+        self._worker = Worker(name, client.inner)
         self._taken: deque[MessageFrame] = deque()
         """Not given out yet."""
 
@@ -173,7 +172,7 @@ class Taking(Leaving, Generic[MessageT]):
         while (message := self._given()) is not None:
             try:
                 callback(message)
-            except Exception as error:
+            except BaseException as error:  # SystemExit would end the thread in silence
                 self._client.report(user_error(f"The callback of {self._what}", error))
 
     # -- ending --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """A thread for user code: callbacks may block and call the blocking client.
 
 Contract: started by the first `post`, daemon, calls one function after the other in their order
-until `stop`; what is posted later is dropped. What a posted function raises is logged.
+until `stop`; what is posted later is dropped. What a posted function raises is logged, and the next
+one comes: SystemExit too, which would end the thread in silence, and everything that waits for it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,20 @@ def check_callback(callback: Callable[..., object] | None) -> None:
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 
 
-class Worker:
-    """`post` and `stop` come from one thread, the event loop's."""
+_here = threading.local()
 
-    def __init__(self, name: str) -> None:
+
+def in_callback_of(client: object) -> bool:
+    """Whether the caller is in a callback that gets what came for this (asyncio) client."""
+    return getattr(_here, "client", None) is client
+
+
+class Worker:
+    """`post` and `stop` come from one thread, the event loop's. `client`: whose messages come."""
+
+    def __init__(self, name: str, client: object = None) -> None:
         self._name = name
+        self._client = client
         self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -63,6 +73,9 @@ class Worker:
                 call()
             except Exception as error:
                 raised = error
+            except BaseException as error:  # in a task it would end the event loop
+                raised = RuntimeError(f"{type(error).__name__} {error}".rstrip())
+                raised.__cause__ = error
             finally:
                 thread.post(partial(_set, done, raised))
 
@@ -76,10 +89,11 @@ class Worker:
         self._calls.put(None)
 
     def _main(self) -> None:
+        _here.client = self._client or self
         while (call := self._calls.get()) is not None:
             try:
                 call()
-            except Exception:
+            except BaseException:
                 logger.exception("A callback raised")
             finally:
                 del call  # nothing is kept alive while waiting

@@ -15,9 +15,9 @@ import time
 from typing import Any, Protocol
 
 from jetspark.bulk.websocket_stream import open_websocket
-from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
@@ -226,8 +226,8 @@ class BlockingLink:
         elif isinstance(event, Info):
             self.info = parse_info(event.document)
         elif isinstance(event, Err):
-            error = error_of(event.text, self.server)
-            if ends_connection(error):
+            error, ends = meaning_of(event.text, self.server)
+            if ends == "link":
                 self.close()
             raise error
         return None

@@ -64,8 +64,14 @@ class Reading(Protocol):
     async def drain(self, timeout: float | None = None) -> None:
         """Let the server send no more, and take all that is on its way."""
 
-    async def abandon(self) -> None:
-        """The connection is closed: a callback gets no more, and one that runs is cancelled."""
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """This task drains the client, and takes no messages meanwhile; was it in the callback?"""
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """The connection is closed: a callback gets no more, and one that runs is cancelled.
+
+        Returns the task that then ends, when that is not the caller's.
+        """
 
 
 class Client(RequestCalls):
@@ -90,6 +96,7 @@ class Client(RequestCalls):
         self._subscriptions: set[Reading] = set()
         self._good_subjects: dict[str, bytes] = {}
         self._out_msgs = 0
+        self._draining: asyncio.Task[None] | None = None
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -203,8 +210,25 @@ class Client(RequestCalls):
         seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
         ConnectionClosedError when there is no link. The client is closed in any case, except that
         of a timeout that cannot work (BadTimeoutError).
+
+        Awaited in a callback that gets messages, which it would have to wait for, it returns at
+        once and goes on by itself; its errors are reported.
         """
         timeout = self._seconds(timeout)
+        caller = asyncio.current_task()
+        calling = [sub.left_by(caller) for sub in tuple(self._subscriptions)]
+        if any(calling):
+            self._draining = self.loop.create_task(self._drain_alone(timeout))
+        else:
+            await self._drain(timeout)
+
+    async def _drain_alone(self, timeout: float) -> None:
+        try:
+            await self._drain(timeout)
+        except JetsparkError as error:
+            self.report(error)
+
+    async def _drain(self, timeout: float) -> None:
         if self.status is not ConnectionStatus.CONNECTED:
             unsent = self._outbox.size
             await self.close()
@@ -231,9 +255,13 @@ class Client(RequestCalls):
 
         Pending requests and iterators end at once; a callback that runs is cancelled.
         """
-        await self._link.close()
-        for sub in tuple(self._subscriptions):
-            await sub.abandon()
+        try:
+            await self._link.close()
+        finally:
+            # Without a wait between: who is cancelled here has ended them all the same.
+            ended = [sub.abandon() for sub in tuple(self._subscriptions)]
+        if ending := {task for task in ended if task is not None}:
+            await asyncio.wait(ending)
 
     async def __aenter__(self) -> Self:
         await self.connect()

@@ -36,16 +36,19 @@ class Gathering:
         "_stall",
         "_total",
         "_waiter",
+        "subject",
     )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        subject: str,
         deadline: float,
         max_msgs: int,
         stall: float | None,
     ) -> None:
         self._loop = loop
+        self.subject = subject
         self._total = self._end = deadline
         self._left = max_msgs
         self._stall = stall

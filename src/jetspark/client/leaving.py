@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
+
+
+def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
+    """The task of a callback, cancelled, to be waited for; None for none, and in itself."""
+    if task is None or task.done() or task is asyncio.current_task():
+        return None
+    task.cancel()
+    return task
 
 
 class Leaving:

@@ -131,7 +131,7 @@ class RequestCalls(PublishCalls):
         if self._outbox.crowded:
             await self._outbox.wait()
         first = True
-        with self._requests.gathering(timeout, max_msgs, stall) as (gathering, reply):
+        with self._requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
             self.publish_replying(subject, payload, reply, headers)
             while (frame := await gathering.next()) is not None:
                 self._requests.check_responders(frame, subject)

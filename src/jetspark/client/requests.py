@@ -17,6 +17,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Final, Protocol, TypeAlias
 
 from jetspark.client.gather import Gathering
@@ -27,6 +28,7 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
     NoRespondersError,
+    PermissionsError,
     RequestTimeoutError,
 )
 from jetspark.wire.events import MessageFrame
@@ -70,6 +72,7 @@ class RequestMux:
         self._last = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+        link.on_publish_refused = self._on_refused
 
     def __len__(self) -> int:
         """Requests that wait for a reply."""
@@ -103,11 +106,11 @@ class RequestMux:
 
     @contextmanager
     def gathering(
-        self, timeout: float, max_msgs: int, stall: float | None
+        self, subject: str, timeout: float, max_msgs: int, stall: float | None
     ) -> Iterator[tuple[Gathering, bytes]]:
         """An entry for many replies, and the reply subject to publish with."""
         reply = self._reply()
-        gathering = Gathering(self._loop, self._loop.time() + timeout, max_msgs, stall)
+        gathering = Gathering(self._loop, subject, self._loop.time() + timeout, max_msgs, stall)
         self._gathering[reply] = gathering
         try:
             yield gathering, reply
@@ -141,6 +144,18 @@ class RequestMux:
                 answer.set_exception(_own(error))
         for gathering in self._gathering.values():
             gathering.fail(_own(error))
+
+    def _on_refused(self, error: PermissionsError) -> None:
+        """Nobody will answer what was not let through: by its subject, or by our inbox."""
+        # Copies: what is told may ask again.
+        for reply, (answer, _, subject, _) in list(self._open.items()):
+            if error.subject in (subject, reply.decode()):
+                del self._open[reply]
+                if not answer.done():
+                    answer.set_exception(copy(error))
+        for reply, gathering in list(self._gathering.items()):
+            if error.subject in (gathering.subject, reply.decode()):
+                gathering.fail(copy(error))
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Contract
 - The iterator form has no task. The callback form has one, for the life of the subscription, and
   calls one message after the other; what a callback raises is reported and the next one comes.
 - At a pending limit new messages are dropped, counted in `dropped`, and told by one
-  SlowConsumerError (log, last_error, error callback) each time it begins.
+  SlowConsumerError (log, last_error, error callback) each time it begins (`drops`).
 - The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
   raises, after what was queued.
@@ -19,7 +19,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from jetspark.client.leaving import Leaving
+from jetspark.client.drops import Drops
+from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.messages import Message
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
@@ -61,9 +62,8 @@ class Subscription(Leaving):
         self._pending_bytes = 0
         self._msgs_limit = pending_msgs_limit
         self._bytes_limit = pending_bytes_limit
-        self._dropped = 0
+        self._drops = Drops()
         self._discarded = 0
-        self._slow = False
         self._waiters: list[asyncio.Future[None]] = []
         self._reader: asyncio.Task[object] | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -107,7 +107,7 @@ class Subscription(Leaving):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._dropped
+        return self._drops.count
 
     @property
     def pending_msgs(self) -> int:
@@ -122,7 +122,7 @@ class Subscription(Leaving):
     @property
     def delivered(self) -> int:
         """Messages that user code has taken."""
-        return self._route.received - self._dropped - self._discarded - len(self._frames)
+        return self._route.received - self._drops.count - self._discarded - len(self._frames)
 
     # -- called by the read loop ---------------------------------------------------------------
 
@@ -147,10 +147,9 @@ class Subscription(Leaving):
         return True
 
     def _drop(self) -> None:
-        self._dropped += 1
-        if not self._slow:
-            self._slow = True
-            self._link.report(SlowConsumerError(self.subject, self._dropped))
+        drops = self._drops
+        if drops.add(self._route.received - drops.count - 1, len(self._frames)):
+            self._link.report(SlowConsumerError(self.subject, drops.count))
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self._ended = True
@@ -181,7 +180,6 @@ class Subscription(Leaving):
 
     async def _fill(self) -> None:
         """Return when there is a frame; StopAsyncIteration or the error when none will come."""
-        self._slow = False
         self._reader = asyncio.current_task()
         while not self._frames:
             if self._emptied is not None and not self._emptied.done():
@@ -309,14 +307,17 @@ class Subscription(Leaving):
                 f"{len(self._frames)} messages of {self.subject!r} were not taken in time."
             )
 
-    async def abandon(self) -> None:
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Of the client's drain: a loop of this task was left, or waits for its end in vain."""
+        if self._reader is task:
+            self._reader = None
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
         """At the connection's end: a callback gets no more, and one that runs is cancelled."""
-        if self._task is None:
-            return
-        self._discard()
-        if self._task is not asyncio.current_task() and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._task is not None:
+            self._discard()
+        return cancelled(self._task)
 
     def _leave(self) -> None:
         if not self._ended:

@@ -1,8 +1,7 @@
-"""Credentials for CONNECT, and what the server's -ERR texts mean."""
+"""Credentials for CONNECT."""
 
 from __future__ import annotations
 
-import re
 import time
 
 from jetspark.connection.credentials import (
@@ -15,23 +14,7 @@ from jetspark.connection.credentials import (
 )
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import (
-    AccountAuthExpiredError,
-    AuthExpiredError,
-    AuthorizationError,
-    AuthRevokedError,
-    InvalidSubjectError,
-    JetsparkError,
-    PermissionsError,
-    SecureConnectionWantedError,
-    ServerError,
-    StaleConnectionError,
-)
-
-_PERMISSIONS = re.compile(
-    r'permissions violation for (publish|subscription) to "([^"]*)"(?: using queue "([^"]*)")?',
-    re.IGNORECASE,
-)
+from jetspark.errors import AuthExpiredError, AuthorizationError, JetsparkError
 
 
 def credentials_of(options: ConnectOptions, server: ServerURL, nonce: str = "") -> dict[str, str]:
@@ -72,32 +55,6 @@ def identity_of(options: ConnectOptions) -> Identity | None:
     return None
 
 
-def error_of(text: str, server: str) -> JetsparkError:
-    """The exception for an -ERR text. `server` is its URL without credentials."""
-    folded = text.casefold()
-    if match := _PERMISSIONS.search(text):
-        return PermissionsError(text, match[1].casefold(), match[2], match[3])
-    if "account authentication expired" in folded:
-        return AccountAuthExpiredError(
-            f"{server}: the account's authentication has expired.", server=server
-        )
-    if "authentication expired" in folded:
-        return AuthExpiredError(f"{server}: the user's authentication has expired.", server=server)
-    if "authentication revoked" in folded:
-        return AuthRevokedError(f"{server}: the user's authentication was revoked.", server=server)
-    if "authorization violation" in folded or "authentication timeout" in folded:
-        return AuthorizationError(
-            f"{server} refused these credentials (authorization violation).", server=server
-        )
-    if "stale connection" in folded:
-        return StaleConnectionError(f"{server}: stale connection.", server=server)
-    if "secure connection - tls required" in folded:
-        return SecureConnectionWantedError(f"{server} requires TLS.", server=server)
-    if folded.startswith("invalid subject") or "invalid publish subject" in folded:
-        return InvalidSubjectError(text)
-    return ServerError(text)
-
-
 def refusal(error: JetsparkError, jwt: str) -> JetsparkError:
     """What the server's refusal of a CONNECT means: of an expired JWT it says no more than that.
 
@@ -109,8 +66,3 @@ def refusal(error: JetsparkError, jwt: str) -> JetsparkError:
             f"{error.server} refused the user's JWT, which has expired.", server=error.server
         )
     return error
-
-
-def ends_connection(error: JetsparkError) -> bool:
-    """Whether the server closes the connection after this error (row C15)."""
-    return not isinstance(error, PermissionsError | InvalidSubjectError)

@@ -14,8 +14,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jetspark.connection.auth import credentials_of, error_of, refusal
+from jetspark.connection.auth import credentials_of, refusal
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.server_errors import error_of
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import ProtocolError, SecureConnectionWantedError
 from jetspark.wire import frames

@@ -17,7 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from jetspark.connection.urls import ServerURL, parse_url
-from jetspark.errors import AuthError, ConfigError
+from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 30.0
+"""Seconds after a link that the server ended with an error, and after many in a row."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +36,8 @@ class PooledServer:
     not_before: float = float("-inf")
     """Clock time of the earliest next attempt."""
     last_auth_error: type[AuthError] | None = None
+    errors: int = 0
+    """Links in a row that the server ended with an error of its own."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -110,12 +116,19 @@ class ServerPool:
         server.reconnects = 0
         server.last_auth_error = None
 
-    def lost(self, server: PooledServer) -> None:
+    def lost(self, server: PooledServer, error: JetsparkError | None = None) -> None:
         """The link to this server ended: the others come first.
 
-        Why does not matter. Credentials that expired on a link are no attempt that was refused:
-        the next attempt may have new ones.
+        An error that the server itself named may come again with whatever ended the link: after
+        each one in a row the next attempt there waits twice as long. Credentials that expired on a
+        link are no attempt that was refused: the next attempt may have new ones.
         """
+        if isinstance(error, ServerError):
+            pause = max(self._wait, _FIRST_PAUSE) * 2**server.errors
+            server.not_before = max(server.not_before, self._clock() + min(pause, _LONGEST_PAUSE))
+            server.errors += 1
+        else:
+            server.errors = 0
         self._move_back(server)
 
     def hurry(self) -> None:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from jetspark.errors import JetsparkError, user_error
+from jetspark.connection.fit import COMMON_LINE
+from jetspark.errors import (
+    BadSubjectError,
+    InvalidSubjectError,
+    JetsparkError,
+    PermissionsError,
+    SubscriptionLimitError,
+    user_error,
+)
+from jetspark.subjects import check_subscribe_subject
 from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame
 
@@ -89,7 +98,30 @@ class RouteTable:
     def __contains__(self, route: Route) -> bool:
         return self.by_sid.get(route.sid) is route
 
-    def find(self, subject: str, queue: str | None) -> Route | None:
+    def refused(self, error: JetsparkError) -> Route | None:
+        """Whose subscription the server has refused with this error; None when it was none's.
+
+        Of some errors the server does not say it. Too many are those that came last: sids count
+        up, and a server takes them in order until it is full. A subject that is malformed can be
+        seen.
+        """
+        newest = reversed(self.by_sid.values())
+        if isinstance(error, PermissionsError) and error.operation == "subscription":
+            if error.sid is not None:
+                return self.by_sid.get(error.sid)
+            return self._find(error.subject, error.queue)
+        if isinstance(error, SubscriptionLimitError):
+            return next(newest, None)
+        if isinstance(error, InvalidSubjectError) and not error.of_publish:
+            return next((route for route in newest if _malformed(route.subject)), None)
+        return None
+
+    def longest(self) -> Route | None:
+        """Whose SUB is the longest line, if there is one that may be too long for a server."""
+        route = max(self, key=_length, default=None)
+        return None if route is None or _length(route) <= COMMON_LINE else route
+
+    def _find(self, subject: str, queue: str | None) -> Route | None:
         """The oldest route of exactly this subject and queue group."""
         for route in self.by_sid.values():
             if route.subject == subject and route.queue == queue:
@@ -139,6 +171,12 @@ class RouteTable:
             del self.by_sid[route.sid]
             self._tell_end(route, error)
 
+    def refuse(self, route: Route, error: JetsparkError) -> None:
+        """It is over, by this error of the server, which shall not have it in any case."""
+        if route in self:
+            self._send(frames.unsub(route.sid))
+            self.end(route, error)
+
     def tell_disconnect(self) -> None:
         """The link is gone."""
         for route in self:
@@ -161,6 +199,18 @@ class RouteTable:
             hook()
         except Exception as error:
             self._report(user_error("A subscription's hook", error))
+
+
+def _length(route: Route) -> int:
+    return len(frames.target_of(route.subject, route.queue))
+
+
+def _malformed(subject: str) -> bool:
+    try:
+        check_subscribe_subject(subject)
+    except BadSubjectError:
+        return True
+    return False
 
 
 def _announce(route: Route) -> bytes:

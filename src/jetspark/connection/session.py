@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jetspark.connection.auth import ends_connection, error_of
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.host import Host
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
+from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.transport import Dial, Transport, reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket_transport import dial_websocket
@@ -73,6 +73,8 @@ class Session:
         self.secure = False
         self.lost: JetsparkError | None = None
         """Why the link has ended; None while it lives."""
+        self.proven = False
+        """Whether the server has taken what began this link: it answered a PING behind it."""
         self._options = options
         self._routes = routes
         self._host = host
@@ -255,8 +257,8 @@ class Session:
                 else:
                     self._host.info_changed(self, self.info)
             case Err(text):
-                problem = error_of(text, str(self.server))
-                if ends_connection(problem):
+                problem, ends = meaning_of(text, str(self.server))
+                if ends == "link":
                     self.fail(problem)
                 else:
                     self._host.error_reported(problem)
@@ -272,6 +274,7 @@ class Session:
 
     def _answered(self) -> None:
         self._unanswered = 0
+        self.proven = True
         if not self._pings:
             return  # a PONG nobody asked for; harmless
         answer = self._pings.popleft()

@@ -34,6 +34,7 @@ from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
     ConnectionClosedError,
     ConnectionLostError,
+    ControlLineError,
     JetsparkError,
     PermissionsError,
     user_error,
@@ -80,6 +81,7 @@ class Supervisor:
         self.max_payload = MAX_MESSAGE
         """Bytes; the server's word as soon as there was one."""
         self.reconnects = 0
+        self.on_publish_refused: Callable[[PermissionsError], None] = lambda error: None
         self._server: PooledServer | None = None
         self._session: Session | None = None
         self.traffic = Traffic()
@@ -88,7 +90,7 @@ class Supervisor:
         # Set when the task has something to do, and while nobody has to wait for a state.
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._closing: asyncio.Future[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -291,12 +293,10 @@ class Supervisor:
 
     def error_reported(self, error: JetsparkError) -> None:
         """Not the end of the link; maybe that of one subscription."""
-        if (
-            isinstance(error, PermissionsError)
-            and error.operation == "subscription"
-            and (route := self.routes.find(error.subject, error.queue))
-        ):
-            self.routes.end(route, error)
+        if (route := self.routes.refused(error)) is not None:
+            self.routes.refuse(route, error)
+        elif isinstance(error, PermissionsError):
+            self.on_publish_refused(error)
         self.report(error)
 
     def route_exhausted(self, route: Route) -> None:
@@ -307,8 +307,13 @@ class Supervisor:
         """The link ended by itself."""
         if session is not self._session or self._server is None:
             return
-        self.pool.lost(self._server)
+        self.pool.lost(self._server, error)
         self._detach()
+        # Would a SUB of the replay end the next link as well? The first time it may have been a
+        # publish, which is gone with the link.
+        again = isinstance(error, ControlLineError) and not session.proven
+        if again and (route := self.routes.longest()) is not None:
+            self.routes.end(route, error)
         self.report(error)
         self._on_event(events.Disconnected(str(session.server), error))
         if self.status is ConnectionStatus.DRAINING or not self._options.reconnect:
@@ -345,22 +350,23 @@ class Supervisor:
         self._on_event(events.Draining())
 
     async def close(self) -> None:
-        """Send what waits, end the link, fail what is pending; any number of times."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
-        try:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait({self._task})
-            if session := self._session:
-                self.outbox.flush(anyway=True)
-            self._shut(None)
-            if session:
-                await self._hang_up(session)
-        finally:
-            self._closing.set_result(None)
+        """Send what waits, end the link, fail what is pending; any number of times.
+
+        Who waits may be cancelled; closing goes on to its end.
+        """
+        if self._closing is None or self._closing.cancelled():
+            self._closing = self._loop.create_task(self._close(), name="jetspark-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if session := self._session:
+            self.outbox.flush(anyway=True)
+        self._shut(None)
+        if session:
+            await self._hang_up(session)
 
     async def _hang_up(self, session: Session) -> None:
         if not await session.close(CLOSE_TIMEOUT):

@@ -25,7 +25,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from jetspark.client.leaving import Leaving
+from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
     BadSubscriptionError,
     ConfigError,
@@ -293,14 +293,15 @@ class ConsumerMessages(Leaving):
                 "were not taken in time."
             )
 
-    async def abandon(self) -> None:
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Of the client's drain: whether this task is in the callback."""
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
         """At the connection's end: a callback gets no more, and one that runs is cancelled."""
-        if self._task is None:
-            return
-        self._frames.clear()
-        if self._task is not asyncio.current_task() and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._task is not None:
+            self._frames.clear()
+        return cancelled(self._task)
 
     def _leave(self) -> None:
         self.stop()

@@ -23,7 +23,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.leaving import Leaving
+from jetspark.client.drops import Drops
+from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -69,8 +70,8 @@ class Events(Leaving):
         self._bytes_limit = pending_bytes_limit
         self._frames: deque[MessageFrame] = deque()
         self._pending_bytes = 0
-        self._dropped = 0
-        self._slow = False
+        self._drops = Drops()
+        self._accepted = 0
         self._ended = False
         self._error: JetsparkError | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -104,18 +105,17 @@ class Events(Leaving):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._dropped
+        return self._drops.count
 
     # -- called by the read loop ---------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
         size = self._pending_bytes + len(frame[4])
         if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
-            self._dropped += 1
-            if not self._slow:
-                self._slow = True
-                self._client.report(SlowConsumerError(", ".join(self._subjects), self._dropped))
+            if self._drops.add(self._accepted, len(self._frames)):
+                self._client.report(SlowConsumerError(", ".join(self._subjects), self._drops.count))
             return
+        self._accepted += 1
         self._pending_bytes = size
         self._frames.append(frame)
         self._wake()
@@ -153,7 +153,6 @@ class Events(Leaving):
 
     async def _fill(self) -> None:
         """Return when there is a frame; StopAsyncIteration or the error when none will come."""
-        self._slow = False
         while not self._frames:
             if self._ended:
                 if self._error is None or _closed_on_purpose(self._error):
@@ -220,14 +219,15 @@ class Events(Leaving):
         if not (await asyncio.wait({task}, timeout=timeout))[0]:
             raise RequestTimeoutError(f"{len(self._frames)} events were not taken in time.")
 
-    async def abandon(self) -> None:
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Of the client's drain: whether this task is in the callback."""
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
         """Of the client's close: a callback gets no more, and one that runs is cancelled."""
-        if self._task is None:
-            return
-        self._frames.clear()
-        if self._task is not asyncio.current_task() and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._task is not None:
+            self._frames.clear()
+        return cancelled(self._task)
 
     def _leave(self) -> None:
         self.close()

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jetspark.buckets import Operation
+from jetspark.client.leaving import cancelled
 from jetspark.errors import (
     BucketNotFoundError,
     CodecError,
@@ -156,11 +157,12 @@ class _WithClient:
         if not (await asyncio.wait({self._task}, timeout=timeout))[0]:
             raise RequestTimeoutError(f"{len(self._ready)} entries were not taken in time.")
 
-    async def abandon(self) -> None:
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        return self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
         self._ready.clear()
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        return cancelled(self._task)
 
 
 def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecError:

@@ -123,7 +123,7 @@ class EventCalls:
         """
         check_callback(callback)
 
-        worker = Worker("jetspark-events")
+        worker = Worker("jetspark-events", self._caller.inner)
 
         def listen() -> AsyncEvents:
             inner = self._inner.events(
@@ -138,7 +138,6 @@ class EventCalls:
                 pending_bytes_limit=pending_bytes_limit,
             )
             if inner._task is not None:
-                self._caller.callbacks.add(worker)
                 inner._task.add_done_callback(lambda _: worker.stop())
             return inner
 

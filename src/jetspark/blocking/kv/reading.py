@@ -58,6 +58,7 @@ class ReadingCalls:
         """
         return Watcher(
             self._thread,
+            self._inner._js.client,
             self._inner.name,
             lambda forward: self._inner.watch(
                 keys,

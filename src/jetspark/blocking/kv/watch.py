@@ -13,6 +13,7 @@ from typing import TypeAlias
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import LOT, Watching
 from jetspark.blocking.worker import Worker, check_callback
+from jetspark.client.client import Client as AsyncClient
 from jetspark.errors import ConfigError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
@@ -29,6 +30,7 @@ class Watcher(Watching[Entry | None]):
     def __init__(
         self,
         thread: LoopThread,
+        client: AsyncClient,
         bucket: str,
         watch: Callable[[AsyncEntryCallback | None], AsyncWatcher],
         callback: EntryCallback | None,
@@ -37,7 +39,7 @@ class Watcher(Watching[Entry | None]):
         super().__init__(thread)
         self._bucket = bucket
         self._callback = callback
-        self._worker = Worker(f"jetspark-watch-{bucket}")
+        self._worker = Worker(f"jetspark-watch-{bucket}", client)
 
         def begin() -> None:
             self._inner = watch(None if callback is None else self._forward)
@@ -65,6 +67,6 @@ class Watcher(Watching[Entry | None]):
                 break
             try:
                 callback(entry)
-            except Exception as error:
+            except BaseException as error:  # SystemExit would end the thread in silence
                 report = user_error(f"The callback of a watch on bucket {self._bucket!r}", error)
                 self._thread.post(partial(self._inner.report, report))

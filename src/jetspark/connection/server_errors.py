@@ -1,0 +1,160 @@
+"""What each -ERR of a nats-server means: whose fault it is, whether the link ends, which exception.
+
+Contract: `ERRORS` is every text that nats-server's source sends to a client, old servers included.
+What ends the link is what the server closes it after. Everything else leaves it alone: a refused
+subscription or publish fails by itself, and a text that is not known here is reported. Ending the
+link over it would cost what is under way, and would go on for ever if it came again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from jetspark.errors import (
+    AccountAuthExpiredError,
+    AuthExpiredError,
+    AuthorizationError,
+    AuthRevokedError,
+    ConnectionLimitError,
+    ControlLineError,
+    InvalidSubjectError,
+    JetsparkError,
+    PermissionsError,
+    SecureConnectionWantedError,
+    ServerError,
+    ServerRefusedError,
+    StaleConnectionError,
+    SubscriptionLimitError,
+)
+
+Ends: TypeAlias = Literal["link", "subscription", "publish"]
+
+
+class Meaning(NamedTuple):
+    """`text`: what the -ERR holds, in lower case. `make`: from (-ERR text, server's URL)."""
+
+    text: str
+    ends: Ends
+    make: Callable[[str, str], JetsparkError]
+
+
+_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_PERMISSIONS = re.compile(
+    rf"permissions violation for (publish|subscription)(?: to| with reply of) {_QUOTED}"
+    rf'(?: using queue {_QUOTED})?(?: \(sid "(\d+)"\))?',
+    re.IGNORECASE,
+)
+
+
+def _permissions(text: str, server: str) -> JetsparkError:
+    match = _PERMISSIONS.search(text)
+    if match is None:
+        return ServerError(text)
+    queue = None if match[3] is None else _unquoted(match[3])
+    sid = None if match[4] is None else int(match[4])
+    return PermissionsError(text, match[1].casefold(), _unquoted(match[2]), queue, sid)
+
+
+def _unquoted(text: str) -> str:
+    """Of Go's %q, whose escapes Python has too."""
+    try:
+        return str(ast.literal_eval(f'"{text}"')) if "\\" in text else text
+    except (SyntaxError, ValueError):
+        return text
+
+
+def _server_error(text: str, server: str) -> JetsparkError:
+    return ServerError(text)
+
+
+def _limit(text: str, server: str) -> JetsparkError:
+    return ConnectionLimitError(text)
+
+
+def _unauthorized(text: str, server: str) -> JetsparkError:
+    return AuthorizationError(
+        f"{server} refused these credentials (authorization violation).", server=server
+    )
+
+
+def _wrong_port(text: str, server: str) -> JetsparkError:
+    return ServerRefusedError(
+        f"{server} is not a port for clients ({text}): use the server's client port, often 4222.",
+        server=server,
+    )
+
+
+ERRORS: Final[tuple[Meaning, ...]] = (
+    # One subscription or one publish; the server keeps the link.
+    Meaning("permissions violation for subscription", "subscription", _permissions),
+    Meaning("permissions violation for publish", "publish", _permissions),
+    Meaning(
+        "maximum subscriptions exceeded", "subscription", lambda t, s: SubscriptionLimitError(t)
+    ),
+    Meaning("invalid publish subject", "publish", lambda t, s: InvalidSubjectError(t)),
+    Meaning("invalid subject", "subscription", lambda t, s: InvalidSubjectError(t)),
+    # Who one is. The longer texts first.
+    Meaning(
+        "account authentication expired",
+        "link",
+        lambda t, s: AccountAuthExpiredError(
+            f"{s}: the account's authentication has expired.", server=s
+        ),
+    ),
+    Meaning(
+        "authentication expired",
+        "link",
+        lambda t, s: AuthExpiredError(f"{s}: the user's authentication has expired.", server=s),
+    ),
+    Meaning(
+        "authentication revoked",
+        "link",
+        lambda t, s: AuthRevokedError(f"{s}: the user's authentication was revoked.", server=s),
+    ),
+    Meaning("authorization violation", "link", _unauthorized),
+    Meaning("authentication timeout", "link", _unauthorized),
+    Meaning("failed account registration", "link", _server_error),
+    Meaning(
+        "secure connection - tls required",
+        "link",
+        lambda t, s: SecureConnectionWantedError(f"{s} requires TLS.", server=s),
+    ),
+    # Too many of us; later there may be room.
+    Meaning("maximum connections exceeded", "link", _limit),
+    Meaning("maximum account active connections exceeded", "link", _limit),
+    Meaning("connection throttling is active", "link", _limit),
+    # What was sent, or not.
+    Meaning("maximum payload violation", "link", _server_error),
+    Meaning("maximum control line exceeded", "link", lambda t, s: ControlLineError(t)),
+    Meaning("unknown protocol operation", "link", _server_error),
+    Meaning("parser error", "link", _server_error),
+    Meaning(
+        "stale connection",
+        "link",
+        lambda t, s: StaleConnectionError(f"{s}: stale connection.", server=s),
+    ),
+    Meaning("slow consumer", "link", _server_error),
+    # Not what we took it for.
+    Meaning("invalid client protocol", "link", _server_error),
+    Meaning("no responders requires headers support", "link", _server_error),
+    Meaning("attempted to connect to route port", "link", _wrong_port),
+    Meaning("attempted to connect to gateway port", "link", _wrong_port),
+    Meaning("attempted to connect to leaf node port", "link", _wrong_port),
+)
+
+
+def meaning_of(text: str, server: str) -> tuple[JetsparkError, Ends | None]:
+    """The exception for an -ERR text, and what ends with it. `server`: its URL, no credentials."""
+    folded = text.casefold()
+    for meaning in ERRORS:
+        if meaning.text in folded:
+            return meaning.make(text, server), meaning.ends
+    return ServerError(text), None
+
+
+def error_of(text: str, server: str) -> JetsparkError:
+    """The exception alone."""
+    return meaning_of(text, server)[0]

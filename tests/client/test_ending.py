@@ -1,0 +1,245 @@
+"""Draining and closing come to their end: from inside a callback, after a break, when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.client.conftest import Connect
+
+import jetspark
+from jetspark import Closed, ConnectionStatus, JetsparkError, Message, blocking, errors
+from jetspark.jetstream.message import JsMsg
+from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+SOON = 10  # seconds: much less than draining may take
+
+
+async def test_draining_does_not_wait_for_a_loop_that_was_left(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    sub = nc.subscribe(unique("left"))
+    for _ in range(3):
+        await nc.publish(sub.subject)
+    async for _ in sub:
+        break
+    await nc.flush()
+    assert sub.pending_msgs == 2
+    async with asyncio.timeout(SOON):
+        await nc.drain()
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_draining_in_a_callback_goes_on_by_itself_and_loses_nothing(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    seen: list[bytes] = []
+    here = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        await here.wait()
+        seen.append(message.data)
+        if len(seen) == 1:
+            await nc.drain()
+
+    sub = nc.subscribe(unique("drains"), callback=callback)
+    for number in range(5):
+        await nc.publish(sub.subject, b"%d" % number)
+    await nc.flush()
+    ended = nc.events()
+    here.set()
+    async with asyncio.timeout(SOON):
+        events = [event async for event in ended]
+    assert events[-1] == Closed(None)
+    assert seen == [b"%d" % number for number in range(5)]
+
+
+async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    name = unique("D")
+    keeper = (await connect(shared_server.url)).jetstream()
+    await keeper.create_stream(name=name, subjects=[name], storage="memory")
+    for _ in range(3):
+        await keeper.publish(name)
+    bucket = await keeper.create_bucket(unique("D"), storage="memory")
+    await bucket.put("a", b"1")
+
+    async def consume(nc: jetspark.Client, callback: Any) -> None:
+        consumer = await nc.jetstream().create_consumer(name)
+        consumer.consume(callback=callback)
+
+    async def watch(nc: jetspark.Client, callback: Any) -> None:
+        (await nc.jetstream().bucket(bucket.name)).watch(callback=callback)
+
+    async def listen(nc: jetspark.Client, callback: Any) -> None:
+        nc.jetstream().events(callback=callback)
+        await nc.flush()
+        with pytest.raises(errors.StreamNotFoundError):
+            await keeper.stream_info(unique("NONE"))
+        await keeper.delete_stream((await keeper.create_stream(name=unique("E"))).name)
+
+    for begin in (consume, watch, listen):
+        nc = await connect(shared_server.url)
+        drained = asyncio.Event()
+
+        async def callback(
+            found: object, nc: jetspark.Client = nc, drained: asyncio.Event = drained
+        ) -> None:
+            if nc.status is ConnectionStatus.CONNECTED:
+                await nc.drain()
+                drained.set()
+
+        ended = nc.events()
+        await begin(nc, callback)
+        async with asyncio.timeout(SOON):
+            await drained.wait()
+            assert [event async for event in ended][-1] == Closed(None), begin
+
+
+def test_draining_in_a_callback_of_the_blocking_client_goes_on_by_itself(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    with blocking.connect(shared_server.url) as keeper:
+        bucket = keeper.jetstream().create_bucket(unique("D"), storage="memory")
+        bucket.put("a", b"1")
+
+        def subscribe(nc: blocking.Client, callback: Any) -> None:
+            sub = nc.subscribe(unique("d"), callback=callback)
+            nc.publish(sub.subject)
+
+        def watch(nc: blocking.Client, callback: Any) -> None:
+            nc.jetstream().bucket(bucket.name).watch(callback=callback)
+
+        for begin in (subscribe, watch):
+            nc = blocking.connect(shared_server.url)
+            drained = threading.Event()
+
+            def callback(
+                found: object, nc: blocking.Client = nc, drained: threading.Event = drained
+            ) -> None:
+                if nc.status is ConnectionStatus.CONNECTED:
+                    nc.drain()
+                    drained.set()
+
+            ended = nc.events()
+            begin(nc, callback)
+            assert drained.wait(SOON)
+            assert list(ended)[-1] == Closed(None)
+
+
+def test_draining_the_blocking_client_after_a_break_does_not_wait(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    nc = blocking.connect(shared_server.url)
+    sub = nc.subscribe(unique("left"))
+    for _ in range(3):
+        nc.publish(sub.subject)
+    for _ in sub:
+        break
+    drained = threading.Thread(target=nc.drain)
+    drained.start()
+    drained.join(SOON)
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+@pytest.mark.parametrize("turns", range(8))
+@pytest.mark.parametrize("end", ["close", "drain"])
+async def test_a_cancelled_end_comes_to_its_end(
+    shared_server: NatsServer, connect: Connect, unique: Unique, turns: int, end: str
+) -> None:
+    nc = await connect(shared_server.url)
+    running = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    sub = nc.subscribe(unique("c"), callback=callback)
+    await nc.publish(sub.subject)
+    await running.wait()
+    ended = nc.events()
+    ending = asyncio.create_task(getattr(nc, end)())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait({ending})
+    async with asyncio.timeout(SOON):
+        await nc.close()
+        assert [event async for event in ended][-1] == Closed(None)
+    assert nc.status is ConnectionStatus.CLOSED
+    assert sub._task is not None
+    assert sub._task.done()
+
+
+async def test_the_slow_consumer_is_told_again_when_the_queue_was_emptied_in_any_way(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    told: list[JetsparkError] = []
+    nc = await connect(shared_server.url, error_callback=told.append)
+    sub = nc.subscribe(unique("slow"), pending_msgs_limit=3)
+    for episode in (1, 2, 3):
+        for _ in range(10):
+            await nc.publish(sub.subject)
+        await nc.flush()
+        await asyncio.sleep(0)
+        assert len(told) == episode
+        # As the blocking client takes them: nobody ever waits for more.
+        assert len(sub.take_queued(3)) == 3
+    # One at a time, while more come than are taken: one long story.
+    for _ in range(20):
+        await nc.publish(sub.subject)
+        await nc.publish(sub.subject)
+        await nc.flush()
+        sub.take_queued(1)
+    await asyncio.sleep(0)
+    assert len(told) == 4
+    assert sub.delivered + sub.dropped + sub.pending_msgs == 70
+
+
+@pytest.mark.parametrize("what", ["subscription", "consumer", "watch", "events"])
+def test_a_callback_that_calls_exit_is_reported_and_the_next_message_comes(
+    shared_server: NatsServer, unique: Unique, what: str
+) -> None:
+    reports: list[JetsparkError] = []
+    told, next_came = threading.Event(), threading.Event()
+
+    def tell(error: JetsparkError) -> None:
+        reports.append(error)
+        told.set()
+
+    def callback(found: JsMsg | object) -> None:
+        if told.is_set():
+            next_came.set()
+        else:
+            raise SystemExit(3)
+
+    with blocking.connect(shared_server.url, error_callback=tell) as nc:
+        js = nc.jetstream()
+        name = unique("X")
+        if what == "subscription":
+            nc.subscribe(name, callback=callback)
+            send: Callable[[], object] = lambda: nc.publish(name)  # noqa: E731
+        elif what == "consumer":
+            js.create_stream(name=name, subjects=[name], storage="memory")
+            js.create_consumer(name).consume(callback=callback)
+            send = lambda: js.publish(name)  # noqa: E731
+        elif what == "watch":
+            bucket = js.create_bucket(name, storage="memory")
+            bucket.watch(callback=callback, updates_only=True)
+            send = lambda: bucket.put("a", b"1")  # noqa: E731
+        else:
+            js.events(callback=callback)
+            send = lambda: js.delete_stream(js.create_stream(name=unique("E")).name)  # noqa: E731
+        nc.flush()
+        send()
+        assert told.wait(SOON)
+        assert "SystemExit" in str(reports[0])
+        send()
+        assert next_came.wait(SOON)
