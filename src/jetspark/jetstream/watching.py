@@ -152,6 +152,8 @@ class Watching(Leaving, Generic[EntryT]):
             self._end_of_initial_data()
 
     def _follow(self, **start: Any) -> None:
+        if self._stopped:  # while it asked: nobody would end what is begun now
+            raise StopAsyncIteration
         self._start = start
         if self._messages is not None:
             self._messages.stop()

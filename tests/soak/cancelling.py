@@ -1,0 +1,274 @@
+"""Every await is cancelled: `python -m tests.soak.cancelling 5000 --seed 1`.
+
+Each awaitable call of the client, JetStream, buckets and object stores is cancelled where it waits
+for the first time, then for the second, and so on until it ends by itself; once while it waits, and
+once just when what it waits for has come. After each time the client works, nothing of the call is
+left in its tables or among the tasks, nothing was logged, reported or never retrieved. Consumers
+that are left on the server are such as the server removes by itself.
+
+`--call NAME` tries one call alone. The exit code is 1 when something was left; the seed and the
+number of the run say which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import logging
+import random
+import sys
+import time
+import types
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.soak.cancelling_calls import CALLS, Call, Scene
+
+from jetspark import Client, ConnectionStatus, JetsparkError
+from jetspark.server import NatsServer
+
+SETTLED_WITHIN = 15.0
+"""Seconds until nothing of a cancelled call is left: cleaning up may ask the server."""
+LONGEST = 60.0
+"""Seconds that a cancelled call may go on: longer is a hang."""
+WAYS = ("while it waits", "when it has come")
+
+
+class Steps:
+    """How often a call has waited."""
+
+    count = 0
+
+
+@types.coroutine
+def cancelled_at(
+    call: Coroutine[Any, Any, object], step: int, way: str, steps: Steps
+) -> Generator[Any, Any, object]:
+    """Runs the call; its task is cancelled where it waits for the `step`th time."""
+    task = asyncio.current_task()
+    assert task is not None
+    inner = call.__await__()
+    send: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731
+    while True:
+        try:
+            waited_for = send()
+        except StopIteration as end:
+            return end.value
+        steps.count += 1
+        if steps.count == step:
+            if way == WAYS[0] or waited_for is None:
+                task.cancel()
+            else:
+                # Behind the task's own callback it would be too late: this is called before it.
+                waited_for.add_done_callback(lambda _: task.cancel())
+        try:
+            yield waited_for
+        except BaseException as error:
+            send = lambda error=error: inner.throw(error)  # type: ignore[misc]  # noqa: E731
+        else:
+            send = lambda: inner.send(None)  # noqa: E731
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    runs: int = 0
+    cancelled: int = 0
+    by_call: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cancelled:,} cancellations of {len(self.by_call)} calls in {self.runs:,} runs, "
+            f"{self.seconds:.0f} s; {len(self.wrong)} left something"
+        )
+
+
+class Watch(logging.Handler):
+    """What is logged, reported, or noticed by the interpreter and the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(f"logged: {record.getMessage()}")
+
+    def reported(self, error: JetsparkError) -> None:
+        self.found.append(f"reported: {error!r}")
+
+    def take(self) -> list[str]:
+        found, self.found = self.found, []
+        return found
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(
+            lambda _, context: self.found.append(f"event loop: {context.get('message')}")
+        )
+        hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        loggers = [logging.getLogger(name) for name in ("jetspark", "asyncio")]
+        for logger in loggers:
+            logger.addHandler(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = self._warned
+            try:
+                yield
+            finally:
+                gc.collect()
+                for logger in loggers:
+                    logger.removeHandler(self)
+                sys.unraisablehook = hook
+                loop.set_exception_handler(None)
+
+    def _unraisable(self, what: Any) -> None:
+        self.found.append(f"unraisable: {what.exc_value!r} in {what.object!r}")
+
+    def _warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        self.found.append(f"warned: {message}")
+
+
+def tables(nc: Client) -> dict[str, object]:
+    """What grows with calls that are under way."""
+    link = nc._link
+    return {
+        "requests": len(nc._requests),
+        "subscriptions at the server": sorted(route.subject for route in link.routes),
+        "subscriptions": len(nc._subscriptions),
+        "waiting for room": len(link.outbox._waiters),
+        "event streams": len(nc._notices._streams),
+        "tasks": len(asyncio.all_tasks()),
+    }
+
+
+async def settled(nc: Client, before: dict[str, object]) -> str | None:
+    """None when all is as it was; what is not, in the end."""
+    deadline = time.monotonic() + SETTLED_WITHIN
+    while (now := tables(nc)) != before:
+        if time.monotonic() > deadline:
+            wrong = {name: (before[name], now[name]) for name in now if now[name] != before[name]}
+            names = sorted(task.get_name() + repr(task.get_coro()) for task in asyncio.all_tasks())
+            return f"left behind: {wrong}, tasks {names}"
+        await asyncio.sleep(0.002)
+    return None
+
+
+async def works(scene: Scene) -> str | None:
+    """None when the client does what a client does."""
+    nc = scene.nc
+    if nc.status is not ConnectionStatus.CONNECTED:
+        return f"the client is {nc.status}"
+    try:
+        async with asyncio.timeout(30):
+            token = b"%d" % scene.number()
+            reply = await nc.request(scene.echo, token)
+            await nc.publish(scene.own.subject, token)
+            message = await scene.own.next(30)
+            while message.data != token:
+                message = await scene.own.next(30)
+    except (JetsparkError, TimeoutError) as error:
+        return f"the client does not work: {error!r}"
+    return None if reply.data == token else f"another reply: {reply.data!r} for {token!r}"
+
+
+async def run_one(scene: Scene, call: Call, step: int, way: str) -> tuple[bool, str | None]:
+    """Whether it was cancelled, and what was wrong."""
+    steps = Steps()
+    before = tables(scene.nc)
+    async with call.prepared(scene) as coroutine:
+        task = asyncio.create_task(_awaited(cancelled_at(coroutine, step, way, steps)))
+        done, _ = await asyncio.wait({task}, timeout=LONGEST)
+        if not done:
+            task.cancel()
+            return True, f"went on for {LONGEST:g} s"
+        wrong = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, call.expected):
+            wrong = f"raised {error!r}"
+        # Its traceback, and what hangs on it.
+        error = None
+        del task, done
+    cancelled = steps.count >= step
+    gone = await settled(scene.nc, before)
+    return cancelled, wrong or gone or await works(scene)
+
+
+async def _awaited(call: Any) -> object:
+    return await call
+
+
+async def campaign(
+    url: str,
+    count: int,
+    seed: int,
+    only: str | None = None,
+    show: Callable[[str], None] = lambda line: None,
+) -> Figures:
+    """So many runs, call by call, from the first step of each on."""
+    figures, watch = Figures(), Watch()
+    start = time.monotonic()
+    chosen = random.Random(seed)
+    calls = [call for call in CALLS if only is None or only in call.name]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(watch.watching())
+        scene = await stack.enter_async_context(Scene.on(url, watch.reported))
+        places = {call.name: (1, 0) for call in calls}
+        for run in itertools.count():
+            if figures.runs >= count:
+                break
+            if run % len(calls) == 0:
+                chosen.shuffle(calls)
+            call = calls[run % len(calls)]
+            step, way = places[call.name]
+            cancelled, wrong = await run_one(scene, call, step, WAYS[way])
+            figures.runs += 1
+            figures.cancelled += cancelled
+            figures.by_call[call.name] += cancelled
+            if figures.runs % 20 == 0 or wrong:
+                gc.collect()
+            found = watch.take()
+            for what in [wrong] * bool(wrong) + [one for one in found if not call.may(one)]:
+                line = f"run {run}: {call.name}, step {step}, {WAYS[way]}: {what}"
+                figures.wrong.append(line)
+                show(line)
+            if wrong and scene.nc.status is not ConnectionStatus.CONNECTED:
+                break
+            # Deeper by jumps, so that long calls come to their end too.
+            deeper = step + 1 if step < 12 else step + chosen.randint(1, 1 + step // 3)
+            places[call.name] = (deeper, way) if cancelled else (1, 1 - way)
+        left = await scene.left_on_the_server()
+        figures.wrong += left
+        for line in left:
+            show(line)
+    figures.wrong += watch.take()
+    figures.seconds = time.monotonic() - start
+    return figures
+
+
+def main() -> int:
+    """The long form."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--call", help="only calls whose name holds this")
+    arguments = parser.parse_args()
+    with NatsServer() as server:
+        figures = asyncio.run(
+            campaign(server.url, arguments.count, arguments.seed, arguments.call, print)
+        )
+    print(figures)
+    return bool(figures.wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
