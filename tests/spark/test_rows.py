@@ -101,6 +101,12 @@ def test_a_header_that_would_break_the_protocol_is_refused() -> None:
         messages(batch(subject=["s.a"], data=["1"], headers=headers))
 
 
+def test_a_header_without_a_key_is_refused() -> None:
+    for nothing in ({"key": None, "value": "1"}, None):
+        with pytest.raises(ConfigError, match="a header without a key"):
+            messages(batch(subject=["s.a"], data=["1"], headers=pa.array([[nothing]], HEADERS)))
+
+
 def test_message_ids() -> None:
     rows = messages(batch(subject=["s.a"], data=["1"], msg_id=["o-1"]))
     assert rows[0][1] == b"NATS/1.0\r\nNats-Msg-Id: o-1\r\n\r\n"

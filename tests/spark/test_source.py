@@ -188,6 +188,9 @@ def test_what_is_lost_fails_the_read_or_is_left_out(
         ({"stream": "NO_SUCH_STREAM_HERE"}, 'Stream "NO_SUCH_STREAM_HERE" not found on nats://'),
         ({"startingOffsets": "5000"}, "Option 'startingOffsets' is 5000, but stream"),
         ({"endingOffsets": "x"}, "Option 'endingOffsets' must be earliest, latest or a sequence"),
+        ({"subjects": "elsewhere"}, "Option 'subjects': no message under 'elsewhere' is in 'SPARK"),
+        ({"credsFile": "/none"}, "credsFile '/none' cannot be read: No such file or directory."),
+        ({"path": "x"}, "Option 'path' is for files: load() without one, and the option 'stream'."),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -198,11 +201,13 @@ def test_mistakes_are_one_sentence(
     sentence: str,
 ) -> None:
     base = {"servers": shared_server.url, "stream": stream}
-    error = failure(
-        lambda: spark.read.format("jetstream").options(**(base | options)).load().collect()
-    )
+    with pytest.raises(PySparkException) as caught:
+        spark.read.format("jetstream").options(**(base | options)).load().collect()
+    error = explain(caught.value)
     assert str(error).startswith(sentence)
     assert "\n" not in str(error)
+    # What Spark shows by itself: a few lines of its own worker and ours around the sentence.
+    assert str(caught.value).count("\n") < 12, caught.value
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])

@@ -368,7 +368,7 @@ def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Excepti
             503,
             js_api.NOT_ENABLED,
             "JetStream not enabled",
-            f"JetStream does not answer on {link.server}: "
+            f"JetStream does not answer on {link.server} under {link.api_prefix}: "
             "is it enabled there (nats-server -js), and for this account?",
         )
     return error

@@ -18,6 +18,7 @@ from jetspark.spark.reading import (
     snapshot,
     streams_facts,
 )
+from jetspark.spark.telling import told_shortly
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -30,6 +31,7 @@ class JetStreamBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_batch()
 
+    @told_shortly
     def partitions(self) -> list[RangePartition]:
         """Resolve the range on the driver and cut it."""
         options = self._options

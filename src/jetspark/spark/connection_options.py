@@ -76,7 +76,15 @@ CALLABLES = {
 
 
 _HERE = {target: name for name, (target, _) in CONNECTION.items() if target != name}
-_CLIENT_NAME = re.compile(rf"\b(?:{'|'.join(_HERE)})\b")
+# Not in quotes: there stands what the user wrote.
+_CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
+
+
+def with_names_of_spark(error: ConfigError) -> ConfigError:
+    """The client's error with its options called as they are here."""
+    said = str(error)
+    here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
+    return error if here == said else ConfigError(here)
 
 
 def connection_options(given: dict[str, Any]) -> ConnectOptions:
@@ -85,7 +93,7 @@ def connection_options(given: dict[str, Any]) -> ConnectOptions:
         raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
     try:
         options = make_options(**given)
+        named_here = {"creds_file", "nkey_seed_file"} & given.keys()
+        return options if named_here else options.with_contents()
     except ConfigError as error:
-        raise ConfigError(_CLIENT_NAME.sub(lambda m: _HERE[m[0]], str(error))) from None
-    named_here = {"creds_file", "nkey_seed_file"} & given.keys()
-    return options if named_here else options.with_contents()
+        raise with_names_of_spark(error) from None

@@ -27,6 +27,12 @@ _OF_KAFKA = {
     "kafka.group.id": "not needed here: there are no consumer groups",
 }
 """Options of Spark's Kafka connector, folded, that have another name here or none."""
+_OF_TABLES = {
+    "path": "is for files: load() without one, and the option 'stream'",
+    "timestampasof": "is for tables with versions: 'endingTimestamp' here",
+    "versionasof": "is for tables with versions: 'endingOffsets' here",
+}
+"""Options of Spark's other sources, folded, and what they are for."""
 
 
 def named(
@@ -73,6 +79,8 @@ def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]
         return f"Option {name!r} is for {place}."
     if folded in _OF_KAFKA:
         return f"Option {given!r} of Spark's Kafka connector is {_OF_KAFKA[folded]}."
+    if folded in _OF_TABLES:
+        return f"Option {given!r} {_OF_TABLES[folded]}."
     if folded.startswith("kafka."):
         return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
     near = nearest_name(given, known)

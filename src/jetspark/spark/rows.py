@@ -35,6 +35,7 @@ _WRITTEN = ("subject", "data", "headers", "msg_id")
 _NOT_WRITTEN = ("stream", "seq", "timestamp")
 _MSG_ID = "Nats-Msg-Id"
 _OF_SERVER = "nats-"
+_NO_HEADER = {"key": None, "value": None}
 
 
 def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> None:
@@ -178,7 +179,9 @@ def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
     kept: list[tuple[str, str]] = []
     for pair in pairs or ():
         # A struct comes as a dict, an entry of a map as a tuple.
-        name, value = pair if isinstance(pair, tuple) else (pair["key"], pair["value"])
+        name, value = pair if isinstance(pair, tuple) else (pair or _NO_HEADER).values()
+        if name is None:
+            raise ConfigError("A row has a header without a key (null).")
         if not name.casefold().startswith(_OF_SERVER):
             kept.append((name, value or ""))
     if msg_id is not None:

@@ -16,6 +16,7 @@ from jetspark.spark.schema import check_schema, schema_of
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.spark.sink_target import SinkTarget, look_at
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.telling import told_shortly
 from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
 
 
@@ -35,25 +36,30 @@ class JetStreamDataSource(DataSource):
     def _parsed(self) -> SourceOptions:
         return parse_options(self.options)
 
+    @told_shortly
     def schema(self) -> StructType:
         """What the option columns says. Spark asks at load, so options are checked already then."""
         return schema_of(self._parsed.columns)
 
+    @told_shortly
     def reader(self, schema: StructType) -> JetStreamBatchReader:
         """The batch reader."""
         check_schema(schema, self._parsed.columns)
         return JetStreamBatchReader(self._parsed)
 
+    @told_shortly
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:
         """The streaming reader."""
         check_schema(schema, self._parsed.columns)
         return JetStreamStreamReader(self._parsed)
 
+    @told_shortly
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
         """The batch writer. Raises ConfigError before a row is written."""
         options = parse_sink_options(self.options).for_batch()
         return JetStreamBatchWriter(options, _checked(options, schema, overwrite))
 
+    @told_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
         """The streaming writer. Raises ConfigError before a row is written."""
         options = parse_sink_options(self.options).for_streaming()

@@ -40,6 +40,7 @@ from jetspark.spark.reading import (
     streams_facts,
 )
 from jetspark.spark.subject_filters import check_subjects
+from jetspark.spark.telling import told_shortly
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -59,6 +60,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # -- offsets, on the driver ------------------------------------------------------------
 
+    @told_shortly
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins. Spark may ask twice before the first batch: same answer."""
         if self._initial is None:
@@ -84,11 +86,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @told_shortly
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze where this run ends."""
         facts = streams_facts(self._options, running=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
+    @told_shortly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, text for text, when there is nothing."""
         options = self._options
@@ -118,6 +122,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch = time.monotonic()
         return to_json(ends)
 
+    @told_shortly
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The streams' ends, for the lag in the query's progress."""
         return to_json(
@@ -127,6 +132,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             }
         )
 
+    @told_shortly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
         return plan(
@@ -134,6 +140,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             planning.batch_ranges(self._offsets(start), self._offsets(end), self._options.subjects),
         )
 
+    @told_shortly
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint holds what was read: where the server keeps it for us, it need not."""
         options = self._options
