@@ -157,10 +157,10 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     ("arguments", "sentence"),
     [
         (["NO_SUCH"], 'Stream "NO_SUCH" not found on nats://127.0.0.1:'),
-        (["bad name"], "Bad stream name 'bad name': "),
+        (["bad name"], "Option 'stream': Bad stream name 'bad name': "),
         (["S", "--server", "nats://127.0.0.1:1"], "Cannot connect to nats://127.0.0.1:1: "),
         (["S", "--start", "yesterday"], "Option 'startingOffsets' must be earliest, latest or "),
-        (["S", "--subjects", "a..b"], "Bad subject 'a..b': an empty token"),
+        (["S", "--subjects", "a..b"], "Option 'subjects': Bad subject 'a..b': an empty token"),
         (["S", "--option", "user"], "--option 'user': write name=value."),
         (["S", "--option", "usr=x"], "Unknown option 'usr' for format jetstream; did you mean"),
         (["S", "--max-offsets-per-trigger", "0"], "Option 'maxOffsetsPerTrigger' must be a whole"),
