@@ -113,9 +113,10 @@ def read_page(file: Path, name: str) -> list[Block]:
 def prints_what_it_promises(code: str, printed: str) -> bool:
     """Every promise in its order; and nothing else, when every print promises something."""
     promises = [_words(promise) for promise in _PROMISE.findall(code)]
-    between = " " if len(promises) == code.count("print(") else "(?: .*)? "
+    only = len(promises) == len(re.findall(r"\bprint\b", code))
+    between = " " if only else "(?: .*)? "
     pattern = between.join(map(_pattern, promises))
-    if between != " ":
+    if not only:
         pattern = f"(?:.* )?{pattern}(?: .*)?"
     return not promises or re.fullmatch(pattern, _words(printed), re.DOTALL) is not None
 

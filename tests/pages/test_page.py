@@ -87,6 +87,7 @@ def test_what_is_shown(shown: str, printed: str, same: bool) -> None:
         ("print(1)\nprint(2)  # 2\nprint(3)  # 3", "1\n3\n2\n", False),
         ("print(1)  # about …", "about 17\n", True),
         ("print(1)", "anything\n", True),
+        ("call(print)\nprint(2)  # 2", "1\n2\n", True),
     ],
 )
 def test_promises_behind_print(code: str, printed: str, same: bool) -> None:

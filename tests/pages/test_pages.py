@@ -28,11 +28,6 @@ ELSEWHERE = {
     "docs/architecture.md": "drawings",
     "docs/faults.md": "the campaigns; tests/chaos/test_campaign.py calls them",
 }
-# Pages that are still to be mended.
-NOT_YET = {
-    *("docs/guide-spark.md", "docs/guide-spark-writing.md", "docs/guide-pipelines.md"),
-    *("docs/guide-deployment.md", "docs/guide-cli.md"),
-}
 _STARTS_SPARK = re.compile(r"SparkSession|jetspark (?:ingest|run|replay)\b|spark\.read")
 
 
@@ -47,7 +42,7 @@ PAGES = {name: read_page(ROOT / name, name) for name in in_the_order_of_the_read
 RUN = {
     name: [block for block in blocks if not block.reason]
     for name, blocks in PAGES.items()
-    if name not in ELSEWHERE.keys() | NOT_YET and any(not block.reason for block in blocks)
+    if name not in ELSEWHERE and any(not block.reason for block in blocks)
 }
 SPARK = {
     name
@@ -105,7 +100,7 @@ def test_every_page_with_code_is_known() -> None:
 
 def test_every_block_is_run_or_says_why_not() -> None:
     for name, blocks in PAGES.items():
-        if name not in ELSEWHERE.keys() | NOT_YET:
+        if name not in ELSEWHERE:
             assert [f"{block}: {block.problem}" for block in blocks if block.problem] == []
 
 
@@ -118,7 +113,7 @@ def test_a_test_that_a_reason_names_is_there() -> None:
 
 def test_the_pages_install_extras_that_there_are() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for name in PAGES.keys() - NOT_YET:
+    for name in PAGES:
         text = (ROOT / name).read_text("utf-8")
         for extras in re.findall(r"(?:\.|jetspark|/src)\[([\w,]+)\]", text):
             assert set(extras.split(",")) <= project["optional-dependencies"].keys(), name
