@@ -38,6 +38,7 @@ spark.master local[2]
 spark.ui.enabled false
 spark.ui.showConsoleProgress false
 spark.sql.shuffle.partitions 2
+spark.python.authenticate.socketTimeout 120s
 spark.driver.bindAddress 127.0.0.1
 spark.driver.host 127.0.0.1
 """
