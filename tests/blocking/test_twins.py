@@ -32,11 +32,11 @@ from jetspark.jetstream import (
     direct,
     events,
     fast_ingest,
+    fetch_result,
     message,
     ordered,
     paging,
     publisher,
-    pull,
     push,
 )
 
@@ -52,7 +52,7 @@ TWINS: dict[type, type] = {
     consumer_handles.PushConsumer: blocking_jetstream.PushConsumer,
     consume.ConsumerMessages: blocking_jetstream.ConsumerMessages,
     message.JsMsg: blocking_jetstream.JsMsg,
-    pull.FetchResult: blocking_jetstream.FetchResult,
+    fetch_result.FetchResult: blocking_jetstream.FetchResult,
     events.Events: blocking_jetstream.Events,
     paging.Paged: blocking_jetstream.Paged,
     publisher.Publisher: blocking_jetstream.Publisher,
@@ -97,7 +97,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
 # Public in the blocking class only.
 EXTRA: dict[tuple[type, str], str] = {}
 # Classes that a user makes: their constructors are compared too.
-MADE_BY_USERS = {face.Client, JetStream, pull.FetchResult}
+MADE_BY_USERS = {face.Client, JetStream, fetch_result.FetchResult}
 # The first line of the docstring says something that is different.
 OTHER_WORDS = {
     "AtomicBatch",

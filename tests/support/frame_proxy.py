@@ -77,6 +77,8 @@ class FrameProxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.fault: Fault | None = None
+        self.also: list[FrameProxy] = []
+        """Others whose faults happen here, to their own frames of a link that many share."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
         self._server: asyncio.Server | None = None
@@ -143,8 +145,9 @@ class FrameProxy:
         frames = Frames()
         while data := await reader.read(_CHUNK):
             for frame in frames.feed(data):
-                fault = self.fault
-                if fault is None or not fault.strikes(frame):
+                faults = [one.fault for one in (self, *self.also) if one.fault is not None]
+                fault = next((one for one in faults if one.strikes(frame)), None)
+                if fault is None:
                     writer.write(frame)
                     continue
                 match fault.kind:

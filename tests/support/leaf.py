@@ -26,17 +26,30 @@ class HubAndLeaf:
     it does. Each may be stopped and started again; `wait_until_linked` returns when they have met.
     """
 
-    def __init__(self, *, hub_binary: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        hub_binary: Path | None = None,
+        port: int | None = None,
+        through: int | None = None,
+    ) -> None:
+        """`port`: where the hub listens for leaf nodes. `through`: that of a proxy in between."""
         self._exit = ExitStack()
         folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="leaf-")))
-        listen = f"127.0.0.1:{free_port()}"
+        port = port or free_port()
+        listen, url = f"127.0.0.1:{port}", f"nats-leaf://127.0.0.1:{through or port}"
+        # A proxy has to see frames.
+        plain = "" if through is None else "compression: off"
         self.hub = self._server(
-            folder, "hub", f'leafnodes {{ listen: "{listen}", no_advertise: true }}', hub_binary
+            folder,
+            "hub",
+            f'leafnodes {{ listen: "{listen}", no_advertise: true\n {plain} }}',
+            hub_binary,
         )
         self.leaf = self._server(
             folder,
             "leaf",
-            f'leafnodes {{ reconnect: 1, remotes: [{{ url: "nats-leaf://{listen}" }}] }}',
+            f'leafnodes {{ reconnect: 1, remotes: [{{ url: "{url}"\n {plain} }}] }}',
         )
 
     def _server(

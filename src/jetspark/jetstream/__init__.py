@@ -14,12 +14,12 @@ from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import EventKind
 from jetspark.jetstream.events import Events
 from jetspark.jetstream.fast_ingest import FastIngest
+from jetspark.jetstream.fetch_result import FetchResult
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.publish_results import PublishFailure
 from jetspark.jetstream.publisher import Publisher
-from jetspark.jetstream.pull import FetchResult
 from jetspark.jetstream.push import PushMessages
 from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInfo
 

@@ -111,7 +111,23 @@ class ConsumerMessages(Leaving):
 
     def _begin(self) -> None:
         """Pull; ordered consumers do it later."""
-        self._pull.start(self._names["stream"], self._names["consumer"])
+        if self._acks:
+            self._pull.start(self._names["stream"], self._names["consumer"])
+        else:
+            self._retry = self._client.loop.create_task(self._start_where_it_is())
+
+    async def _start_where_it_is(self) -> None:
+        """Without acks the first delivery, too, would be lost for good: which number has it?"""
+        try:
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+            delivered: int | None = info["delivered"]["consumer_seq"]
+        except JetsparkError:
+            delivered = None  # the pull will say why
+        self._retry = None
+        try:
+            self._pull.start(self._names["stream"], self._names["consumer"], delivered)
+        except ConnectionClosedError as error:
+            self._end(error)
 
     # -- trouble: called in the read loop ------------------------------------------------------
 

@@ -14,8 +14,9 @@ from jetspark.jetstream.consume_limits import EXPIRES, make_limits
 from jetspark.jetstream.consumer_control import ConsumerControl
 from jetspark.jetstream.consumer_documents import AckPolicy, ConsumerInfo, PriorityPolicy
 from jetspark.jetstream.document import from_wire
+from jetspark.jetstream.fetch_result import FetchResult
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pull import FetchResult, Pull
+from jetspark.jetstream.pull import Pull
 from jetspark.jetstream.pull_priority import GROUPS_SINCE, Priority, make_priority
 from jetspark.jetstream.push import PushMessages
 from jetspark.jetstream.requirements import check_feature
@@ -109,9 +110,7 @@ class PullConsumer(Consumer):
         asked for again.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        return await Pull(
-            self._api, self.stream, self.name, batch, timeout, max_bytes, heartbeat, pulled
-        ).run()
+        return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
 
     async def next(
         self,
@@ -129,7 +128,7 @@ class PullConsumer(Consumer):
         """
         seconds = self._api.timeout if timeout is None else timeout
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        result = await Pull(self._api, self.stream, self.name, 1, seconds, None, None, pulled).run()
+        result = await self._pull(1, seconds, None, None, pulled).run()
         if not result:
             raise RequestTimeoutError(
                 f"No message from consumer {self.name!r} within {seconds:g} s."
@@ -173,9 +172,8 @@ class PullConsumer(Consumer):
             threshold_bytes=threshold_bytes,
         )
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        acks = self.cached_info.config.ack_policy != AckPolicy.NONE
         return ConsumerMessages(
-            self._api, self.stream, self.name, limits, callback, pulled, acks=acks
+            self._api, self.stream, self.name, limits, callback, pulled, acks=self._acks
         )
 
     async def unpin(self, group: str) -> None:
@@ -189,6 +187,30 @@ class PullConsumer(Consumer):
             raise ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
         await self._api.call(
             js_api.CONSUMER_UNPIN, {"group": group}, stream=self.stream, consumer=self.name
+        )
+
+    @property
+    def _acks(self) -> bool:
+        return self.cached_info.config.ack_policy != AckPolicy.NONE
+
+    def _pull(
+        self,
+        batch: int,
+        timeout: float | None,
+        max_bytes: int | None,
+        heartbeat: float | None,
+        pulled: Priority | None,
+    ) -> Pull:
+        return Pull(
+            self._api,
+            self.stream,
+            self.name,
+            batch,
+            timeout,
+            max_bytes,
+            heartbeat,
+            pulled,
+            acks=self._acks,
         )
 
     def _priority(

@@ -8,7 +8,9 @@ looked at: reading `failed` is looking.
 
 `gaps="fail"`: the first message that is lost or refused ends the batch; what was stored is
 everything before it, in order, and all after it fails with NotStoredError. `gaps="ok"`: the batch
-goes on, and what was lost or refused is listed. Nothing is sent a second time.
+goes on, and what was lost or refused is listed. Nothing is sent a second time. The server says
+once that it refused a message, and its acks do not repeat it: if that word is lost on the way, the
+message counts as acknowledged. So "ok" is for messages that carry no expectation.
 
 The server forgets a batch after 10 s without a message: a ping keeps it alive, asks for acks that
 are overdue, and after a reconnect for what was lost. A server that restarted does not know the

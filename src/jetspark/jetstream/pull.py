@@ -12,6 +12,7 @@ over; 503 is also what a consumer that does not exist gives, so the API is asked
 The server ends a fetch shortly before its timeout, and its word may need a while to come: only
 when nothing was heard for GRACE after the timeout is the fetch an error. That word says how much
 was not delivered; what is missing to the rest was lost on the way, and the fetch is an error, too.
+So is one without acks whose link was lost in the middle.
 
 A server says nothing to a fetch without timeout when the consumer is paused or has its
 max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
@@ -26,17 +27,20 @@ deadline goes on meanwhile, the heartbeat clock does not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jetspark.errors import (
+    BrokenSocketError,
     ConfigError,
     JetsparkError,
     MissedHeartbeatError,
     RequestTimeoutError,
+    SequenceMismatchError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.arrivals import not_come
+from jetspark.jetstream.fetch_result import FetchResult
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_ends import LEFT, End, end_of, error_of, number_in
 from jetspark.jetstream.pull_retry import wait_for_leader
@@ -63,20 +67,11 @@ SILENCE = 0.25
 """Seconds without an answer after which a fetch of what is pending looks at the consumer."""
 
 
-class FetchResult(list[JsMsg]):
-    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, messages: Iterable[JsMsg] = (), error: JetsparkError | None = None) -> None:
-        super().__init__(messages)
-        self.error = error
-
-
 class Pull:
     """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
 
     __slots__ = (
+        "_acks",
         "_again",
         "_api",
         "_asked",
@@ -86,6 +81,7 @@ class Pull:
         "_error",
         "_heard",
         "_heartbeat",
+        "_link_lost",
         "_listener",
         "_look",
         "_max_bytes",
@@ -109,6 +105,8 @@ class Pull:
         max_bytes: int | None,
         heartbeat: float | None,
         priority: Priority | None = None,
+        *,
+        acks: bool = True,
     ) -> None:
         if batch < 1:
             raise ConfigError("batch must be at least 1.")
@@ -131,6 +129,8 @@ class Pull:
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
         self._priority = priority
+        self._acks = acks
+        self._link_lost = False  # in the middle of it
         self._messages: list[JsMsg] = []
         self._error: JetsparkError | None = None
         self._again: int | None = None
@@ -173,9 +173,22 @@ class Pull:
     def _result(self) -> FetchResult:
         if self._priority is not None and self._priority.pinned and self._messages:
             self._priority.notice(self._messages[-1]._frame)
+        if self._error is None and not self._acks:
+            self._error = self._lost_for_good()
         if not self._messages and self._error is not None:
             raise self._error
         return FetchResult(self._messages, self._error)
+
+    def _lost_for_good(self) -> JetsparkError | None:
+        """Without acks nothing comes again: what the link has swallowed, or a copy displaced."""
+        if self._link_lost:
+            return BrokenSocketError(
+                "The link was lost: messages on their way may be lost with it."
+            )
+        twice = len(self._messages) - len({message._frame[2] for message in self._messages})
+        if twice:
+            return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
+        return None
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -362,6 +375,7 @@ class Pull:
 
     def _on_disconnect(self) -> None:
         if self._waiter is not None and not self._waiter.done():
+            self._link_lost = self._asked
             self._stop_listening()
             self._listen()
 

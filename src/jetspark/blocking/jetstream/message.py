@@ -13,8 +13,8 @@ from datetime import timedelta
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.messages import Message
 from jetspark.errors import JetsparkError
+from jetspark.jetstream.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
-from jetspark.jetstream.pull import FetchResult as AsyncFetchResult
 from jetspark.wire.kernel import deliver
 
 

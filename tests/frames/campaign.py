@@ -1,0 +1,326 @@
+"""Every frame once: each position of each call's frames is spoiled in each way, and judged.
+
+A run is good when its result is right or a typed error came, in time, and nothing is left behind:
+no request in the tables, no subscription, no task; the connection works, and what the server keeps
+for the run ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from tests.frames import reading, writing
+from tests.frames.scene import PATIENCE, Scene, within
+from tests.support.frame_proxy import KINDS, FrameProxy, Kind
+
+import jetspark
+from jetspark.connection.events import ConnectionStatus
+from jetspark.errors import JetsparkError
+from jetspark.face import Client
+from jetspark.server import NatsServer
+
+Script: TypeAlias = Callable[[Scene], Awaitable[None]]
+
+SCRIPTS: Final[dict[str, Script]] = {
+    script.__name__: script for script in (*reading.SCRIPTS, *writing.SCRIPTS)
+}
+
+LIMIT: Final = 60.0
+"""Seconds for a whole run; what each call may take is in the scripts."""
+
+_NOWHERE: Final = 10**9
+_EMPTY_WITHIN: Final = 5.0
+
+_run: contextvars.ContextVar[int] = contextvars.ContextVar("run", default=0)
+_tasks: defaultdict[int, weakref.WeakSet[asyncio.Task[Any]]] = defaultdict(weakref.WeakSet)
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went."""
+
+    script: str
+    kind: str
+    position: int
+    frames: int
+    """Seen in all."""
+    frame: str
+    """The beginning of the one that was spoiled; empty when it did not come."""
+    seconds: float
+    told: str = ""
+    """The typed error that the caller got."""
+    wrong: str = ""
+
+    def __str__(self) -> str:
+        result = self.wrong or (f"told: {self.told}" if self.told else "right")
+        where = f"{self.script} {self.kind} {self.position}/{self.frames}"
+        return f"{where} [{self.frame}] {self.seconds:.1f} s: {result}"
+
+
+class Place:
+    """Where clients connect: a server, or a leaf node whose link to the hub is the proxy."""
+
+    def __init__(self, server: NatsServer) -> None:
+        self.server = server
+        self.domain: str | None = None
+
+    @contextlib.asynccontextmanager
+    async def proxy(self) -> AsyncIterator[tuple[FrameProxy, str]]:
+        """A proxy for one run, and where to connect."""
+        async with FrameProxy(self.server.port) as proxy:
+            yield proxy, proxy.url
+
+    def wanted(self, name: str) -> Callable[[bytes], bool]:
+        return lambda _: True
+
+    def alone(self, kind: Kind) -> bool:
+        """Whether such a run disturbs others."""
+        return False
+
+
+class LeafPlace(Place):
+    """The clients' server is a leaf node; streams are in the hub."""
+
+    def __init__(self, hub: NatsServer, leaf: NatsServer, proxy: FrameProxy) -> None:
+        super().__init__(hub)
+        self.leaf = leaf
+        self.link = proxy
+        self.domain = "hub"
+
+    @contextlib.asynccontextmanager
+    async def proxy(self) -> AsyncIterator[tuple[FrameProxy, str]]:
+        # The fault belongs to the run, the link to all: each run arms a proxy of its own, whose
+        # faults the link looks through.
+        one = FrameProxy(self.leaf.port)
+        one._listener.close()
+        self.link.also.append(one)
+        try:
+            yield one, self.leaf.url
+        finally:
+            self.link.also.remove(one)
+
+    def wanted(self, name: str) -> Callable[[bytes], bool]:
+        mark = name.encode()
+        return lambda frame: mark in frame.partition(b"\r\n")[0]
+
+    def alone(self, kind: Kind) -> bool:
+        return kind in ("stalled", "cut")
+
+
+async def run(place: Place, script: str, kind: Kind, position: int) -> Outcome:
+    """One run."""
+    number = next(_numbers)
+    context = contextvars.copy_context()
+    context.run(_run.set, number)
+    task = asyncio.get_running_loop().create_task(
+        _run_one(place, script, kind, position, number), context=context
+    )
+    return await task
+
+
+async def _run_one(place: Place, script: str, kind: Kind, position: int, number: int) -> Outcome:
+    name = f"F{number}x{random.getrandbits(32):08x}"
+    reported: list[JetsparkError] = []
+    told = wrong = ""
+    start = time.monotonic()
+    async with (
+        place.proxy() as (proxy, url),
+        jetspark.connect(place.server.url) as beside,
+    ):
+        nc = await jetspark.connect(
+            url,
+            reconnect_wait=0.05,
+            reconnect_jitter=0.02,
+            request_timeout=PATIENCE,
+            inbox_prefix=f"_INBOX_{name}",
+            jetstream_domain=place.domain,
+            error_callback=reported.append,
+        )
+        scene = Scene(
+            name=name,
+            position=position,
+            kind=kind,
+            proxy=proxy,
+            nc=nc,
+            near=beside.jetstream(timeout=20),
+            url=url,
+            domain=place.domain,
+            wanted=place.wanted(name),
+            reported=reported,
+        )
+        try:
+            async with within(LIMIT, "the run"):
+                start = time.monotonic()
+                try:
+                    await SCRIPTS[script](scene)
+                except JetsparkError as error:
+                    told = type(error).__name__
+                seconds = time.monotonic() - start
+                proxy.fault = None
+                wrong = await _left_behind(scene, number)
+        except AssertionError as error:
+            seconds = time.monotonic() - start
+            wrong = str(error) or repr(error)
+        except Exception as error:
+            seconds = time.monotonic() - start
+            wrong = repr(error)
+        finally:
+            proxy.fault = None
+            await nc.close()
+            await scene.clean()
+    fault = scene.fault
+    frame = "" if fault is None or fault.hit is None else _beginning(fault.hit, name)
+    seen = 0 if fault is None else fault.seen
+    _tasks.pop(number, None)
+    return Outcome(script, kind, position, seen, frame, seconds, told, wrong)
+
+
+async def _left_behind(scene: Scene, number: int) -> str:
+    """What is still there that should not be, a while after the end."""
+    nc = scene.nc
+    if not _closed(nc):
+        for attempt in range(5):
+            try:
+                await scene.js.account_info()
+                break
+            except JetsparkError as error:
+                if attempt == 4:
+                    return f"the connection does not work: {error!r}"
+    deadline = time.monotonic() + _EMPTY_WITHIN
+    while left := _in_tables(scene, number):
+        if time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.02)
+    for stream in (scene.name, f"KV_{scene.name}", f"OBJ_{scene.name}"):
+        with contextlib.suppress(JetsparkError):
+            async for info in scene.near.consumers(stream):
+                config = info.config
+                if not config.durable_name and not config.inactive_threshold:
+                    return f"consumer {info.name} stays on the server"
+    return ""
+
+
+def _closed(nc: Client) -> bool:
+    return nc.status is ConnectionStatus.CLOSED
+
+
+def _in_tables(scene: Scene, number: int) -> str:
+    nc = scene.nc
+    if requests := len(nc._requests):
+        return f"{requests} requests are in the table"
+    subjects = [route.subject for route in nc._link.routes]
+    if len(subjects) > (0 if _closed(nc) else 1):  # the inbox of requests
+        return f"subscriptions stay: {subjects}"
+    names = [
+        f"{task.get_name()} {task.get_coro()}"
+        for task in _tasks[number]
+        if not task.done() and "/jetspark/" in _file(task) and "supervisor" not in _file(task)
+    ]
+    return f"tasks stay: {names}" if names else ""
+
+
+def _file(task: asyncio.Task[Any]) -> str:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return "" if code is None else str(code.co_filename)
+
+
+def _beginning(frame: bytes, name: str) -> str:
+    head, _, rest = frame.partition(b"\r\n")
+    status = rest.partition(b"\r\n")[0] if rest.startswith(b"NATS/1.0 ") else b""
+    text = " ".join([*head.decode("latin-1").split()[:-1][:4], status.decode("latin-1")])
+    return text.replace(name, "…")[:100].strip()
+
+
+def _factory(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(coro, loop=loop, **options)
+    context = options.get("context")
+    number = _run.get() if context is None else context.get(_run, 0)
+    if number:
+        _tasks[number].add(task)
+    return task
+
+
+async def positions(place: Place, scripts: Sequence[str]) -> dict[str, int]:
+    """How many frames there are without a fault. AssertionError when that is not right."""
+    outcomes = await asyncio.gather(*(run(place, script, "drop", _NOWHERE) for script in scripts))
+    for outcome in outcomes:
+        assert not outcome.wrong, f"without a fault: {outcome}"
+        assert not outcome.told, f"without a fault: {outcome}"
+    return {outcome.script: outcome.frames for outcome in outcomes}
+
+
+async def campaign(
+    place: Place,
+    scripts: Sequence[str] = tuple(SCRIPTS),
+    *,
+    kinds: Sequence[Kind] = KINDS,
+    runs: int | None = None,
+    seed: int = 0,
+    parallel: int = 12,
+    tell: Callable[[Outcome], None] = lambda _: None,
+) -> list[Outcome]:
+    """Each position once, in an order by `seed`; with `runs`, so many, again and again if more."""
+    asyncio.get_running_loop().set_task_factory(_factory)  # type: ignore[arg-type]
+    there = await positions(place, scripts)
+    cases = [
+        (script, kind, position)
+        for script, last in there.items()
+        for kind in kinds
+        for position in range(1, last + 1)
+    ]
+    rng = random.Random(seed)
+    todo: list[tuple[str, Kind, int]] = []
+    while not todo or (runs is not None and len(todo) < runs):
+        rng.shuffle(cases)
+        todo += cases
+    todo = todo[:runs]
+    outcomes: list[Outcome] = []
+
+    async def work(queue: list[tuple[str, Kind, int]]) -> None:
+        while queue:
+            outcome = await run(place, *queue.pop())
+            outcomes.append(outcome)
+            tell(outcome)
+
+    together = [case for case in todo if not place.alone(case[1])]
+    one_by_one = [case for case in todo if place.alone(case[1])]
+    await asyncio.gather(*(work(together) for _ in range(parallel)))
+    await work(one_by_one)
+    return outcomes
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """In Markdown, a line for each script."""
+    lines = [
+        "| call | runs | frames hit | right | typed error | wrong | longest |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+
+    def line(name: str, some: Sequence[Outcome]) -> str:
+        wrong = sum(bool(one.wrong) for one in some)
+        told = sum(bool(one.told and not one.wrong) for one in some)
+        hit = sum(bool(one.frame) for one in some)
+        longest = max(one.seconds for one in some)
+        right = len(some) - wrong - told
+        cells = f"{len(some):,} | {hit:,} | {right:,} | {told:,} | {wrong}"
+        return f"| {name} | {cells} | {longest:.1f} s |"
+
+    for script in sorted({one.script for one in outcomes}):
+        lines.append(
+            line(script.replace("_", " "), [one for one in outcomes if one.script == script])
+        )
+    lines.append(line("**all**", outcomes))
+    return "\n".join(lines)

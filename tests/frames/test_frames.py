@@ -1,0 +1,51 @@
+"""The short version; `python -m tests.frames --runs 10000` is the long one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.frames.__main__ import a_leaf_node
+from tests.frames.campaign import SCRIPTS, Outcome, Place, campaign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.server
+
+OVER_A_LEAF_NODE = ("ordered", "keys", "watch", "live", "history", "object_get", "fetch")
+
+
+def check(outcomes: list[Outcome]) -> None:
+    assert [str(outcome) for outcome in outcomes if outcome.wrong] == []
+    assert sum(bool(outcome.frame) for outcome in outcomes) > len(outcomes) // 2
+
+
+async def test_whichever_frame_is_spoiled_the_result_is_right_or_told(
+    shared_server: NatsServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")  # fast ingest
+    async with asyncio.timeout(300):
+        outcomes = await campaign(Place(shared_server), runs=200, seed=7)
+    check(outcomes)
+    assert len({outcome.script for outcome in outcomes}) > len(SCRIPTS) * 0.9
+
+
+@pytest.mark.parametrize("kind", ["drop", "cut"])
+async def test_so_it_is_when_the_frame_is_lost_behind_a_leaf_node(
+    kind: str, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    runs = 30 if kind == "drop" else 8
+    async with a_leaf_node() as place, asyncio.timeout(300):
+        outcomes = await campaign(
+            place,
+            OVER_A_LEAF_NODE,
+            kinds=[kind],  # type: ignore[list-item]
+            runs=runs,
+            seed=7,
+        )
+    check(outcomes)

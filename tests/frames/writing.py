@@ -1,0 +1,207 @@
+"""Scripts that write: what is said to be stored is stored, and what has an id is stored once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tests.frames.scene import PATIENCE, Scene, retried, within
+
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.publish import StreamPublisher
+from jetspark.errors import JetsparkError
+from jetspark.jetstream.fast_ingest import GapPolicy
+
+_MANY = [b"%d" % number for number in range(20)]
+
+
+async def publish(scene: Scene) -> None:
+    """An ack names the message that it is of."""
+    await scene.stream()
+    js = scene.js
+    scene.begin()
+    for payload in (b"1", b"2", b"3"):
+        try:
+            ack = await js.publish(scene.subject, payload)
+        except JetsparkError:
+            continue
+        stored = await scene.near.get_msg(scene.name, ack.seq, direct=False)
+        assert stored.data == payload
+
+
+async def publish_with_id(scene: Scene) -> None:
+    """Tried again until there is an ack, each is stored once."""
+    await scene.stream()
+    js = scene.js
+    scene.begin()
+    payloads = [b"1", b"2", b"3"]
+    async with within(15, "publishing with ids"):
+        for payload in payloads:
+            await retried(
+                lambda it=payload: js.publish(  # type: ignore[misc]
+                    scene.subject, it, msg_id=it.decode()
+                )
+            )
+    assert await scene.stored() == payloads
+
+
+async def publisher(scene: Scene) -> None:
+    await scene.stream()
+    scene.begin()
+    sender = scene.js.publisher(window=5, raise_failures=False)
+    async with within(15, "a publisher's block"), sender:
+        for payload in _MANY:
+            await sender.send(scene.subject, payload)
+    failed = {failure.index for failure in sender.failed}
+    assert sender.acked + len(failed) == len(_MANY)
+    stored = Counter(await scene.stored())
+    lost = [number for number, payload in enumerate(_MANY) if not stored[payload]]
+    assert set(lost) <= failed
+    assert set(stored) <= set(_MANY)
+    assert max(stored.values()) == 1
+
+
+async def publisher_with_ids(scene: Scene) -> None:
+    await scene.stream()
+    scene.begin()
+    sender = scene.js.publisher(window=5, raise_failures=False)
+    async with within(15, "a publisher's block with ids"), sender:
+        for payload in _MANY:
+            await sender.send(scene.subject, payload, msg_id=payload.decode())
+    failed = {failure.index for failure in sender.failed}
+    stored = await scene.stored()
+    assert len(stored) == len(set(stored))
+    assert {_MANY[index] for index in range(len(_MANY)) if index not in failed} <= set(stored)
+
+
+async def atomic_batch(scene: Scene) -> None:
+    await scene.stream(allow_atomic=True)
+    scene.begin()
+    payloads = [b"1", b"2", b"3"]
+    ack = None
+    async with within(10, "an atomic batch"):
+        try:
+            async with scene.js.atomic_batch() as batch:
+                for payload in payloads:
+                    await batch.add(scene.subject, payload)
+            ack = batch.ack
+        except JetsparkError:
+            pass
+    stored = await scene.stored()
+    assert stored in ([], payloads)
+    assert ack is None or (stored, ack.count) == (payloads, 3)
+
+
+async def _fast_ingest(scene: Scene, gaps: GapPolicy) -> None:
+    await scene.stream(allow_batched=True)
+    scene.begin()
+    failed: set[int] = set()
+    async with within(15, "fast ingest"):
+        try:
+            async with scene.js.fast_ingest(gaps=gaps, ack_every=4) as batch:
+                for payload in _MANY:
+                    await batch.add(scene.subject, payload)
+        except JetsparkError:
+            pass
+        failed = {failure.index for failure in batch.failed}
+    stored = Counter(await scene.stored())
+    assert max(stored.values(), default=1) == 1
+    taken = set(range(batch.sent)) - failed
+    assert {_MANY[index] for index in taken} <= set(stored)
+    assert batch.acked == len(taken)
+
+
+async def fast_ingest(scene: Scene) -> None:
+    await _fast_ingest(scene, "fail")
+
+
+async def fast_ingest_with_gaps(scene: Scene) -> None:
+    await _fast_ingest(scene, "ok")
+
+
+async def fast_ingest_refused(scene: Scene) -> None:
+    """One message is refused, which ends the batch, whether its word comes or not."""
+    await scene.stream(allow_batched=True)
+    scene.begin()
+    failed: set[int] = set()
+    async with within(15, "fast ingest"):
+        try:
+            async with scene.js.fast_ingest(gaps="fail", ack_every=4) as batch:
+                for number, payload in enumerate(_MANY):
+                    expected = 77 if number == 10 else None
+                    await batch.add(scene.subject, payload, expect_last_subject_seq=expected)
+        except JetsparkError:
+            pass
+        failed = {failure.index for failure in batch.failed}
+    stored = set(await scene.stored())
+    taken = set(range(batch.sent)) - failed
+    assert {_MANY[index] for index in taken} <= stored, "said to be stored, and is not"
+
+
+async def bulk_publish(scene: Scene) -> None:
+    await scene.stream()
+    options = scene.bulk_options()
+    scene.begin()
+
+    def write() -> None:
+        subject = scene.subject.encode()
+        with StreamPublisher(options, scene.name, timeout=4 * PATIENCE) as sender:
+            sender.send((subject, None, payload) for payload in _MANY)
+
+    async with within(15, "writing at least once"):
+        await asyncio.to_thread(write)
+    assert set(await scene.stored()) == set(_MANY)
+
+
+async def exactly_once(scene: Scene) -> None:
+    """Two batches, each tried again after an error."""
+    await scene.near.create_stream(
+        {
+            "name": scene.name,
+            "subjects": [f"{scene.name}.>", f"_spark.{scene.name}.mark.>"],
+            "storage": "memory",
+            "allow_atomic": True,
+            "allow_rollup_hdrs": True,
+        }
+    )
+    options = scene.bulk_options()
+    timeout = 4 * PATIENCE
+    # The ledger is made beside the proxy.
+    await asyncio.to_thread(Ledger(options, scene.name, "q", timeout=timeout).make_stream, 1)
+    subject = f"{scene.name}.rows".encode()
+    expected = []
+
+    def commit(batch: int) -> None:
+        ledger = Ledger(options, scene.name, "q", timeout=timeout)
+        rows = [(subject, None, b"%d-%d" % (batch, number)) for number in range(8)]
+        pieces = [stage(ledger, rows[part::2]) for part in range(2)]
+        writer = ExactlyOnceWriter(options, scene.name, "q", timeout=timeout)
+        writer.commit(batch, pieces, lanes=2)
+
+    scene.begin()
+    async with within(30, "writing exactly once"):
+        for number in range(2):
+            expected += [b"%d-%d" % (number, row) for row in range(8)]
+            await retried(lambda it=number: asyncio.to_thread(commit, it), 3)  # type: ignore[misc]
+    found = [
+        (await scene.near.get_msg(scene.name, seq, direct=False))
+        for seq in range(1, (await scene.near.stream_info(scene.name)).state.last_seq + 1)
+        if await _is_there(scene, seq)
+    ]
+    payloads = [msg.data for msg in found if msg.subject == subject.decode()]
+    assert Counter(payloads) == Counter(expected)
+
+
+async def _is_there(scene: Scene, seq: int) -> bool:
+    try:
+        await scene.near.get_msg(scene.name, seq, direct=False)
+    except JetsparkError:
+        return False
+    return True
+
+
+SCRIPTS = [
+    *(publish, publish_with_id, publisher, publisher_with_ids, atomic_batch),
+    *(fast_ingest, fast_ingest_with_gaps, fast_ingest_refused, bulk_publish, exactly_once),
+]
