@@ -411,7 +411,7 @@ class MessageNotFoundError(APIError):
 
 
 class WrongLastSequenceError(APIError):
-    """An expected last sequence did not match: somebody else was faster."""
+    """An expected last sequence or message id did not match: somebody else was faster."""
 
 
 class BucketNotFoundError(StreamNotFoundError):

@@ -90,9 +90,9 @@ async def test_expectations_that_hold_and_that_do_not(js: JetStream, stream: str
             await js.publish(f"{stream}.a", b"x", expect_last_seq=wrong)
         with pytest.raises(WrongLastSequenceError):
             await js.publish(f"{stream}.a", b"x", expect_last_subject_seq=wrong)
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(WrongLastSequenceError) as other:
         await js.publish(f"{stream}.a", b"x", expect_last_msg_id="other")
-    assert refused.value.err_code == 10070
+    assert other.value.err_code == 10070
     with pytest.raises(APIError) as refused:
         await js.publish(f"{stream}.a", b"x", expect_stream="OTHER")
     assert refused.value.err_code == 10060

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.jetstream.scripted import ScriptedConsumer
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
+    ConnectionLostError,
     ConsumerDeletedError,
     ConsumerIsPushError,
     ConsumerNotFoundError,
@@ -501,3 +503,19 @@ async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: s
         result: FetchResult = await consumer.fetch(1, timeout=5)
         assert len(result) == 1
     assert prefixes == {"_MINE"}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_server_that_does_not_come_back_ends_a_fetch_as_a_lost_connection(
+    make_server: MakeServer, end: str
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=2) as nc:
+        js = JetStream(nc)
+        await js.create_stream(name="S", subjects=["s"])
+        consumer = await js.create_consumer("S", name="c")
+        fetching = asyncio.create_task(consumer.fetch(10, timeout=60))
+        await eventually(partial(_waits, consumer))
+        await asyncio.to_thread(getattr(server, end))
+        with pytest.raises(ConnectionLostError):
+            await fetching

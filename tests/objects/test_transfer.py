@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -374,23 +375,51 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
     assert writer._sent_again
 
 
-async def test_a_put_that_is_cancelled_without_a_link_ends_and_says_what_is_left(
-    nats_server: NatsServer,
+@pytest.mark.parametrize("end", ["kill", "pause"])
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_put_that_is_cancelled_without_a_link_removes_its_chunks_later_or_says_so(
+    nats_server: NatsServer, end: str, *, comes_back: bool
 ) -> None:
     reported: list[str] = []
-    async with connect(nats_server.url, error_callback=lambda e: reported.append(str(e))) as nc:
+    async with (
+        connect(nats_server.url, reconnect_wait=0.05) as other,
+        connect(
+            nats_server.url,
+            reconnect_wait=0.05,
+            error_callback=lambda error: reported.append(str(error)),
+        ) as nc,
+    ):
         store = await nc.jetstream(timeout=0.5).create_object_store("F")
         source = Stopper()
         putting = asyncio.create_task(store.put("a", source))
         await source.half_given.wait()
-        nats_server.kill()
-        source.goes_on.set()
-        await asyncio.sleep(0.1)  # until it waits for the link
+        await eventually(partial(some_stored, await other.jetstream().object_store("F")))
+        await asyncio.to_thread(getattr(nats_server, end))
         putting.cancel()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(10):
             with pytest.raises(asyncio.CancelledError):
                 await putting
-    assert any("are left" in text for text in reported)
+        assert not any("are left" in text for text in reported)
+        if comes_back:
+            await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
+            seen = await other.jetstream().object_store("F")
+            await eventually(partial(nothing_stored, seen))
+        else:
+            await nc.close()
+            await eventually(partial(is_said, reported))
+            await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
+
+
+async def some_stored(store: ObjectStore) -> bool:
+    return await messages(store) > 0
+
+
+async def nothing_stored(store: ObjectStore) -> bool:
+    return await messages(store) == 0
+
+
+async def is_said(reported: list[str]) -> bool:
+    return any("are left" in text for text in reported)
 
 
 async def test_a_store_of_another_domain(

@@ -149,17 +149,16 @@ class Pull:
         self._set_timer("deadline", self._deadline, self._on_deadline)
         try:
             while True:
-                self._again = None
-                self._waiter = loop.create_future()
+                waiter = self._waiter = loop.create_future()
                 self._listen()
+                if self._again is not None:
+                    # Listening all the while: the connection's end is the end of this wait, too.
+                    await self._wait_for_leader(self._again, waiter)
+                    self._again = None
                 if self._client.is_connected:
                     self._ask()
-                await self._waiter
+                await waiter
                 if self._again is None:
-                    break
-                self._stop_listening()
-                await self._wait_for_leader(self._again)
-                if self._error is not None:
                     break
         finally:
             self._waiter = None
@@ -234,13 +233,23 @@ class Pull:
         except JetsparkError as error:
             self._finish(error)
 
-    async def _wait_for_leader(self, status: int) -> None:
-        """Between two requests. Sets `_error` when asking again is pointless."""
+    async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
+        """Between two requests. Finishes when asking again is pointless."""
+        loop = self._client.loop
+        waiting = loop.create_task(wait_for_leader(self._api, self._names, status))
         try:
-            async with asyncio.timeout_at(self._deadline):
-                self._error = await wait_for_leader(self._api, self._names, status)
-        except TimeoutError:
-            self._error = self._timed_out()
+            either: set[asyncio.Future[Any]] = {waiting, waiter}
+            await asyncio.wait(
+                either,
+                timeout=self._deadline - loop.time(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not waiting.done():
+                self._finish(self._timed_out())
+            elif (error := waiting.result()) is not None:
+                self._finish(error)
+        finally:
+            waiting.cancel()
 
     def _stop_listening(self) -> None:
         """Nobody owes us an answer from here on: no clock runs for one either."""
@@ -380,7 +389,7 @@ class Pull:
             self._listen()
 
     def _on_reconnect(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done() and self._again is None:
             self._ask()
 
     def _on_end(self, error: JetsparkError | None) -> None:

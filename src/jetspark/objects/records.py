@@ -93,21 +93,25 @@ class Records:
                     return unsure[0] if len(unsure) == 1 else (new, None)
                 return new.replace(mtime=datetime.now(UTC)), found.info
 
-    async def remove_chunks(self, nuid: str) -> None:
-        """What is stored under an id that nothing leads to. Trouble is reported, not raised."""
+    async def remove_chunks(self, nuid: str) -> bool:
+        """What is stored under an id that nothing leads to. Trouble is reported, not raised.
+
+        False: something is left.
+        """
         subject = chunk_subject(self.store, nuid)
         patience = Patience()
         try:
             while True:
                 try:
                     await self.js.purge_stream(self.stream, filter=subject)
-                    return
+                    return True
                 except StreamNotFoundError:
-                    return
+                    return True
                 except JetsparkError as error:
                     await patience.wait(error)
         except JetsparkError as error:
             self.js.client.report(error)
+            return False
 
 
 def no_store(name: str) -> ObjectStoreNotFoundError:

@@ -25,6 +25,7 @@ from jetspark.errors import (
     MessageNotFoundError,
     NoStreamResponseError,
     ObjectDamagedError,
+    ObjectStoreNotFoundError,
     OutboundBufferError,
     StreamNotFoundError,
     WrongLastSequenceError,
@@ -40,6 +41,7 @@ WINDOW_BYTES = 8 * 1024 * 1024
 
 _MOST_CHUNKS = 4000
 _NEVER = 2**53  # no stream gets so far
+_REMOVALS: set[asyncio.Task[None]] = set()  # an event loop keeps only a weak reference
 _IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
 
 
@@ -121,32 +123,46 @@ class ObjectWriter:
         )
 
     async def discard(self) -> None:
-        """Remove what was stored, unless the object is visible; within the context's timeout."""
+        """Remove what was stored, unless the object is visible.
+
+        Returns within the context's timeout; without a link, say, removing goes on by itself. What
+        is left at last is reported.
+        """
+        removal = asyncio.get_running_loop().create_task(self._remove())
+        _REMOVALS.add(removal)
+        removal.add_done_callback(_REMOVALS.discard)
+        await asyncio.wait({removal}, timeout=self._js.timeout)
+
+    async def _remove(self) -> None:
+        gone = False
         try:
-            async with asyncio.timeout(self._js.timeout):
-                # First the chunks on their way: they might be stored behind the removal.
-                await self._publisher.flush()
-                if self._chunks and not await self._may_be_visible():
-                    await self._records.remove_chunks(self._info.nuid)
-        except TimeoutError:
-            self._js.client.report(
-                JetStreamError(
-                    f"Chunks of an object that was not completed are left: {self._subject!r}."
+            # First the chunks on their way: they might be stored behind the removal.
+            await self._publisher.flush()
+            gone = not self._chunks or await self._is_visible()
+            gone = gone or await self._records.remove_chunks(self._info.nuid)
+        finally:  # cancelled, too, when the event loop ends
+            if not gone:
+                self._js.client.report(
+                    JetStreamError(
+                        f"Chunks of an object that was not completed are left: {self._subject!r}."
+                    )
                 )
-            )
-        finally:
             await self._close()
 
-    async def _may_be_visible(self) -> bool:
+    async def _is_visible(self) -> bool:
         if self._commit is None:
             return False
         if self._commit.exception() is None:
             return True
-        try:
-            found = (await self._records.find(self._info.name)).info
-        except JetsparkError:
-            return True  # chunks of no object do less harm than an object without chunks
-        return found is not None and found.nuid == self._info.nuid
+        while True:
+            try:
+                found = (await self._records.find(self._info.name)).info
+            except ObjectStoreNotFoundError:
+                return False
+            except JetsparkError as error:
+                await self._patience.wait(error)
+            else:
+                return found is not None and found.nuid == self._info.nuid
 
     async def _close(self) -> None:
         # As if broken off, which does not wait.

@@ -100,6 +100,7 @@ SEQUENCE_NOT_FOUND: Final = 10043
 MESSAGE_DELETE_FAILED: Final = 10057
 STREAM_NAME_IN_USE: Final = 10058
 STREAM_NOT_FOUND: Final = 10059
+WRONG_LAST_MSG_ID: Final = 10070
 WRONG_LAST_SEQUENCE: Final = 10071
 NOT_ENABLED: Final = 10076
 STREAM_EXISTS_RESTORE: Final = 10130
@@ -121,6 +122,7 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
     NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
     STREAM_NAME_IN_USE: NameInUseError,
     STREAM_NOT_FOUND: StreamNotFoundError,
+    WRONG_LAST_MSG_ID: WrongLastSequenceError,
     WRONG_LAST_SEQUENCE: WrongLastSequenceError,
     NOT_ENABLED: JetStreamNotEnabledError,
     STREAM_EXISTS_RESTORE: NameInUseError,
