@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 CONTENT = os.urandom(300_000)
-NAMES = ("a", "two words/ä>*.", "x" * 100)
+NAMES = ("a", "two words/ä>*.", "日本語 €", "x" * 100)
 
 
 @pytest.fixture

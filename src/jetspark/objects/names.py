@@ -42,6 +42,20 @@ def info_subject(store: str, name: str) -> str:
     return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
 
 
+def latin_info_subject(store: str, name: str) -> str | None:
+    """Where the JavaScript client has it: it encodes names as Latin-1; None where that is no other.
+
+    It cannot write names with letters that Latin-1 has not.
+    """
+    if name.isascii():
+        return None
+    try:
+        raw = name.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+    return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
+
+
 def all_infos(store: str) -> str:
     """The subjects of the information about all objects."""
     return f"$O.{store}.M.>"

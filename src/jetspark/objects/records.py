@@ -22,7 +22,13 @@ from jetspark.errors import (
 )
 from jetspark.jetstream import JetStream
 from jetspark.objects.info import ObjectInfo, info_of_stored, to_stored
-from jetspark.objects.names import STREAM_PREFIX, chunk_subject, info_subject, new_nuid
+from jetspark.objects.names import (
+    STREAM_PREFIX,
+    chunk_subject,
+    info_subject,
+    latin_info_subject,
+    new_nuid,
+)
 from jetspark.objects.patience import Patience
 
 _ROLLUP = {"Nats-Rollup": "sub"}
@@ -34,6 +40,8 @@ class Record(NamedTuple):
     info: ObjectInfo | None
     seq: int
     data: bytes
+    subject: str
+    """Where it is, or belongs."""
 
 
 class Records:
@@ -47,21 +55,38 @@ class Records:
         self.stream = STREAM_PREFIX + store
 
     async def find(self, name: str) -> Record:
-        """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError."""
-        subject = info_subject(self.store, name)
+        """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError.
+
+        An object that the JavaScript client put under its own encoding of the name is found, and
+        replaced, there.
+        """
+        found = await self._at(info_subject(self.store, name))
+        if found.info is not None and not found.info.deleted:
+            return found
+        subject = latin_info_subject(self.store, name)
+        if subject is None:
+            return found
+        theirs = await self._at(subject)
+        # What is Latin-1 for one name may be UTF-8 for another.
+        if theirs.info is None or theirs.info.name != name:
+            return found
+        if theirs.info.deleted:
+            return found._replace(info=found.info or theirs.info)
+        return theirs
+
+    async def _at(self, subject: str) -> Record:
         try:
             stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
         except MessageNotFoundError:
-            return Record(None, 0, b"")
+            return Record(None, 0, b"", subject)
         except StreamNotFoundError:
             raise no_store(self.store) from None
-        return Record(info_of_stored(stored), stored.seq, stored.data)
+        return Record(info_of_stored(stored), stored.seq, stored.data, subject)
 
     async def replace(
         self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
         """Write what `decide` makes of what is there; returns both. It may be called again."""
-        subject = info_subject(self.store, name)
         message_id = new_nuid()
         patience = Patience()
         unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
@@ -74,7 +99,7 @@ class Records:
                 new = decide(found.info)
                 tried = True
                 ack = await self.js.publish(
-                    subject,
+                    found.subject,
                     to_stored(new),
                     headers=_ROLLUP,
                     msg_id=message_id,
