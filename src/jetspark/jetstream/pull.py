@@ -43,7 +43,7 @@ from jetspark.jetstream.arrivals import not_come
 from jetspark.jetstream.fetch_result import FetchResult
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_ends import LEFT, End, end_of, error_of, number_in
-from jetspark.jetstream.pull_retry import wait_for_leader
+from jetspark.jetstream.pull_retry import wait_for_leader_or
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -235,21 +235,12 @@ class Pull:
 
     async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
         """Between two requests. Finishes when asking again is pointless."""
-        loop = self._client.loop
-        waiting = loop.create_task(wait_for_leader(self._api, self._names, status))
         try:
-            either: set[asyncio.Future[Any]] = {waiting, waiter}
-            await asyncio.wait(
-                either,
-                timeout=self._deadline - loop.time(),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not waiting.done():
-                self._finish(self._timed_out())
-            elif (error := waiting.result()) is not None:
-                self._finish(error)
-        finally:
-            waiting.cancel()
+            error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
+        except TimeoutError:
+            error = self._timed_out()
+        if error is not None:
+            self._finish(error)
 
     def _stop_listening(self) -> None:
         """Nobody owes us an answer from here on: no clock runs for one either."""

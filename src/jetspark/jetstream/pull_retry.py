@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetspark.errors import ConnectionClosedError, JetsparkError
 from jetspark.wire import js_api
@@ -46,3 +46,24 @@ async def wait_for_leader(
             return error
     await asyncio.sleep(max(until - loop.time(), 0))
     return None
+
+
+async def wait_for_leader_or(
+    end: asyncio.Future[None],
+    deadline: float,
+    api: Api,
+    names: Mapping[str, str],
+    status: int | None,
+) -> JetsparkError | None:
+    """`wait_for_leader`, given up when `end` is done. Raises TimeoutError at the deadline."""
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_task(wait_for_leader(api, names, status))
+    either: set[asyncio.Future[Any]] = {waiting, end}
+    left = deadline - loop.time()
+    try:
+        done, _ = await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError
+        return waiting.result() if waiting.done() else None
+    finally:
+        waiting.cancel()
