@@ -214,7 +214,7 @@ async def campaign(
     only: str | None = None,
     show: Callable[[str], None] = lambda line: None,
 ) -> Figures:
-    """So many runs, call by call, from the first step of each on."""
+    """So many cancellations, call by call, from the first step of each on."""
     figures, watch = Figures(), Watch()
     start = time.monotonic()
     chosen = random.Random(seed)
@@ -224,7 +224,7 @@ async def campaign(
         scene = await stack.enter_async_context(Scene.on(url, watch.reported))
         places = {call.name: (1, 0) for call in calls}
         for run in itertools.count():
-            if figures.runs >= count:
+            if figures.cancelled >= count:
                 break
             if run % len(calls) == 0:
                 chosen.shuffle(calls)

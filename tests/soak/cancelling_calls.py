@@ -308,7 +308,9 @@ async def js_events(scene: Scene, name: str) -> None:
 
 async def make_stream(scene: Scene, name: str) -> None:
     await scene.js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    await scene.js.update_stream(name, description="x")
+    await scene.js.update_stream(
+        name=name, subjects=[f"{name}.>"], storage="memory", description="x"
+    )
     await scene.js.purge_stream(name)
     await scene.js.delete_stream(name)
 
