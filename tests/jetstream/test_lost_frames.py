@@ -171,6 +171,34 @@ async def test_consume_is_silent_about_what_other_clients_of_the_consumer_got(
         reader.stop()
 
 
+async def test_a_pull_that_was_given_up_is_no_other_client(
+    js: JetStream,
+    stream: str,
+    nc: Client,
+    proxy: FrameProxy,
+    far: Client,
+    reported: list[JetsparkError],
+) -> None:
+    await js.create_consumer(stream, name="c", ack_policy="none")
+    consumer = await far.jetstream().consumer(stream, "c")
+    proxy.arm(1, wanted=is_delivery)
+    async with consumer.consume(heartbeat=BEAT):
+
+        async def waits() -> bool:
+            return (await consumer.info()).num_waiting == 1
+
+        await eventually(waits)
+        # As one of ours that the server has not given up yet; it ends by itself.
+        inbox = nc.new_inbox()
+        async with nc.subscribe(inbox):
+            request = b'{"batch": 1, "expires": 1500000000}'
+            await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c", request, reply=inbox)
+            await nc.flush()
+            await js.publish(f"{stream}.a", b"1")  # the oldest pull gets it
+            (said,) = await told(reported)
+    assert said.endswith("they are lost.")
+
+
 async def test_without_acks_what_a_lost_link_has_swallowed_is_told(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
 ) -> None:

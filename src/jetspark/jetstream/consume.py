@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from jetspark.jetstream.pull_priority import Priority
     from jetspark.wire.events import MessageFrame
 
+_LOOKS_FOR_OTHERS = 4
+"""One in each heartbeat interval; then there are others, and what is missing may be theirs."""
+
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
@@ -74,6 +77,7 @@ class ConsumerMessages(Leaving):
         on_missing = None if alone else self._on_missing
         self._pull = ContinuousPull(api, limits, self._on_trouble, priority, on_missing)
         self._acks = acks
+        self._heartbeat = limits.heartbeat
         self._missing = 0
         self._look: asyncio.Task[None] | None = None
         self._frames = self._pull.frames
@@ -164,14 +168,23 @@ class ConsumerMessages(Leaving):
             self._look = self._client.loop.create_task(self._tell_missing())
 
     async def _tell_missing(self) -> None:
-        """Report it, unless other clients wait at the consumer, who may have got it."""
-        try:
-            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
-        except JetsparkError:
-            info = {}
-        missing, self._missing = self._missing, 0
-        if info.get("num_waiting", 0) > self._pull.waiting:
+        """Report it, unless other clients wait at the consumer, who may have got it.
+
+        Pulls of our own that were given up wait there too, for a while: looked at is again.
+        """
+        for attempt in range(_LOOKS_FOR_OTHERS):
+            if attempt:
+                await asyncio.sleep(self._heartbeat)
+            try:
+                info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+            except JetsparkError:
+                break
+            if info.get("num_waiting", 0) <= self._pull.waiting:
+                break
+        else:
+            self._missing = 0
             return
+        missing, self._missing = self._missing, 0
         then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
         what = f"consumer {self._names['consumer']!r}"
         self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
