@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-_WITHIN = 240.0  # seconds for one block; a busy machine starts Spark slowly
+_WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows
 _PROMPT = Path(__file__).with_name("prompt.py")
 _PORT = re.compile(r"\b422\d\b")
