@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +25,13 @@ def lines() -> list[list[str]]:
     ]
 
 
+@cache
+def functions(path: str) -> set[str]:
+    """Names of the functions in a file, wherever they stand."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
 def test_every_row_stands_there_once() -> None:
     """Those of the first contract all; later ones as they are kept."""
     found = [row for row, *_ in lines()]
@@ -36,10 +44,4 @@ def test_what_is_not_open_has_tests_that_exist() -> None:
         named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", tests)
         assert bool(named) != (name == "open"), row
         for path, function in named:
-            tree = ast.parse((ROOT / path).read_text("utf-8"))
-            defined = {
-                n.name
-                for n in ast.walk(tree)
-                if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-            }
-            assert function in defined, f"{row}: {path}::{function}"
+            assert function in functions(path), f"{row}: {path}::{function}"

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -39,6 +40,7 @@ VOLUMES = re.compile(
 )
 
 
+@cache
 def documents() -> list[dict[str, Any]]:
     return [
         document for file in FILES for document in yaml.safe_load_all((FOLDER / file).read_text())
