@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from contextlib import ExitStack
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 # How long an example takes says something about the machine, not about the code.
 hypothesis.settings.register_profile("jetspark", deadline=None)
 hypothesis.settings.load_profile("jetspark")
+
+# JVMs of tests live for seconds: the second compiler and a parallel collector cost them more than
+# they give, on two cores a third of the processor time. For those that commands start, too.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_variable, _JAVA_OPTIONS)
 
 _SERVER_FIXTURES = {
     *("shared_server", "make_server", "make_cluster", "nats_cluster"),
