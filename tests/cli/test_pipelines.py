@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -63,9 +64,20 @@ def test_a_pipeline_runs_follows_and_stops(
         admin.create(name, name)
     admin.fill(numbered(source, 100))
     file = pipeline(tmp_path, shared_server, source, target)
+    before = admin.call("STREAM.INFO." + target, None)["config"]
     with jetspark("run", str(file), "--check") as command:
         code, out, err = finish(command, SECONDS)
-    assert (code, out) == (0, f"{file} is fine: rows → copy.\n"), err
+    assert code == 0, err
+    fine, *would, not_checked = out.splitlines()
+    assert fine == f"{file} is fine: rows → copy."
+    assert would == [
+        f"A run would change stream {target}: the subject _spark.{target}.mark.>, allow_atomic, "
+        "allow_rollup_hdrs.",
+        f"A run would make stream {target}_SPARK, the ledger of exactly-once.",
+    ]
+    assert not_checked.startswith("Not checked: ")
+    assert admin.call("STREAM.INFO." + target, None)["config"] == before
+    assert f"{target}_SPARK" not in admin.api.stream_names()
     with jetspark("run", str(file), "--follow", "--master", "local[1]") as command:
         deadline = time.monotonic() + SECONDS
         while stored(admin, target) < 100:
@@ -106,6 +118,38 @@ def test_mistakes_are_sentences(
         assert code == 1
         assert says in err
         assert "Traceback" not in err
+
+
+def test_a_transaction_is_published_once_and_the_second_time_says_so(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.12")
+    target = unique("TO")
+    admin.create(target, f"{target}.>")
+    table = tmp_path / "rows.json"
+    table.write_text('{"region": "eu", "n": 1}\n{"region": "us", "n": 2}\n', "utf-8")
+    arguments = [
+        *("replay", str(table), "--format", "json", "--to", target),
+        *("--server", shared_server.url, "--subject", f"concat('{target}.', region)"),
+        *("--guarantee", "exactly-once", "--transaction-id", "t", "--prepare-stream"),
+        *("--master", "local[1]", "--json"),
+    ]
+    said = []
+    for _ in range(2):
+        with jetspark(*arguments) as command:
+            code, out, err = finish(command, SECONDS)
+        assert code == 0, err
+        said.append(json.loads(out))
+    assert [(one["rows"], one["rows_before"]) for one in said] == [(2, 0), (0, 2)]
+    with jetspark(*arguments[:-1]) as command:
+        assert finish(command, SECONDS)[:2] == (
+            0,
+            "Published before as t: 2 rows; nothing written.\n",
+        )
 
 
 def test_a_table_is_replayed(

@@ -42,9 +42,10 @@ def as_in_a_terminal() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_raised_at_once(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(StopRequested), stop_on_signals():
+    with pytest.raises(StopRequested) as caught, stop_on_signals():
         os.kill(os.getpid(), number)
         pytest.fail("went on")
+    assert (caught.value.name, caught.value.exit_code) == (number.name, 128 + number)
     assert signal.getsignal(number) is before
 
 
@@ -56,6 +57,16 @@ def test_one_that_a_finalizer_swallowed_is_raised_in_the_loop_and_at_the_end() -
         assert stop.requested
         with pytest.raises(StopRequested):
             stop.check()
+
+
+def test_one_that_is_held_is_raised_where_it_is_looked_for() -> None:
+    with pytest.raises(StopRequested) as caught, stop_on_signals() as stop:
+        with stop.holding():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.requested == signal.SIGTERM
+            stop.check()
+        pytest.fail("went on")
+    assert caught.value.exit_code == 143
 
 
 def test_a_failure_that_follows_is_its_consequence() -> None:

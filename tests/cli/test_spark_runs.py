@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from jetspark.cli import spark_runs
+from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested
+from jetspark.cli.spark_runs import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Query:
-    """Has written ten rows when it is first looked at, and ends after some looks."""
+    """Has written ten rows when it is looked at for the `first` time, and ends after some looks."""
 
-    def __init__(self, looks: int) -> None:
+    def __init__(self, looks: int, *, first: int = 0) -> None:
         self.looks = looks
         self.stopped = False
-        report = {"batchId": 0, "numInputRows": 10, "processedRowsPerSecond": 5.0, "sources": []}
-        self.recentProgress: list[dict[str, Any]] = [report]
-        self.lastProgress = report
+        self.first = first
+        self.status = {"message": "Getting offsets from JetStream"}
+        self.recentProgress: list[dict[str, Any]] = []
+        self.lastProgress: dict[str, Any] | None = None
 
     @property
     def isActive(self) -> bool:
         self.looks -= 1
+        self.first -= 1
+        if self.first < 0:
+            self.lastProgress = {
+                "batchId": 0,
+                "numInputRows": 10,
+                "processedRowsPerSecond": 5.0,
+                "sources": [],
+            }
+            self.recentProgress = [self.lastProgress]
         return self.looks >= 0
 
     def exception(self) -> None:
@@ -35,28 +48,70 @@ class Query:
         self.stopped = True
 
 
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_runs, "_LOOK_SECONDS", 0.0)
+
+
+def run(query: Query, outcome: Outcome | None = None, stop: Stop | None = None) -> Watch:
+    watch = Watch(outcome or Outcome(), waiting=1234)
+    watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())
+    return watch
+
+
 def test_a_line_now_and_then_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
-    monkeypatch.setattr(spark_runs, "_LOOK_SECONDS", 0.0)
     query = Query(3)
-    assert spark_runs.run_queries({"orders": cast("StreamingQuery", query)}, Stop()) == {
-        "orders": 10
-    }
+    assert run(query).rows == {"orders": 10}
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("10 rows written · ") for line in lines)
     assert query.stopped
 
 
-def test_nothing_is_told_of_a_short_run(capsys: pytest.CaptureFixture[str]) -> None:
-    spark_runs.run_queries({"orders": cast("StreamingQuery", Query(1))}, Stop())
-    assert capsys.readouterr().err == ""
+def test_the_first_batch_is_told_at_once_and_only_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(Query(8, first=3))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("10 rows written · ")
+
+
+def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
+    query = Query(2, first=9)
+    run(query)
+    query = Query(2, first=9)
+    query.status = {"message": "Processing new data"}
+    run(query)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "planning the first batch · 1,234 messages in the stream"
+    assert lines[2] == "reading the first batch · 1,234 messages in the stream"
+
+
+def test_quiet_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
+    outcome = Outcome(quiet=True)
+    run(Query(3), outcome)
+    outcome.tell("done", rows=1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_result_for_programs_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    Outcome(quiet=True, as_json=True).tell("done", rows=1, stopped_by=None)
+    assert capsys.readouterr().out == '{"rows": 1, "stopped_by": null}\n'
 
 
 def test_a_request_to_stop_ends_the_watching_and_the_query() -> None:
     query = Query(3)
-    with pytest.raises(StopRequested):
-        spark_runs.run_queries({"orders": cast("StreamingQuery", query)}, Stop(requested=True))
+    with pytest.raises(StopRequested) as caught:
+        run(query, stop=Stop(signal.SIGTERM))
+    assert caught.value.exit_code == 143
     assert query.stopped

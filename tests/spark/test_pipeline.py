@@ -10,7 +10,7 @@ from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError, PipelineError, StreamNotFoundError
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.pipeline import check_servers, start
+from jetspark.spark.pipeline import check_queries, check_servers, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 from jetspark.spark.replay import Replay
 
@@ -59,6 +59,42 @@ json = "region STRING, amount DOUBLE"
 def run(pipeline: PipelineFile, spark: SparkSession) -> None:
     for query in start(pipeline, spark).values():
         query.awaitTermination(300)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ('[views.v]\nsql = "SELEC 1 FROM orders"', "view v: Syntax error at or near 'SELEC'"),
+        ('[views.v]\nsql = "SELECT amont FROM orders"', "view v: .*`amont` cannot be resolved"),
+        ('[sinks.s]\nformat = "parqet"\npath = "p"', "sink s: .*data source: parqet"),
+        (
+            '[sinks.s]\nformat = "parquet"\npath = "p"\npartition_by = ["regoin"]',
+            "sink s: partition_by: there is no column 'regoin'",
+        ),
+        (
+            '[views.v]\nsql = "SELECT region, count(*) n FROM orders GROUP BY region"',
+            "sink s: Append output mode not supported|sink s: .*watermark",
+        ),
+        (
+            '[views.v]\nsql = "SELECT amount AS data FROM orders"\n'
+            '[sinks.s]\nformat = "jetstream"\nstream = "S"\nsubject = "s"',
+            "sink s: The column 'data' must be binary or string, not double",
+        ),
+    ],
+)
+def test_a_check_finds_what_no_query_could_do(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    orders: str,
+    tmp_path: Path,
+    more: str,
+    sentence: str,
+) -> None:
+    if "[sinks" not in more:
+        more += f'\n[sinks.s]\nformat = "parquet"\npath = "{tmp_path}/table"'
+    with pytest.raises((ConfigError, PipelineError), match=sentence):
+        check_queries(write(tmp_path, shared_server, orders, more), spark)
+    assert not (tmp_path / "chk").exists()
 
 
 def test_two_sinks_of_one_source_go_on_the_next_time(

@@ -31,8 +31,14 @@ if sys.platform == "linux":
 
 
 @contextmanager
-def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process in a session of its own; killed at the end if it still runs."""
+def python(
+    code: str, *arguments: str, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process in a session of its own; killed at the end if it still runs.
+
+    `environment`: on top of ours; without it there are no colours.
+    """
+    plain = {"NO_COLOR": "1"} if environment is None else environment
     process = subprocess.Popen(
         [sys.executable, "-c", _PRELUDE + code, *arguments],
         stdin=subprocess.PIPE,
@@ -40,7 +46,7 @@ def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.PIPE,
         bufsize=0,  # what is read by line must not hide the rest from communicate
         start_new_session=True,
-        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
+        env=os.environ | {"COLUMNS": "80"} | plain,
     )
     try:
         yield process

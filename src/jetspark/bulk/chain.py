@@ -142,6 +142,15 @@ class Chain:
                     "restored, or has its marker expired?"
                 )
 
+    def is_done(self, decision: Decision) -> bool:
+        """All of a decided batch is stored. Raises LedgerError for what was stored and is lost."""
+        lanes = [
+            Lane(self.marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
+        ]
+        for lane in lanes:
+            self._find_place(lane, decision)
+        return all(lane.done for lane in lanes)
+
     def copy(self, decision: Decision, *, begun: bool) -> None:
         """Store what is missing of a decided batch. `begun`: somebody may have begun before.
 

@@ -17,7 +17,7 @@ from jetspark.bulk.chain import Chain
 from jetspark.bulk.ledger import Decision, LanePlan, Ledger
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import LedgerError, WrongLastSequenceError
+from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
 
 _INLINE_BYTES = 16 * 1024
 _DECISION_BYTES = 256 * 1024
@@ -70,6 +70,19 @@ class ExactlyOnceWriter:
         self._chain = Chain(
             options, self.ledger, target, writer, keep_markers=keep_markers, timeout=timeout
         )
+
+    def stored(self, batch: int) -> int | None:
+        """Rows of a batch that is stored as a whole; None when it is not, or another was later.
+
+        Raises LedgerError when rows that were stored are lost.
+        """
+        try:
+            last = self.ledger.last_decision()
+        except StreamNotFoundError:
+            return None
+        if last is None or last[1].batch != batch or not self._chain.is_done(last[1]):
+            return None
+        return sum(lane.rows for lane in last[1].lanes)
 
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False

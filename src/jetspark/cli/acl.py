@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -28,6 +28,8 @@ _OPTIONS = {
     "kinds": "kind",
     "prefix": "event-prefix",
 }
+# What a role is about, as ROLE=NAME says it.
+_ABOUT = ("stream", "bucket")
 _Several = Annotated[list[str] | None, Parameter(negative="")]
 _Flag = Annotated[bool, Parameter(negative=())]
 
@@ -42,11 +44,12 @@ def acl(
     may_create: _Flag = False,
     responses: _Flag = False,
     exactly_once: _Flag = False,
+    prepare_stream: _Flag = False,
     pattern: _Flag = False,
     sole_reader: _Flag = False,
     interest_consumer: str | None = None,
     progress_consumer: str | None = None,
-    bucket: str | None = None,
+    bucket: _Several = None,
     key: _Several = None,
     origin: str | None = None,
     kind: _Several = None,
@@ -58,13 +61,15 @@ def acl(
 ) -> None:
     """Print the permissions that a role needs; of several roles, what they need together.
 
-    Nothing is connected to: paste the block into the user's entry in the server's configuration.
+    A role may name what it is about, as in spark-source=ORDERS,RETURNS spark-sink=TOTALS; roles
+    that do not are about what --stream or --bucket say. Nothing is connected to: paste the block
+    into the user's entry in the server's configuration.
 
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
             restore, events. Without one: what each of them is.
-        stream: The stream; spark-source takes several.
+        stream: The stream; may be given again.
         subject: publisher, spark-sink: what is published to; may be given again.
         consumer: pull-reader, push-reader: the consumer. events: only about this one.
         deliver_subject: push-reader: where the consumer delivers.
@@ -72,11 +77,12 @@ def acl(
         may_create: pull-reader, push-reader: may make and change the consumer.
         responses: pull-reader, push-reader: acknowledge by leave to answer, in place of subjects.
         exactly_once: spark-sink: with guarantee exactly-once.
+        prepare_stream: spark-sink: with exactly-once and prepareStream.
         pattern: spark-source: with streamPattern.
         sole_reader: spark-source: removes what it has read from a work queue.
         interest_consumer: spark-source: with this option.
         progress_consumer: spark-source: with this option.
-        bucket: kv-reader, kv-writer: the bucket.
+        bucket: kv-reader, kv-writer: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.
@@ -99,6 +105,7 @@ def acl(
         "may-create": may_create,
         "responses": Responses() if responses else None,
         "exactly-once": exactly_once,
+        "prepare-stream": prepare_stream,
         "pattern": pattern,
         "sole-reader": sole_reader,
         "interest-consumer": interest_consumer,
@@ -111,10 +118,16 @@ def acl(
     }
     options = {name: value for name, value in given.items() if value not in (None, False)}
     found, left = Permissions(), set(options)
-    for role in roles:
+    for text in roles:
+        role, equals, about = text.partition("=")
         method = getattr(maker, _method_of(role))
         names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
-        found |= method(**_arguments(role, method, names, options))
+        of_role = dict(options)
+        if equals:
+            of_role[_subject_of(role, names)] = _listed(text, about)
+            left.discard(_subject_of(role, names))
+        for arguments in _calls(role, method, names, of_role):
+            found |= method(**arguments)
         left -= set(names.values())
     if left:
         raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
@@ -137,24 +150,41 @@ def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Para
     return inspect.signature(method).parameters
 
 
-def _arguments(
+def _subject_of(role: str, names: Mapping[str, str]) -> str:
+    """The option that says what a role is about."""
+    for option in _ABOUT:
+        if option in names.values():
+            return option
+    raise ConfigError(f"{role} is about no stream or bucket of its own: write only {role}.")
+
+
+def _listed(text: str, about: str) -> list[str]:
+    found = [name.strip() for name in about.split(",")]
+    if not all(found):
+        raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
+    return found
+
+
+def _calls(
     role: str,
     method: Callable[..., Permissions],
     names: Mapping[str, str],
     options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """What a role's method is called with; `names`: the option of each parameter."""
+) -> Iterator[dict[str, Any]]:
+    """What a role's method is called with, once for each of what it is about; `names`: the option
+    of each parameter."""
     arguments: dict[str, Any] = {}
+    each: tuple[str, list[str]] | None = None
     for name, parameter in _parameters(method).items():
         option = names[name]
         if option in options:
-            arguments[name] = _one(role, options[option]) if name == "stream" else options[option]
+            arguments[name] = options[option]
+            if name in _ABOUT:  # and not `streams`, which takes them all
+                each = name, options[option]
         elif parameter.default is parameter.empty:
             raise ConfigError(f"{role} needs --{option}.")
-    return arguments
-
-
-def _one(role: str, streams: list[str]) -> str:
-    if len(streams) > 1:
-        raise ConfigError(f"{role} takes one --stream.")
-    return streams[0]
+    if each is None:
+        yield arguments
+        return
+    for one in each[1]:
+        yield arguments | {each[0]: one}

@@ -1,6 +1,6 @@
 """All commands in one table, and the one place where errors become sentences and exit codes.
 
-A command is a function in a file of its own, named in `_COMMANDS` with its line of help and
+A command is a function in a file of its own, named in `commands` with its line of help and
 imported when it is called: `jetspark --help` stays quick, and loads neither Spark nor Arrow.
 It returns None (or an exit code), prints through `jetspark.cli.console`, and raises
 JetsparkError when something is wrong.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 from jetspark.cli import console
+from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError
 
 if TYPE_CHECKING:
@@ -20,24 +22,18 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-_COMMANDS = {
-    "server": ("jetspark.cli.server:server", "Run a nats-server with JetStream on this machine."),
-    "demo": ("jetspark.cli.demo:demo", "See it all work, on real data and a server of its own."),
-    "ingest": ("jetspark.cli.ingest:ingest", "Turn a stream into a Parquet table."),
-    "replay": ("jetspark.cli.replay:replay", "Turn a table into messages of a stream."),
-    "run": ("jetspark.cli.run:run", "Run a pipeline that a file describes."),
-    "pub": ("jetspark.cli.pub:pub", "Publish a message."),
-    "sub": ("jetspark.cli.sub:sub", "Show messages as they come."),
-    "acl": ("jetspark.cli.acl:acl", "Print the permissions that a role needs."),
-    "events": ("jetspark.cli.events:events", "Show what JetStream tells of itself."),
-    "request": ("jetspark.cli.request:request", "Ask and show the answer."),
-    "stream": ("jetspark.cli.stream:stream", "Look at streams, back them up and restore them."),
-    "consumer": ("jetspark.cli.consumer:consumer", "Look at a stream's consumers."),
+# What brings the library that a command misses.
+_EXTRAS = {
+    **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
+    **dict.fromkeys(("cyclopts", "rich"), "cli"),
 }
 
 
-def make_app() -> App:
-    """The application with all its commands, none of them imported yet."""
+def make_app(called: str = "") -> App:
+    """The application with all its commands, none of them imported yet.
+
+    `called`: the command that is called, whose own docstring is its help, in full.
+    """
     app = App(
         name="jetspark",
         help="Move events between NATS JetStream and Apache Spark.",
@@ -48,8 +44,11 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for name, (function, help_line) in _COMMANDS.items():
-        app.command(function, name=name, help=help_line)
+    for place, (name, command) in enumerate(COMMANDS.items()):
+        more = {} if name == called else {"help": command.line}
+        if command.examples:
+            more["help_epilogue"] = examples(*command.examples)
+        app.command(command.function, name=name, sort_key=place, **more)
     return app
 
 
@@ -57,15 +56,23 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit code.
 
     0: done. 1: failed, one sentence on standard error says why. 2: unknown command or option.
-    130: Ctrl-C.
+    128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM.
     """
     try:
-        code = make_app()(arguments)
+        code = make_app(next(iter(arguments), ""))(arguments)
     except CycloptsError:
         return WRONG_USAGE  # cyclopts has printed its own message
     except JetsparkError as error:
         console.fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return FAILED
+    except ModuleNotFoundError as missing:
+        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        console.fail(f"This needs {missing.name}: pip install 'jetspark[{extra}]'.")
+        return FAILED
+    except StopRequested as stop:
+        return stop.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     return code if isinstance(code, int) else DONE

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
 from rich.text import Text
 
+
 # No highlighting: rich would colour digits at random. Lines are not cut at the width of the
 # terminal (soft_wrap below), since people copy URLs and paths out of them.
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+def _console(*, stderr: bool) -> Console:
+    """Colours for a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
+    forced = bool(os.environ.get("FORCE_COLOR"))
+    if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
+        # Without any style: rich's own `no_color` leaves bold and dim.
+        return Console(stderr=stderr, highlight=False, color_system=None)
+    if forced:
+        return Console(stderr=stderr, highlight=False, force_terminal=True, color_system="standard")
+    return Console(stderr=stderr, highlight=False)
+
+
+def _is_dumb() -> bool:
+    return os.environ.get("TERM", "").casefold() in ("dumb", "unknown")
+
+
+out = _console(stderr=False)
+err = _console(stderr=True)
+
+
+def is_live() -> bool:
+    """Standard error is a terminal on which a line can be written again; colours or not."""
+    return err.file.isatty() and not _is_dumb()
 
 
 def say(*lines: Text | str) -> None:

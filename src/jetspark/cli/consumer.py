@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
+from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.stream_session import (
     JsonOption,
     limit,
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from jetspark.jetstream import JetStream
     from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 
-consumer = App(name="consumer", help="Look at a stream's consumers.")
+consumer = App(
+    name="consumer",
+    help=COMMANDS["consumer"].line,
+    help_epilogue=examples(
+        "jetspark consumer ls ORDERS", "jetspark consumer info ORDERS worker --json"
+    ),
+)
 
 
-@consumer.command
+@consumer.command(sort_key=0, help_epilogue=examples("jetspark consumer ls ORDERS"))
 def ls(
     stream: str,
     /,
@@ -72,7 +79,7 @@ def _kind(config: ConsumerConfig) -> str:
     return kind if config.durable_name else f"{kind}, ephemeral"
 
 
-@consumer.command
+@consumer.command(sort_key=1, help_epilogue=examples("jetspark consumer info ORDERS worker --json"))
 def info(
     stream: str,
     name: str,

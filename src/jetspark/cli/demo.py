@@ -20,8 +20,9 @@ from rich.table import Table
 
 import jetspark
 from jetspark.cli import console
+from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, run_queries
+from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
@@ -86,7 +87,7 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
             return _run(source, Path(folder), to or Path(folder, "flights"), master, stop)
     except StopRequested:
         console.say("Stopped; nothing is left behind.")
-        return 0
+        raise
 
 
 def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
@@ -113,7 +114,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
             partition_by=["origin"],
         )
         with quiet_spark("jetspark demo", master) as spark:
-            run_queries({STREAM: job.start(spark)}, stop)
+            Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             right = _compare(spark, table, flights)
             count = _count(spark, table, len(flights), in_stream)
@@ -167,7 +168,7 @@ async def _publish(url: str, flights: DataFrame) -> int:
             TextColumn("messages"),
             TimeElapsedColumn(),
             console=console.err,
-            disable=not console.err.is_terminal,
+            disable=not console.is_live(),
         ) as display:
             task = display.add_task("", total=len(flights))
             async with js.publisher(window=_WINDOW) as publisher:

@@ -67,7 +67,7 @@ def events(
                 if left == 0:
                     return
 
-    run_until_stopped(listen())
+    run_until_stopped(listen(), endless=not count)
 
 
 def _line(event: Event) -> Text:

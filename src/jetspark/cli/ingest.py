@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
+from jetspark.cli.flags import options_as_flags
+from jetspark.cli.outcome import JsonOutputFlag, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, run_queries
-from jetspark.cli.where import pairs, spark_where
+from jetspark.cli.spark_runs import Watch, quiet_spark
+from jetspark.cli.spark_settings import spark_settings
+from jetspark.cli.where import pairs, spark_where, starting
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
+_FLAGS = {
+    "stream": "STREAM",
+    "servers": "--server",
+    "context": "--context",
+    "subjects": "--subjects",
+    "startingOffsets": "--start",
+    "startingTimestamp": "--start",
+    "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
+}
 
 
 def ingest(
@@ -24,8 +36,8 @@ def ingest(
     server: str | None = None,
     context: str | None = None,
     subjects: str | None = None,
-    start: str = "earliest",
-    json: str | None = None,
+    start: Annotated[str, Parameter(allow_leading_hyphen=True)] = "earliest",
+    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
     partition_by: Annotated[list[str] | None, _REPEATED] = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: float = 5.0,
@@ -34,7 +46,9 @@ def ingest(
     option: Annotated[list[str] | None, _REPEATED] = None,
     master: str = "local[*]",
     conf: Annotated[list[str] | None, _REPEATED] = None,
-) -> None:
+    quiet: QuietOption = False,
+    json_output: JsonOutputFlag = False,
+) -> int | None:
     """Turn a stream into a Parquet table, and go on from there the next time.
 
     Every message becomes one row, exactly once, however often the command is stopped or killed
@@ -47,56 +61,83 @@ def ingest(
             it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
-        start: Where the first run begins: earliest, latest or a sequence. Later runs go on.
+        start: Where the first run begins: earliest, latest, a sequence, a time such as
+            2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs go on.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
         partition_by: Column to partition by, or name=expression in Spark SQL, such as
             "day=date(timestamp)"; may be given again.
-        follow: Go on until Ctrl-C; --available-now, the default, ends at what is there now.
+        follow: Go on until Ctrl-C or SIGTERM, which is then no failure; --available-now, the
+            default, ends at what is there now.
         interval: Seconds between two batches with --follow.
         checkpoint: Where the progress is kept; the folder _checkpoint in the table by default.
         max_offsets_per_trigger: Sequences in one batch at most.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
+        quiet: Print errors only.
+        json_output: Print the result as one JSON document.
     """
-    source = spark_where(server, context) | {
-        "stream": stream,
-        "startingOffsets": start,
-        "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
-        "minPartitions": str(os.cpu_count() or 1),
-    }
-    if subjects is not None:
-        source["subjects"] = subjects
-    source |= pairs("--option", option)
-    settings = pairs("--conf", conf)
+    outcome = Outcome(quiet, json_output)
+    further = pairs("--option", option)
+    with options_as_flags(_FLAGS, further):
+        source = spark_where(server, context) | {
+            "stream": stream,
+            **starting(start),
+            "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
+            "minPartitions": str(os.cpu_count() or 1),
+        }
+        if subjects is not None:
+            source["subjects"] = subjects
+        source |= further
+        settings = spark_settings(master, conf)
 
-    from jetspark.spark.ingest import Ingest
+        from jetspark.spark.ingest import Ingest
 
-    job = Ingest(
-        options=source,
-        to=to,
-        partition_by=partition_by or [],
-        json_schema=json,
-        checkpoint=checkpoint,
-        follow=follow,
-        interval=interval,
-    )
-    check_source(source)
-    try:
-        with (
-            stop_on_signals() as stop,
-            quiet_spark(f"jetspark ingest {to}", master, settings) as spark,
-        ):
-            rows = run_queries({to: job.start(spark)}, stop)[to]
-    except StopRequested:
-        console.say("Stopped; the same command goes on from here.")
+        job = Ingest(
+            options=source,
+            to=to,
+            partition_by=partition_by or [],
+            json_schema=json,
+            checkpoint=checkpoint,
+            follow=follow,
+            interval=interval,
+        )
+        job.check()
+        watch = Watch(outcome, waiting=check_source(source))
+        began = time.monotonic()
+        stopped = None
+        try:
+            with (
+                stop_on_signals() as stop,
+                quiet_spark(f"jetspark ingest {to}", master, settings, quiet=quiet) as spark,
+            ):
+                query = job.start(spark)
+                if follow:
+                    outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
+                watch.run({to: query}, stop)
+        except StopRequested as stop_requested:
+            stopped = stop_requested
+    rows = watch.rows.get(to, 0)
+    if stopped is not None:
+        sentence = "Stopped; the same command goes on from here."
     else:
-        console.say(f"{rows:,} rows written to {to}." if rows else f"Nothing new for {to}.")
+        sentence = f"{rows:,} rows written to {to}." if rows else f"Nothing new for {to}."
+    outcome.tell(
+        sentence,
+        stream=stream,
+        table=to,
+        rows=rows,
+        lag=watch.lag,
+        stopped_by=stopped and stopped.name,
+        seconds=round(time.monotonic() - began, 3),
+    )
+    return stopped.exit_code if stopped is not None and not follow else None
 
 
-def check_source(source: dict[str, str]) -> None:
-    """Ask the server before Spark is started: what is wrong is said at once."""
+def check_source(source: dict[str, str]) -> int:
+    """Ask the server before Spark is started: what is wrong is said at once. The messages there."""
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import streams_facts
 
-    streams_facts(parse_options(source).for_streaming())
+    facts = streams_facts(parse_options(source).for_streaming())
+    return sum(one.messages for one in facts.values())

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from jetspark.cli import console
+from jetspark.cli.signals import Stop
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
@@ -88,20 +89,30 @@ def harmless(text: str) -> str:
     )
 
 
-def run_until_stopped(work: Coroutine[object, object, None]) -> None:
-    """Runs the work to its end, or until Ctrl-C or SIGTERM, which are no errors here."""
+def run_until_stopped(work: Coroutine[object, object, None], *, endless: bool) -> None:
+    """Runs the work to its end, or until Ctrl-C or SIGTERM.
+
+    These are the end of what is `endless`. Otherwise raises StopRequested: it is not done.
+    """
+    stop = Stop()
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
+
+        def request_stop(number: int) -> None:
+            stop.requested = number
+            task.cancel()
+
         for number in (signal.SIGINT, signal.SIGTERM):
             # An exception raised by a handler could be lost inside the event loop.
             if sys.platform != "win32" and signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, task.cancel)
+                loop.add_signal_handler(number, request_stop, number)
         await work
 
     try:
         asyncio.run(main())
     except asyncio.CancelledError:
-        pass
+        if not endless:
+            stop.check()

@@ -6,12 +6,23 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
+from jetspark.cli.flags import options_as_flags
+from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, spinner
+from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where
 
 _REPEATED = Parameter(negative="")
+_FLAGS = {
+    "stream": "--to",
+    "servers": "--server",
+    "context": "--context",
+    "subject": "--subject",
+    "guarantee": "--guarantee",
+    "transactionId": "--transaction-id",
+    "prepareStream": "--prepare-stream",
+}
 
 
 def replay(
@@ -33,7 +44,9 @@ def replay(
     option: Annotated[list[str] | None, _REPEATED] = None,
     master: str = "local[*]",
     conf: Annotated[list[str] | None, _REPEATED] = None,
-) -> None:
+    quiet: QuietOption = False,
+    json_output: JsonOutputOption = False,
+) -> int | None:
     """Turn a table into messages of a stream.
 
     A table of `jetspark ingest` becomes the messages that it was made of. With --guarantee
@@ -58,42 +71,55 @@ def replay(
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
+        quiet: Print errors only.
+        json_output: Print the result as one JSON document.
     """
-    sink = spark_where(server, context) | {"stream": to, "guarantee": guarantee}
-    if transaction_id is not None:
-        sink["transactionId"] = transaction_id
-    if prepare_stream:
-        sink["prepareStream"] = "true"
-    sink |= pairs("--option", option)
-    settings = pairs("--conf", conf)
+    outcome = Outcome(quiet, json_output)
+    further = pairs("--option", option)
+    facts = {"table": table, "stream": to, "transaction": transaction_id}
+    with options_as_flags(_FLAGS, further):
+        sink = spark_where(server, context) | {"stream": to, "guarantee": guarantee}
+        if transaction_id is not None:
+            sink["transactionId"] = transaction_id
+        if prepare_stream:
+            sink["prepareStream"] = "true"
+        sink |= further
+        settings = spark_settings(master, conf)
 
-    from jetspark.spark.replay import Replay
-    from jetspark.spark.sink_options import parse_sink_options
-    from jetspark.spark.sink_target import look_at
+        from jetspark.spark.replay import Replay
+        from jetspark.spark.sink_options import parse_sink_options
+        from jetspark.spark.sink_target import look_at
 
-    # What is wrong with the options or the stream is said before Spark is started.
-    look_at(parse_sink_options(sink).for_batch())
-    job = Replay(
-        table=table,
-        options=sink,
-        format=format,
-        subject=subject,
-        data=data,
-        msg_id=msg_id,
-        where=rows,
-        order_by=order_by,
-    )
-    try:
-        with (
-            stop_on_signals(),
-            quiet_spark(f"jetspark replay {to}", master, settings) as spark,
-            spinner(f"publishing to {to} …"),
-        ):
-            count = job.run(spark)
-    except StopRequested:
-        console.say(
-            "Stopped. Part of the rows may be in the stream"
-            + ("; the same command completes them." if transaction_id else " already.")
+        job = Replay(
+            table=table,
+            options=sink,
+            format=format,
+            subject=subject,
+            data=data,
+            msg_id=msg_id,
+            where=rows,
+            order_by=order_by,
         )
-    else:
-        console.say(f"{count:,} rows of {table} published to {to}.")
+        job.check()
+        # What is wrong with the options or the stream is said before Spark is started.
+        look_at(parse_sink_options(sink).for_batch())
+        if (before := job.already()) is not None:
+            sentence = f"Published before as {transaction_id}: {before:,} rows; nothing written."
+            outcome.tell(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
+            return None
+        try:
+            with (
+                stop_on_signals(),
+                quiet_spark(f"jetspark replay {to}", master, settings, quiet=quiet) as spark,
+                spinner(f"publishing to {to} …", quiet=quiet),
+            ):
+                count = job.run(spark)
+        except StopRequested as stop:
+            sentence = "Stopped. Part of the rows may be in the stream" + (
+                "; the same command completes them." if transaction_id else " already."
+            )
+            outcome.tell(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
+            return stop.exit_code
+    sentence = f"{count:,} rows of {table} published to {to}."
+    outcome.tell(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
+    return None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
+from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, run_queries
-from jetspark.cli.where import pairs
+from jetspark.cli.spark_runs import Watch, quiet_spark
+from jetspark.cli.spark_settings import spark_settings
 
 _REPEATED = Parameter(negative="")
+_NOT_CHECKED = (
+    "Not checked: what only rows tell, and whether the places of tables can be written to."
+)
 
 
 def run(
@@ -23,7 +27,9 @@ def run(
     check: Annotated[bool, Parameter(negative=())] = False,
     master: str = "local[*]",
     conf: Annotated[list[str] | None, _REPEATED] = None,
-) -> None:
+    quiet: QuietOption = False,
+    json_output: JsonOutputOption = False,
+) -> int | None:
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
 
     The file is TOML; docs/guide-pipelines.md has all its keys. Stop it with Ctrl-C and run it
@@ -31,33 +37,65 @@ def run(
 
     Args:
         file: The pipeline file.
-        follow: Go on until Ctrl-C, or --available-now: end at what is there now. As the file says
-            by default.
-        check: Only read the file and ask the servers; run nothing.
+        follow: Go on until Ctrl-C or SIGTERM, which is then no failure, or --available-now: end at
+            what is there now. As the file says by default.
+        check: Only look: read the file, ask the servers, let Spark read schemas and SQL; say what
+            a run would change on the servers. Starts Spark, but no query.
         master: Spark's master.
         conf: Setting of Spark, as name=value, on top of the file's; may be given again.
+        quiet: Print errors only.
+        json_output: Print the result as one JSON document.
     """
     from dataclasses import replace
 
-    from jetspark.spark.pipeline import check_servers, start
+    from jetspark.spark.pipeline import check_queries, check_servers, start
     from jetspark.spark.pipeline_file import read_pipeline
 
+    outcome = Outcome(quiet, json_output)
     pipeline = read_pipeline(file)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
-    settings = {**pipeline.spark, **pairs("--conf", conf)}
-    check_servers(pipeline)
-    if check:
-        console.say(f"{file} is fine: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.")
-        return
+    settings = {**pipeline.spark, **spark_settings(master, conf)}
+    servers = check_servers(pipeline)
+    watch = Watch(outcome, waiting=servers.messages)
+    began = time.monotonic()
+    stopped = None
     try:
         with (
             stop_on_signals() as stop,
-            quiet_spark(f"jetspark {pipeline.name}", master, settings) as spark,
+            quiet_spark(f"jetspark {pipeline.name}", master, settings, quiet=quiet) as spark,
         ):
-            rows = run_queries(start(pipeline, spark), stop)
-    except StopRequested:
-        console.say("Stopped; the same command goes on from here.")
+            if check:
+                check_queries(pipeline, spark)
+            else:
+                queries = start(pipeline, spark)
+                if pipeline.follow:
+                    outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
+                watch.run(queries, stop)
+    except StopRequested as stop_requested:
+        stopped = stop_requested
+    if check and stopped is None:
+        sentences = [
+            f"{file} is fine: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
+            *(f"A run would {one}." for one in servers.missing),
+            _NOT_CHECKED,
+        ]
+        names = {"sources": [*pipeline.sources], "sinks": [*pipeline.sinks]}
+        outcome.tell(*sentences, file=str(file), **names, would=servers.missing)
+        return None
+    if stopped is not None:
+        sentences = ["Stopped; the same command goes on from here."]
     else:
-        for name, count in rows.items():
-            console.say(f"{name}: {count:,} rows read." if count else f"{name}: nothing new.")
+        sentences = [
+            f"{name}: {count:,} rows read." if count else f"{name}: nothing new."
+            for name, count in watch.rows.items()
+        ]
+    outcome.tell(
+        *sentences,
+        file=str(file),
+        rows=watch.rows,
+        lag=watch.lag,
+        stopped_by=stopped and stopped.name,
+        seconds=round(time.monotonic() - began, 3),
+    )
+    return stopped.exit_code if stopped is not None and not pipeline.follow else None

@@ -1,11 +1,11 @@
-"""Ctrl-C, SIGTERM and a closed terminal as one exception."""
+"""Ctrl-C, SIGTERM and a closed terminal as one exception, and the exit code of each."""
 
 from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,17 +16,42 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not there on Windows
 class StopRequested(BaseException):
     """Somebody asked this process to end. Not an Exception, so no `except Exception` eats it."""
 
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def name(self) -> str:
+        """The signal's name."""
+        return signal.Signals(self.number).name
+
+    @property
+    def exit_code(self) -> int:
+        """What shells and service managers take for "ended by this signal", unfinished."""
+        return 128 + self.number
+
 
 @dataclass(slots=True)
 class Stop:
-    """Whether somebody asked for the end."""
+    """Whether somebody asked for the end, and by which signal."""
 
-    requested: bool = False
+    requested: int | None = None
+    held: bool = False
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Inside, a signal is only noted, for `check`: an exception in the middle of a call to the
+        JVM would leave its answer to be taken for the next call's."""
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
 
     def check(self) -> None:
         """Raises StopRequested if so: for loops that run long."""
-        if self.requested:
-            raise StopRequested
+        if self.requested is not None:
+            raise StopRequested(self.requested)
 
 
 @contextmanager
@@ -48,11 +73,12 @@ def stop_on_signals() -> Iterator[Stop]:
         if (handler := signal.getsignal(number)) is not signal.SIG_IGN
     }
 
-    def request_stop(_number: int, _frame: object) -> NoReturn:
+    def request_stop(asked: int, _frame: object) -> None:
         for number in before:
             signal.signal(number, signal.SIG_IGN)
-        stop.requested = True
-        raise StopRequested
+        stop.requested = asked
+        if not stop.held:
+            raise StopRequested(asked)
 
     for number in before:
         signal.signal(number, request_stop)
@@ -60,9 +86,9 @@ def stop_on_signals() -> Iterator[Stop]:
         yield stop
         stop.check()
     except Exception as failure:
-        if not stop.requested:
+        if stop.requested is None:
             raise
-        raise StopRequested from failure
+        raise StopRequested(stop.requested) from failure
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -11,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from jetspark.cli import console
-from jetspark.errors import PipelineError
+from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from jetspark.cli.outcome import Outcome
     from jetspark.cli.signals import Stop
     from jetspark.spark.ingest import Progress as QueryProgress
 
@@ -29,32 +30,67 @@ _LINE_SECONDS = 60.0
 
 @contextmanager
 def quiet_spark(
-    name: str, master: str, settings: Mapping[str, str] | None = None
+    name: str, master: str, settings: Mapping[str, str] | None = None, *, quiet: bool = False
 ) -> Iterator[SparkSession]:
-    """A session whose log goes to a file, which is kept only when Spark fails."""
-    from jetspark.spark.session import close_session, find_java, local_session
+    """A session whose log goes to a file, which is kept only when Spark fails: not when it has
+    found a mistake of the user."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import AnalysisException, PySparkException
 
-    find_java()
+    from jetspark.spark.failures import explain
+    from jetspark.spark.jvm import last_words
+    from jetspark.spark.session import close_session, local_session
+
     folder = Path(tempfile.mkdtemp(prefix="jetspark-spark-"))
     log = folder / "spark.log"
+    conf = _temporary(folder) | dict(settings or {})
     keep = False
     try:
-        with spinner("starting Spark …"):
-            spark = local_session(
-                name, master=master, log_file=log, conf=_temporary(folder) | dict(settings or {})
-            )
-        try:
-            yield spark
-        finally:
-            with spinner("stopping Spark …"):
-                close_session(spark)
-    except PipelineError as error:
-        keep = True
-        error.add_note(f"Spark's log: {log}")
+        with _logs_in(log):
+            with spinner("starting Spark …", quiet=quiet):
+                spark = local_session(name, master=master, log_file=log, conf=conf)
+            try:
+                yield spark
+            except (PySparkException, Py4JError, ConnectionError) as error:
+                ended = isinstance(error, Py4JNetworkError | ConnectionError)
+                reason = (ended and last_words(log)) or str(explain(error))
+                raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
+            finally:
+                with spinner("stopping Spark …", quiet=quiet):
+                    close_session(spark)
+    except (PipelineError, SparkUnavailableError) as error:
+        keep = log.exists() and not isinstance(error.__cause__, AnalysisException | ConfigError)
+        if keep:
+            error.add_note(f"Spark's log: {log}")
         raise
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _logs_in(file: Path) -> Iterator[None]:
+    """What PySpark and Py4J log in this process is for the file, too: among it are the Java stack
+    traces of errors that are told in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    handler = logging.FileHandler(file, delay=True)
+    loggers = [logging.getLogger(name) for name in ("py4j", "py.warnings")]
+    # Loggers that write to the terminal from the moment when they are made.
+    loggers += [
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
+    ]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+        handler.close()
 
 
 def _temporary(folder: Path) -> dict[str, str]:
@@ -65,67 +101,105 @@ def _temporary(folder: Path) -> dict[str, str]:
     }
 
 
-def run_queries(queries: Mapping[str, StreamingQuery], stop: Stop) -> dict[str, int]:
-    """Watch queries to their ends; the rows that each has written.
+class Watch:
+    """Watches queries to their ends.
 
-    The figures are live on a terminal, and elsewhere, in a pod's log for example, a line a minute.
-    When one fails, or on leaving early (a signal), all are stopped; what they had not finished
-    they do next time. Raises PipelineError with the reason, StopRequested.
+    The figures are live on a terminal. Elsewhere, in a pod's log for example, there is a line when
+    the first batch is done and one a minute. `waiting`: how many messages there are for the first
+    batches at most.
     """
-    from jetspark.spark.failures import explain
-    from jetspark.spark.ingest import Progress as QueryProgress
 
-    done = {name: QueryProgress() for name in queries}
-    failure = None
-    try:
-        with _display() as display:
-            lines = {name: display.add_task("reading", total=None) for name in queries}
-            began = time.monotonic()
-            next_line = began + _LINE_SECONDS
-            while failure is None and any(query.isActive for query in queries.values()):
-                stop.check()
-                for name, query in queries.items():
-                    done[name].update(query)
-                    label = f"{name}: " if len(queries) > 1 else ""
-                    display.update(lines[name], description=label + _figures(done[name], began))
-                    failure = failure or query.exception()
-                if display.disable and time.monotonic() >= next_line:
-                    next_line += _LINE_SECONDS
-                    for task in display.tasks:
-                        console.err.print(Text(task.description), soft_wrap=True)
-                time.sleep(_LOOK_SECONDS)
-    finally:
+    def __init__(self, outcome: Outcome, *, waiting: int | None = None) -> None:
+        self._outcome = outcome
+        self._waiting = waiting
+        self._began = time.monotonic()
+        self._next_line = self._began + _LINE_SECONDS
+        self._said_first = False
+        self.done: dict[str, QueryProgress] = {}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The rows that each query has written so far."""
+        return {name: progress.rows for name, progress in self.done.items()}
+
+    @property
+    def lag(self) -> int | None:
+        """How far all queries together are behind, as far as they have said it."""
+        lags = [one.lag for one in self.done.values() if one.lag is not None]
+        return sum(lags) if lags else None
+
+    def run(self, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
+        """To the end of all. When one fails, or on leaving early (a signal), all are stopped; what
+        they had not finished they do next time. Raises PipelineError with the reason,
+        StopRequested.
+        """
+        with stop.holding():
+            self._run(queries, stop)
+
+    def _run(self, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
+        from jetspark.spark.failures import explain
+        from jetspark.spark.ingest import Progress as QueryProgress
+
+        self.done = {name: QueryProgress() for name in queries}
+        failure = None
+        try:
+            with _display(self._outcome.quiet) as display:
+                lines = {name: display.add_task("", total=None) for name in queries}
+                while failure is None and any(query.isActive for query in queries.values()):
+                    stop.check()
+                    for name, query in queries.items():
+                        self.done[name].update(query)
+                        label = f"{name}: " if len(queries) > 1 else ""
+                        figures = label + self._figures(self.done[name], query)
+                        display.update(lines[name], description=figures)
+                        failure = failure or query.exception()
+                    if display.disable:
+                        self._say_now_and_then(display)
+                    time.sleep(_LOOK_SECONDS)
+        finally:
+            for name, query in queries.items():
+                query.stop()
+                self.done[name].update(query)
+        stop.check()
         for query in queries.values():
-            query.stop()
-    stop.check()
-    for name, query in queries.items():
-        failure = failure or query.exception()
-        done[name].update(query)
-    if failure is not None:
-        raise explain(failure)
-    return {name: progress.rows for name, progress in done.items()}
+            failure = failure or query.exception()
+        if failure is not None:
+            raise explain(failure)
 
+    def _say_now_and_then(self, display: Progress) -> None:
+        first = not self._said_first and any(self.rows.values())
+        if first or time.monotonic() >= self._next_line:
+            self._said_first = self._said_first or first
+            self._next_line = time.monotonic() + _LINE_SECONDS
+            for task in display.tasks:
+                self._outcome.note(task.description)
 
-def _figures(done: QueryProgress, began: float) -> str:
-    rate = done.rows / max(time.monotonic() - began, 0.001)
-    lag = "?" if done.lag is None else f"{done.lag:,}"
-    return f"{done.rows:,} rows written · {rate:,.0f} messages/s · lag {lag}"
+    def _figures(self, done: QueryProgress, query: StreamingQuery) -> str:
+        if query.lastProgress is None:
+            reading = query.status["message"] == "Processing new data"
+            line = f"{'reading' if reading else 'planning'} the first batch"
+            if self._waiting is None:
+                return line
+            return f"{line} · {self._waiting:,} messages in the stream"
+        rate = done.rows / max(time.monotonic() - self._began, 0.001)
+        line = f"{done.rows:,} rows written · {rate:,.0f} messages/s"
+        return line if done.lag is None else f"{line} · lag {done.lag:,}"
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[None]:
+def spinner(what: str, *, quiet: bool = False) -> Iterator[None]:
     """Shows that something slow is under way."""
-    with _display() as display:
+    with _display(quiet) as display:
         display.add_task(what, total=None)
         yield
 
 
-def _display() -> Progress:
+def _display(quiet: bool) -> Progress:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
         console=console.err,
         transient=True,
-        disable=not console.err.is_terminal,
+        disable=quiet or not console.is_live(),
     )

@@ -1,15 +1,18 @@
-"""`jetspark stream`: look at streams, back them up and restore them.
+"""`jetspark stream`: look at streams, make, empty and remove them, back them up and restore them.
 
-The `nats` tool stays the administrator's: what changes a stream is not here.
+The `nats` tool stays the administrator's: what changes a stream's configuration is not here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cyclopts import App
 
+from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.stream_backup import backup, restore, verify
+from jetspark.cli.stream_changes import add, purge, rm
 from jetspark.cli.stream_session import (
     JsonOption,
     limit,
@@ -27,13 +30,20 @@ if TYPE_CHECKING:
     from jetspark.jetstream import JetStream
     from jetspark.jetstream.documents import StreamInfo
 
-stream = App(name="stream", help="Look at streams, back them up and restore them.")
-stream.command(backup)
-stream.command(restore)
-stream.command(verify)
+stream = App(
+    name="stream",
+    help=COMMANDS["stream"].line,
+    help_epilogue=examples(
+        "jetspark stream ls",
+        'jetspark stream add ORDERS --subject "orders.>"',
+        "jetspark stream backup ORDERS backups/orders",
+    ),
+)
 
 
-@stream.command
+@stream.command(
+    sort_key=0, help_epilogue=examples("jetspark stream ls", "jetspark stream ls --json")
+)
 def ls(*, server: str | None = None, context: str | None = None, json: JsonOption = False) -> None:
     """List the streams.
 
@@ -68,7 +78,7 @@ def _row(info: StreamInfo) -> tuple[object, ...]:
     )
 
 
-@stream.command
+@stream.command(sort_key=1, help_epilogue=examples("jetspark stream info ORDERS"))
 def info(
     name: str,
     /,
@@ -117,3 +127,24 @@ def _facts(found: StreamInfo) -> dict[str, object]:
         "max per subject": limit(config.max_msgs_per_subject),
         "max message": limit(config.max_msg_size, size),
     }
+
+
+_OTHERS: dict[Callable[..., None], tuple[str, ...]] = {
+    add: (
+        'jetspark stream add ORDERS --subject "orders.>"',
+        "jetspark stream add ORDERS --config orders.json --replicas 3",
+    ),
+    purge: (
+        'jetspark stream purge ORDERS --subject "orders.old.>"',
+        "jetspark stream purge ORDERS --keep 1000 --force",
+    ),
+    rm: ("jetspark stream rm ORDERS", "jetspark stream rm ORDERS --force"),
+    backup: ("jetspark stream backup ORDERS backups/orders",),
+    restore: (
+        "jetspark stream restore backups/orders --server nats://other:4222",
+        "jetspark stream restore backups/orders --replicas 3",
+    ),
+    verify: ("jetspark stream verify backups/orders",),
+}
+for place, (function, lines) in enumerate(_OTHERS.items(), 2):
+    stream.command(function, sort_key=place, help_epilogue=examples(*lines))

@@ -136,7 +136,7 @@ def _bar(what: str) -> Iterator[ProgressCallback]:
         TimeRemainingColumn(),
         console=console.err,
         transient=True,
-        disable=not console.err.is_terminal,
+        disable=not console.is_live(),
     ) as display:
         task = display.add_task(what, total=None)
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 import jetspark
 from jetspark.cli import console
+from jetspark.cli.signals import StopRequested
 from jetspark.cli.where import where
 from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
 from jetspark.subjects import nearest_name
@@ -41,7 +42,8 @@ def with_jetstream(
 ) -> T:
     """Connect, do the work, close. `stream` and `consumer`: the names that a person typed.
 
-    Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt.
+    Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt and
+    StopRequested.
     """
     options = where(server, context)
 
@@ -64,7 +66,7 @@ def with_jetstream(
     try:
         return asyncio.run(main())
     except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+        raise StopRequested(signal.SIGTERM) from None
 
 
 def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:

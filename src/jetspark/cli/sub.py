@@ -47,4 +47,4 @@ def sub(
             async for message in messages:
                 show(message, as_json=json)
 
-    run_until_stopped(listen())
+    run_until_stopped(listen(), endless=not count)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import datetime
 from typing import Any
 
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
+from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
+
+_AGE = re.compile(r"-(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def where(server: str | None, context: str | None) -> dict[str, Any]:
@@ -31,6 +38,37 @@ def spark_where(server: str | None, context: str | None) -> dict[str, str]:
         raise ConfigError("All servers need the same user and password, or token.")
     given = zip(("user", "password", "token"), credentials.pop(), strict=True)
     return {"servers": ",".join(map(str, urls))} | {k: v for k, v in given if v is not None}
+
+
+def starting(text: str) -> dict[str, str]:
+    """Where to begin reading, as an option of Spark's format. Raises ConfigError."""
+    bare = text.strip()
+    if bare.casefold() in ("earliest", "latest") or bare.isdecimal() or bare.startswith("{"):
+        return {"startingOffsets": bare}
+    if age := _AGE.fullmatch(bare.casefold()):
+        ago = int(float(age[1]) * _UNITS[age[2]] * NANOSECONDS)
+        return _from(time.time_ns() - ago)
+    try:
+        return _from(_moment(bare))
+    except ValueError:
+        raise ConfigError(
+            f"--start {text!r}: write earliest, latest, a sequence, a time such as "
+            "2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d."
+        ) from None
+
+
+def _from(ns: int) -> dict[str, str]:
+    # When there is nothing since then, the end of the stream is where that begins.
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    return {"startingTimestamp": format_isotime(ns)} | strategy
+
+
+def _moment(text: str) -> int:
+    """Nanoseconds since the epoch of a time with a zone, or here. Raises ValueError."""
+    try:
+        return parse_isotime(text)
+    except ValueError:
+        return datetime_to_ns(datetime.fromisoformat(text).astimezone())
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -177,13 +177,21 @@ class Roles:
         return found
 
     def spark_sink(
-        self, stream: str, subjects: Iterable[str], *, exactly_once: bool = False
+        self,
+        stream: str,
+        subjects: Iterable[str],
+        *,
+        exactly_once: bool = False,
+        prepare_stream: bool = False,
     ) -> Permissions:
         """Write to a stream with Spark.
 
-        `exactly_once`: with that guarantee, which keeps a ledger in a stream beside it. The option
-        prepareStream changes the stream, and needs `administrator` once.
+        `exactly_once`: with that guarantee, which keeps a ledger in a stream beside it.
+        `prepare_stream`: with the option prepareStream, which changes the stream's configuration
+        where exactly-once needs it. Raises ConfigError for the second without the first.
         """
+        if prepare_stream and not exactly_once:
+            raise ConfigError("A stream is prepared for exactly-once only: ask for that, too.")
         found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
             ledger = (
@@ -192,7 +200,8 @@ class Roles:
                 js_api.STREAM_PURGE,
                 js_api.MSG_GET,
             )
-            found |= self._about(stream, (js_api.MSG_GET,))
+            update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
+            found |= self._about(stream, (js_api.MSG_GET, *update))
             found |= self._about(f"{stream}_SPARK", ledger)
             # Names are asked for when the ledger's stream is not there yet.
             found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))

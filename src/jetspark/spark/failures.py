@@ -10,6 +10,8 @@ _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTIL
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
+_MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def explain(error: BaseException) -> JetsparkError:
@@ -17,6 +19,11 @@ def explain(error: BaseException) -> JetsparkError:
     if isinstance(error, JetsparkError):
         return error
     text = str(error)
+    for full in _FULL:
+        if full in text:
+            return _explained(
+                f"{full}: free some, and run the same again, which goes on where it was.", error
+            )
     ours = _OURS.findall(text)
     if ours:
         sentence = ours[-1][1]
@@ -28,6 +35,10 @@ def explain(error: BaseException) -> JetsparkError:
         sentence = condition[2]
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
-    explained = PipelineError(sentence.strip())
+    return _explained(_MARKS.sub("", sentence).strip(), error)
+
+
+def _explained(sentence: str, error: BaseException) -> PipelineError:
+    explained = PipelineError(sentence)
     explained.__cause__ = error
     return explained

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,8 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import with_json_fields
+from jetspark.spark.json_payloads import json_columns, with_json_fields
 from jetspark.spark.lag import lag_of
+from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamDataSource
 
 
@@ -47,6 +49,21 @@ class Ingest:
     def checkpoint_location(self) -> str:
         """Where the progress is kept."""
         return self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint"
+
+    def check(self) -> None:
+        """What can be known of this before Spark is started. Raises ConfigError."""
+        if not 0 < self.interval < float("inf"):
+            raise ConfigError(f"--interval must be seconds above 0, not {self.interval:g}.")
+        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
+            if Path(place.removeprefix("file:")).is_file():
+                raise ConfigError(f"{flag} {place} is a file: name a folder.")
+        if self.json_schema is None:
+            columns = list(parse_options(self.options).columns)
+        else:
+            columns = json_columns(self.json_schema, "--json")
+        for name, expression in self._partitions():
+            _check_column(name, expression, columns)
+            columns.append(name)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason."""
@@ -79,13 +96,9 @@ class Ingest:
             else with_json_fields(source, self.json_schema, "--json")
         )
         for name, expression in self._partitions():
+            _check_column(name, expression, rows.columns)
             if expression is not None:
-                rows = rows.withColumn(name, F.expr(expression))
-            elif name not in rows.columns:
-                raise ConfigError(
-                    f"--partition-by {name}: there is no such column; there are "
-                    f"{', '.join(rows.columns)}, or write {name}=<Spark SQL expression>."
-                )
+                rows = _of_partition(name, expression, rows)
         return rows
 
     def _partitions(self) -> list[tuple[str, str | None]]:
@@ -100,6 +113,21 @@ class Ingest:
         return pairs
 
 
+def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> None:
+    if expression is None and name not in columns:
+        raise ConfigError(
+            f"--partition-by {name}: there is no such column; there are "
+            f"{', '.join(columns)}, or write {name}=<Spark SQL expression>."
+        )
+
+
+def _of_partition(name: str, expression: str, rows: DataFrame) -> DataFrame:
+    try:
+        return rows.withColumn(name, F.expr(expression))
+    except PySparkException as error:
+        raise ConfigError(f"--partition-by {name}={expression}: {explain(error)}") from error
+
+
 @dataclass(slots=True)
 class Progress:
     """What a running query has done, summed up from Spark's progress reports."""
@@ -110,6 +138,8 @@ class Progress:
     """Of the last batch that had rows."""
     lag: int | None = None
     """Sequences in the stream behind the last batch, as of then."""
+    batches: int = 0
+    """Batches that had rows."""
     _batch: int = -1
 
     def update(self, query: StreamingQuery) -> bool:
@@ -119,6 +149,7 @@ class Progress:
             if report["batchId"] <= self._batch or not report["numInputRows"]:
                 continue
             self._batch = report["batchId"]
+            self.batches += 1
             self.rows += report["numInputRows"]
             self.rows_per_second = float(report["processedRowsPerSecond"])
             new = True

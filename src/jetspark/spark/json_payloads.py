@@ -8,10 +8,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
+from jetspark.spark.ddl import check_fields
+from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")
 """Columns of the source that stay."""
+
+
+def json_columns(ddl: str, said: str) -> list[str]:
+    """The columns that `with_json_fields` gives, as far as that can be known without Spark.
+
+    `said`: how the user gave the schema, for messages. Raises ConfigError.
+    """
+    names = check_fields(ddl, said)
+    taken = sorted({*KEPT, CORRUPT} & set(names))
+    if taken:
+        raise ConfigError(f"{said}: the names {', '.join(taken)} are taken by the message itself.")
+    return [*KEPT, *names, CORRUPT]
 
 
 def with_json_fields(source: DataFrame, ddl: str, said: str) -> DataFrame:
@@ -19,16 +33,12 @@ def with_json_fields(source: DataFrame, ddl: str, said: str) -> DataFrame:
 
     `said`: how the user gave the schema, for messages. Raises ConfigError.
     """
-    advice = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
+    json_columns(ddl, said)
     try:
         schema = StructType.fromDDL(ddl)
     except PySparkException as error:
-        raise ConfigError(f"{said} {ddl!r} is no schema; {advice}") from error
-    if not isinstance(schema, StructType):
-        raise ConfigError(f"{said} {ddl!r} has no named fields; {advice}")
-    taken = sorted({*KEPT, CORRUPT} & set(schema.fieldNames()))
-    if taken:
-        raise ConfigError(f"{said}: the names {', '.join(taken)} are taken by the message itself.")
+        raise ConfigError(f"{said} {ddl!r} is no schema: {explain(error)}") from error
+    assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
     parsed = F.from_json(
         F.col("data").cast("string"),
         schema.add(CORRUPT, "string"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,21 +20,47 @@ from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.sink_target import look_at
-from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.source import JetStreamDataSource, check_written
 
 T = TypeVar("T")
 
 _JETSTREAM = "jetstream"
 
 
-def check_servers(pipeline: PipelineFile) -> None:
-    """Ask every stream that is named, before Spark is started. Raises what is wrong with it."""
-    for source in pipeline.sources.values():
+@dataclass(frozen=True)
+class ServerFacts:
+    """What the servers said before Spark was started."""
+
+    messages: int = 0
+    """Messages in the streams that are followed."""
+    missing: tuple[str, ...] = ()
+    """What a run changes on the servers first, in words."""
+
+
+def check_servers(pipeline: PipelineFile) -> ServerFacts:
+    """Ask every stream that is named, and change nothing. Raises what is wrong with it."""
+    messages = 0
+    missing: list[str] = []
+    for name, source in pipeline.sources.items():
         if source.format == _JETSTREAM:
-            streams_facts(parse_options(source.options))
-    for sink in pipeline.sinks.values():
+            options = parse_options(source.options)
+            facts = _of(f"source {name}", partial(streams_facts, options))
+            messages += 0 if source.static else sum(one.messages for one in facts.values())
+    for name, sink in pipeline.sinks.items():
         if sink.format == _JETSTREAM:
-            look_at(parse_sink_options(sink.options))
+            found = _of(f"sink {name}", partial(look_at, parse_sink_options(sink.options)))
+            missing += found.missing
+    return ServerFacts(messages, tuple(dict.fromkeys(missing)))
+
+
+def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
+    """Let Spark read the schemas and the SQL as far as it can without reading rows.
+
+    Starts no query. Raises ConfigError and PipelineError, which say whose mistake it is.
+    """
+    _define(pipeline, spark)
+    for name, sink in pipeline.sinks.items():
+        _of(f"sink {name}", partial(_check_sink, sink, spark))
 
 
 def start(pipeline: PipelineFile, spark: SparkSession) -> dict[str, StreamingQuery]:
@@ -41,11 +68,7 @@ def start(pipeline: PipelineFile, spark: SparkSession) -> dict[str, StreamingQue
 
     Raises ConfigError and PipelineError, which say whose mistake it is.
     """
-    spark.dataSource.register(JetStreamDataSource)
-    for name, source in pipeline.sources.items():
-        _of(f"source {name}", partial(_load, source, spark)).createOrReplaceTempView(name)
-    for name, sql in pipeline.views.items():
-        _of(f"view {name}", partial(spark.sql, sql)).createOrReplaceTempView(name)
+    _define(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
     try:
         for name, sink in pipeline.sinks.items():
@@ -55,6 +78,15 @@ def start(pipeline: PipelineFile, spark: SparkSession) -> dict[str, StreamingQue
             query.stop()
         raise
     return queries
+
+
+def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
+    """The sources and views, under their names in SQL."""
+    spark.dataSource.register(JetStreamDataSource)
+    for name, source in pipeline.sources.items():
+        _of(f"source {name}", partial(_load, source, spark)).createOrReplaceTempView(name)
+    for name, sql in pipeline.views.items():
+        _of(f"view {name}", partial(spark.sql, sql)).createOrReplaceTempView(name)
 
 
 def _load(source: SourceTable, spark: SparkSession) -> DataFrame:
@@ -68,12 +100,7 @@ def _load(source: SourceTable, spark: SparkSession) -> DataFrame:
 def _start(
     pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession
 ) -> StreamingQuery:
-    rows = spark.table(sink.rows)
-    if not rows.isStreaming:
-        raise ConfigError(
-            f"{sink.rows!r} holds only static sources, so there is nothing to follow: use "
-            "spark.read and df.write, or leave static out."
-        )
+    rows = _streaming(sink, spark)
     writer = (
         rows.writeStream.format(sink.format)
         .queryName(name)
@@ -88,6 +115,37 @@ def _start(
     else:
         writer = writer.trigger(availableNow=True)
     return writer.start()
+
+
+def _streaming(sink: SinkTable, spark: SparkSession) -> DataFrame:
+    rows = spark.table(sink.rows)
+    if not rows.isStreaming:
+        raise ConfigError(
+            f"{sink.rows!r} holds only static sources, so there is nothing to follow: use "
+            "spark.read and df.write, or leave static out."
+        )
+    return rows
+
+
+def _check_sink(sink: SinkTable, spark: SparkSession) -> None:
+    """What Spark would say when the query starts."""
+    rows = _streaming(sink, spark)
+    folded = {column.casefold() for column in rows.columns}
+    for column in sink.partition_by:
+        if column.casefold() not in folded:
+            raise ConfigError(
+                f"partition_by: there is no column {column!r}; there are {', '.join(rows.columns)}."
+            )
+    if sink.format == _JETSTREAM:
+        check_written(parse_sink_options(sink.options), rows.schema)
+    jvm: Any = spark._jvm
+    plan = rows._jdf.queryExecution().analyzed()
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(plan, mode)
+    sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+    if sink.format != _JETSTREAM:
+        sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
 
 
 def _of(whose: str, action: Callable[[], T]) -> T:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.spark import option_values
+from jetspark.spark.ddl import check_fields
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.subjects import nearest_name
@@ -145,12 +146,15 @@ class _Reader:
         ):
             self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
         options = self._texts(where, table)
+        if json is not None:
+            json = self._text((*where, "json"), json)
+            self._check_json((*where, "json"), json)
         if kind == _JETSTREAM:
             self._check_options(where, options, lambda: _check_reading(options, static=static))
         return SourceTable(
             kind,
             options,
-            None if json is None else self._text((*where, "json"), json),
+            json,
             None if watermark is None else (watermark[0], watermark[1]),
             static,
         )
@@ -236,6 +240,12 @@ class _Reader:
         except JetsparkError as error:
             key = _meant_by(str(error), options)
             self._fail(where if key is None else (*where, key), str(error))
+
+    def _check_json(self, where: tuple[str, ...], schema: str) -> None:
+        try:
+            check_fields(schema, "json")
+        except ConfigError as error:
+            self._fail(where, str(error))
 
     def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
         for length in range(len(where), 0, -1):

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.subjects import nearest_name
 
 _MSG_ID = "msg_id"
+_FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
+_PATTERN = frozenset("*?[{")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,26 @@ class Replay:
     """Spark SQL: only these rows."""
     order_by: str | None = None
     """Column in whose order the messages are published, one after the other."""
+
+    def check(self) -> None:
+        """What can be known of this before Spark is started. Raises ConfigError."""
+        named = "://" not in self.table and not _PATTERN & set(self.table)
+        path = Path(self.table.removeprefix("file:"))
+        if self.format.casefold() in _FILES and named and not path.exists():
+            raise ConfigError(f"There is no {self.table}.")
+
+    def already(self) -> int | None:
+        """The rows of this transaction, when it was published before; None when it was not."""
+        options = parse_sink_options(self.options).for_batch()
+        if options.transaction_id is None:
+            return None
+        writer = ExactlyOnceWriter(
+            options.connection,
+            options.stream,
+            options.transaction_id,
+            timeout=options.publish_timeout,
+        )
+        return writer.stored(0)
 
     def run(self, spark: SparkSession) -> int:
         """Publish everything; the number of rows. Raises ConfigError, PipelineError."""

@@ -1,8 +1,8 @@
 """A Spark session on this machine for the command line, tests and notebooks.
 
 Spark runs in a JVM that PySpark starts: Java 17 or newer has to be there. The JVM and its Python
-workers write their log to one file instead of the user's terminal, listen on loopback only, and
-are gone when `close_session` returns.
+workers write their log to one file instead of the user's terminal, listen on loopback only, get no
+signal of the terminal, and are gone when `close_session` returns or `local_session` raises.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from jetspark.errors import SparkUnavailableError
+from jetspark.spark.jvm import SessionStart, kill
 
 OLDEST_JAVA = 17
+_STOP_SECONDS = 60.0
 _JVM_EXIT_SECONDS = 20.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -56,7 +58,7 @@ def local_session(
     """A session with quiet, loopback-only settings; `conf` wins over them.
 
     `log_file` gets everything that the JVM and its workers print; None leaves it on standard
-    error. Raises SparkUnavailableError.
+    error. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused.
     """
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -73,52 +75,30 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
-    with _standard_error_to(log_file), _keeping_own_interrupt_handler():
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
-    return session
+    return SessionStart(builder, log_file).session()
 
 
 def close_session(session: SparkSession) -> None:
     """Stop the session and wait until its JVM is gone."""
     gateway = session.sparkContext._gateway
-    session.stop()
+    # This thread's own connection may still be busy with a call that a signal has interrupted, and
+    # the JVM would take the next one only after it.
+    stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
+    stopping.start()
+    stopping.join(_STOP_SECONDS)
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or jvm is None:
         return
-    gateway.shutdown()
-    if jvm.stdin is not None:
-        jvm.stdin.close()  # the JVM takes this as the end of its Python
-    try:
-        jvm.wait(_JVM_EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        jvm.kill()
-        jvm.wait()
+    if not stopping.is_alive():
+        gateway.shutdown()
+        if jvm.stdin is not None:
+            jvm.stdin.close()  # the JVM takes this as the end of its Python
+        with suppress(subprocess.TimeoutExpired):
+            jvm.wait(_JVM_EXIT_SECONDS)
+    kill(jvm)
     SparkContext._gateway = SparkContext._jvm = None
 
 
-@contextmanager
-def _keeping_own_interrupt_handler() -> Iterator[None]:
-    """PySpark replaces the handler of SIGINT; one that the program set itself stays."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    if before not in (signal.default_int_handler, signal.getsignal(signal.SIGINT)):
-        with suppress(ValueError):  # not in the main thread: nothing was replaced
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _standard_error_to(file: Path | None) -> Iterator[None]:
-    """Processes started inside inherit the file as their standard error."""
-    if file is None:
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with file.open("ab") as log:
-            os.dup2(log.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+def _stop(session: SparkSession) -> None:
+    with suppress(Exception):  # a JVM that is gone has stopped
+        session.stop()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.bulk.ledger import Ledger, marker_subjects
+from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError, UnsupportedByServerError
+from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.spark.asking import ask
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.subjects import subject_matches, subjects_overlap
@@ -24,6 +24,8 @@ class SinkTarget:
     """Bytes of the largest message, headers included."""
     keeps_markers: bool = False
     """The stream lets single messages live longer than the others."""
+    missing: tuple[str, ...] = ()
+    """What is to be changed on the server first, in words; empty once it is prepared."""
 
     @property
     def largest_staged(self) -> int:
@@ -32,31 +34,71 @@ class SinkTarget:
 
 
 def look_at(options: SinkOptions) -> SinkTarget:
-    """Ask the stream. With exactly-once the ledger's stream is made, too.
+    """Ask the stream, and change nothing.
 
     Raises StreamNotFoundError, UnsupportedByServerError, and ConfigError for a stream that cannot
-    hold what is promised.
+    hold what is promised, or lacks what it needs and may not be changed.
     """
 
-    def question(api: StreamAPI) -> tuple[dict[str, Any], int]:
-        config = api.config(options.stream)
-        _check(options, config)
-        server = api.link.info
-        if options.guarantee is Guarantee.EXACTLY_ONCE:
-            if not server.at_least(2, 12):
-                raise UnsupportedByServerError("Guarantee exactly-once", "2.12", server.version)
-            config = _prepared(options, api, config)
-        return config, min(server.max_payload, _size(config, "max_msg_size"))
+    def question(api: StreamAPI) -> SinkTarget:
+        config = _suitable(options, api)
+        return _target(config, api, _missing(options, config, api))
 
-    config, largest = ask(options.connection, question, options.publish_timeout)
+    return ask(options.connection, question, options.publish_timeout)
+
+
+def prepare(options: SinkOptions) -> SinkTarget:
+    """As `look_at`. With exactly-once the stream gets what it lacks, and its ledger is made."""
+
+    def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
+        config = _suitable(options, api)
+        if options.guarantee is Guarantee.EXACTLY_ONCE and (lacks := _lacking(options, config)):
+            changed = {**config, **lacks}
+            if not config.get("allow_msg_ttl"):
+                changed["allow_msg_ttl"] = True  # markers outlive the rows
+            config = api.update(changed)
+        return config, _target(config, api)
+
+    config, target = ask(options.connection, question, options.publish_timeout)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
         ledger.make_stream(config.get("num_replicas", 1))
+    return target
+
+
+def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
+    config = api.config(options.stream)
+    _check(options, config)
+    if options.guarantee is Guarantee.EXACTLY_ONCE:
+        server = api.link.info
+        if not server.at_least(2, 12):
+            raise UnsupportedByServerError("Guarantee exactly-once", "2.12", server.version)
+    return config
+
+
+def _target(config: dict[str, Any], api: StreamAPI, missing: tuple[str, ...] = ()) -> SinkTarget:
     return SinkTarget(
         subjects=tuple(config.get("subjects") or ()),
-        largest=largest,
+        largest=min(api.link.info.max_payload, _size(config, "max_msg_size")),
         keeps_markers=bool(config.get("allow_msg_ttl")),
+        missing=missing,
     )
+
+
+def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tuple[str, ...]:
+    """What `prepare` would change, in words."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        return ()
+    found = []
+    if lacks := _lacking(options, config):
+        words = _sentence(lacks, marker_subjects(options.stream))
+        found.append(f"change stream {options.stream}: {words}")
+    beside = ledger_stream(options.stream)
+    try:
+        api.stream(beside)
+    except StreamNotFoundError:
+        found.append(f"make stream {beside}, the ledger of exactly-once")
+    return tuple(found)
 
 
 def _size(config: dict[str, Any], name: str) -> int:
@@ -99,8 +141,9 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         )
 
 
-def _prepared(options: SinkOptions, api: StreamAPI, config: dict[str, Any]) -> dict[str, Any]:
-    """The stream's configuration as exactly-once needs it, changed if the user said so."""
+def _lacking(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
+    """What the stream's configuration has to get for exactly-once. Raises ConfigError, also when
+    the user has not said that it may be changed."""
     if config.get("persist_mode") == "async":
         raise ConfigError(
             f"Stream {options.stream!r} acknowledges before it stores (persist_mode async), so "
@@ -114,18 +157,13 @@ def _prepared(options: SinkOptions, api: StreamAPI, config: dict[str, Any]) -> d
     for flag in ("allow_atomic", "allow_rollup_hdrs"):
         if not config.get(flag):
             lacks[flag] = True
-    if not lacks:
-        return config
-    if not options.prepare_stream:
+    if lacks and not options.prepare_stream:
         raise ConfigError(
             f"Guarantee exactly-once needs of stream {options.stream!r} what it does not have: "
             f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true and it is "
             "changed, or change it yourself."
         )
-    changed = {**config, **lacks}
-    if not config.get("allow_msg_ttl"):
-        changed["allow_msg_ttl"] = True  # markers outlive the rows
-    return api.update(changed)
+    return lacks
 
 
 def _sentence(lacks: dict[str, Any], markers: str) -> str:

@@ -14,7 +14,7 @@ from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.rows import check_columns
 from jetspark.spark.schema import check_schema, schema_of
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from jetspark.spark.sink_target import SinkTarget, look_at
+from jetspark.spark.sink_target import SinkTarget, prepare
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.spark.telling import told_shortly
 from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
@@ -72,6 +72,12 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
             "A stream can only be appended to: use mode('append') or outputMode 'append' or "
             "'update'. (Purge the stream yourself if it shall be replaced.)"
         )
+    check_written(options, schema)
+    return prepare(options)
+
+
+def check_written(options: SinkOptions, schema: StructType) -> None:
+    """Raises ConfigError for rows that are no messages, or no entries of a bucket."""
     if options.bucket is not None:
         check_bucket_columns(schema)
     else:
@@ -80,4 +86,3 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
             subject=options.subject,
             msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
         )
-    return look_at(options)

@@ -1,0 +1,110 @@
+"""All commands in the order of their use, each with its line of help and examples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """`function` as "module:name": imported when it is called. One that has commands of its own has
+    its examples there."""
+
+    function: str
+    line: str
+    examples: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "demo": Command(
+        "jetspark.cli.demo:demo",
+        "See it all work, on real data and a server of its own.",
+        ("jetspark demo", "jetspark demo --to flights"),
+    ),
+    "ingest": Command(
+        "jetspark.cli.ingest:ingest",
+        "Turn a stream into a Parquet table.",
+        (
+            "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
+            'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
+            'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
+            'jetspark ingest ORDERS --to days --partition-by "day=date(timestamp)" --follow',
+        ),
+    ),
+    "run": Command(
+        "jetspark.cli.run:run",
+        "Run a pipeline that a file describes.",
+        (
+            "jetspark run orders.toml --check",
+            "jetspark run orders.toml --follow",
+            "jetspark run orders.toml --master spark://host:7077 --quiet",
+        ),
+    ),
+    "replay": Command(
+        "jetspark.cli.replay:replay",
+        "Turn a table into messages of a stream.",
+        (
+            "jetspark replay lake/orders --to COPY --subject \"concat('copy.', region)\"",
+            'jetspark replay lake/orders --to COPY --rows "seq >= 1000" --order-by seq',
+            "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
+        ),
+    ),
+    "server": Command(
+        "jetspark.cli.server:server",
+        "Run a nats-server with JetStream on this machine.",
+        ("jetspark server", "jetspark server --store data --port 4333 --log"),
+    ),
+    "stream": Command(
+        "jetspark.cli.stream:stream",
+        "Look at streams; make, empty and remove them; back them up and restore them.",
+    ),
+    "consumer": Command(
+        "jetspark.cli.consumer:consumer",
+        "Look at a stream's consumers.",
+    ),
+    "pub": Command(
+        "jetspark.cli.pub:pub",
+        "Publish a message.",
+        (
+            "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",
+            "jetspark pub orders.eu --stdin < order.json",
+        ),
+    ),
+    "sub": Command(
+        "jetspark.cli.sub:sub",
+        "Show messages as they come.",
+        ('jetspark sub "orders.>"', 'jetspark sub "orders.>" --count 10 --json'),
+    ),
+    "request": Command(
+        "jetspark.cli.request:request",
+        "Ask and show the answer.",
+        ("jetspark request price.eu 42 --timeout 0.5", "jetspark request ping --count 0"),
+    ),
+    "events": Command(
+        "jetspark.cli.events:events",
+        "Show what JetStream tells of itself.",
+        ("jetspark events", "jetspark events --stream ORDERS --kind max_deliver --json"),
+    ),
+    "acl": Command(
+        "jetspark.cli.acl:acl",
+        "Print the permissions that a role needs.",
+        (
+            "jetspark acl",
+            'jetspark acl publisher --subject "orders.>"',
+            "jetspark acl spark-source=ORDERS,RETURNS spark-sink=SUMS --subject sums",
+        ),
+    ),
+    "completion": Command(
+        "jetspark.cli.completion:completion",
+        "Print a script that completes commands and options in a shell.",
+        (
+            "source <(jetspark completion bash)",
+            "jetspark completion zsh > ~/.zfunc/_jetspark",
+            "jetspark completion fish > ~/.config/fish/completions/jetspark.fish",
+        ),
+    ),
+}
+
+
+def examples(*lines: str) -> str:
+    """What stands below a command's options in its help."""
+    return "\n".join(["Examples:", "```", *lines, "```"])

@@ -1,0 +1,38 @@
+"""Errors that name an option of Spark's format name the flag that the user gave in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from jetspark.errors import ConfigError, PipelineError
+
+_SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
+_NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
+_QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # no value looks like this
+
+
+@contextmanager
+def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
+    """`flags`: the flag of each option; `given`: options that were given by their own name."""
+    known = {name: flag for name, flag in flags.items() if name not in given}
+    try:
+        yield
+    except (ConfigError, PipelineError) as error:
+        if error.args:
+            error.args = (_renamed(str(error), known), *error.args[1:])
+        raise
+
+
+def _renamed(sentence: str, flags: Mapping[str, str]) -> str:
+    def switched_on(match: re.Match[str]) -> str:
+        verb = "Give" if match[1] == "S" else "give"
+        return f"{verb} {flags[match[2]]}" if match[2] in flags else match[0]
+
+    def flag(match: re.Match[str]) -> str:
+        return flags.get(match[1], match[0])
+
+    for pattern, replace in ((_SWITCHED_ON, switched_on), (_NAMED, flag), (_QUOTED, flag)):
+        sentence = pattern.sub(replace, sentence)
+    return sentence

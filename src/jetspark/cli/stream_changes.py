@@ -1,0 +1,151 @@
+"""`jetspark stream add`, `rm` and `purge`.
+
+Only what a first stream, a trial and a test need; `nats` has the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # at run time: cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from jetspark.cli import console
+from jetspark.cli.stream_session import JsonOption, show_json, with_jetstream
+from jetspark.errors import ConfigError, NameInUseError
+from jetspark.jetstream.document import to_wire
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import JetStream
+    from jetspark.jetstream.documents import StreamInfo
+
+ForceOption = Annotated[bool, Parameter(name=("--force", "-f"), negative=())]
+
+
+def add(
+    name: str,
+    /,
+    *,
+    subject: Annotated[list[str] | None, Parameter(negative="")] = None,
+    server: str | None = None,
+    context: str | None = None,
+    storage: Literal["file", "memory"] | None = None,
+    replicas: int | None = None,
+    config: Path | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a stream. One that is there with the same configuration is left alone.
+
+    Args:
+        name: Name of the stream.
+        subject: What the stream takes in; may be given again. The stream's name by default.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        storage: file, which is the default, or memory.
+        replicas: So many servers of the cluster have it.
+        config: JSON file with any option of a stream; what is given here wins over it.
+        json: What the server says of it, as one JSON document.
+    """
+    given = {"subjects": subject, "storage": storage, "num_replicas": replicas}
+    options = {option: value for option, value in given.items() if value is not None}
+    if config is None:
+        options.setdefault("subjects", [name])
+
+    async def make(js: JetStream) -> StreamInfo:
+        try:
+            return await js.create_stream(config, name=name, **options)
+        except NameInUseError as error:
+            sentence = f'There is a stream "{name}" already, with another configuration.'
+            raise NameInUseError(error.code, error.err_code, error.description, sentence) from None
+
+    made = with_jetstream(server, context, make, stream=name)
+    if json:
+        show_json(to_wire(made))
+        return
+    console.say(
+        f"Stream {made.name} takes in {', '.join(made.config.subjects or ()) or 'nothing'}."
+    )
+
+
+def rm(
+    name: str,
+    /,
+    *,
+    server: str | None = None,
+    context: str | None = None,
+    force: ForceOption = False,
+) -> None:
+    """Remove a stream with all its messages and consumers.
+
+    Args:
+        name: Name of the stream.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        force: Do not ask.
+    """
+
+    async def look(js: JetStream) -> StreamInfo:
+        return await js.stream_info(name)
+
+    found = with_jetstream(server, context, look, stream=name)
+    state = found.state
+    what = f"stream {name} with {state.messages:,} messages and {state.consumer_count} consumers"
+    _confirm(f"Remove {what}?", force)
+    with_jetstream(server, context, lambda js: js.delete_stream(name), stream=name)
+    console.say(f"Removed {what}.")
+
+
+def purge(
+    name: str,
+    /,
+    *,
+    subject: str | None = None,
+    keep: int | None = None,
+    before: int | None = None,
+    server: str | None = None,
+    context: str | None = None,
+    force: ForceOption = False,
+) -> None:
+    """Delete a stream's messages, all or some; the stream stays.
+
+    Args:
+        name: Name of the stream.
+        subject: Only messages under this subject; * stands for a word, > for all that follow.
+        keep: All but the last so many.
+        before: Only those before this sequence.
+        server: URL of the server, several with commas; user and password may stand in it. Without
+            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        context: A context of the nats command, in place of --server.
+        force: Do not ask.
+    """
+    if keep is not None and before is not None:
+        raise ConfigError("Give either --keep or --before.")
+    if keep is not None and keep < 0:
+        raise ConfigError("--keep cannot be negative.")
+    if before is not None and before < 1:
+        raise ConfigError("--before is a sequence; they begin at 1.")
+    found = with_jetstream(server, context, lambda js: js.stream_info(name), stream=name)
+    which = f"under {subject}" if subject else f"of its {found.state.messages:,} messages"
+    limit = f", all but the last {keep:,}," if keep else f" before {before:,}" if before else ""
+    _confirm(f"Delete what stream {name} has {which}{limit}?", force)
+    purged = with_jetstream(
+        server,
+        context,
+        lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before),
+        stream=name,
+    )
+    console.say(f"Deleted {purged:,} messages of stream {name}.")
+
+
+def _confirm(question: str, force: bool) -> None:
+    """Raises ConfigError unless a person says yes."""
+    if force:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is nobody to ask: say so with --force.")
+    console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+        raise ConfigError("Nothing was changed.")

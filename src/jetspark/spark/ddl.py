@@ -1,0 +1,145 @@
+"""A schema as Spark's DDL, read before Spark is there: only to find mistakes early.
+
+What this takes for right Spark's own parser still has to accept; what this refuses it never would.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jetspark.errors import ConfigError
+from jetspark.subjects import nearest_name
+
+_TOKEN = re.compile(
+    r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))"
+)
+_NUMBERS = (
+    "tinyint byte smallint short int integer bigint long float real double decimal dec numeric"
+)
+_TIMES = "date time timestamp timestamp_ntz timestamp_ltz interval"
+_TEXTS = "string char character varchar binary"
+_OTHERS = "boolean void variant geometry geography object array map struct"
+_TYPES = frozenset(f"{_NUMBERS} {_TIMES} {_TEXTS} {_OTHERS}".split())
+_ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
+
+
+def check_fields(ddl: str, said: str) -> list[str]:
+    """The names of the fields of `a STRING, b ARRAY<INT>`, also in STRUCT<…>.
+
+    `said`: how the user gave it. Raises ConfigError.
+    """
+    try:
+        return _Parser(ddl).fields()
+    except _Wrong as wrong:
+        raise ConfigError(f"{said} {ddl!r} is no schema: {wrong}; {_ADVICE}") from None
+
+
+class _Wrong(Exception):
+    pass
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        at, text = 0, text.strip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise _Wrong(f"{text[at:].strip()[:20]!r} cannot stand there")
+            self._tokens.append(match[0].strip())
+            at = match.end()
+        self._at = 0
+
+    def fields(self) -> list[str]:
+        if not self._tokens:
+            raise _Wrong("it is empty")
+        whole = self._next_is("struct") and self._tokens[1:2] == ["<"]
+        if whole:
+            self._at = 2
+        names = self._fields()
+        if whole:
+            self._need(">")
+        if self._at < len(self._tokens):
+            raise _Wrong(f"{self._tokens[self._at]!r} cannot stand there")
+        return names
+
+    def _fields(self) -> list[str]:
+        names = []
+        while True:
+            names.append(self._name())
+            self._take(":")
+            self._type(names[-1])
+            self._attributes()
+            if not self._take(","):
+                break
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise _Wrong(f"{min(twice)} is there twice")
+        return names
+
+    def _name(self) -> str:
+        token = self._word("a name")
+        return token[1:-1].replace("``", "`") if token.startswith("`") else token
+
+    def _type(self, of: str) -> None:
+        name = self._word(f"the type of {of}").casefold()
+        if name not in _TYPES:
+            near = nearest_name(name, _TYPES)
+            hint = f" (did you mean {near.upper()}?)" if near else ""
+            raise _Wrong(f"there is no type {name.upper()}{hint}")
+        if name in ("array", "map"):
+            self._need("<")
+            self._type(of)
+            if name == "map":
+                self._need(",")
+                self._type(of)
+            self._need(">")
+        elif name == "struct":
+            self._need("<")
+            if not self._take(">"):
+                self._fields()
+                self._need(">")
+        elif self._take("("):
+            while not self._take(")"):
+                self._word("a number or )")
+                self._take(",")
+        if name == "interval":  # INTERVAL DAY TO SECOND
+            while self._at < len(self._tokens) and self._tokens[self._at].isalpha():
+                self._at += 1
+
+    def _attributes(self) -> None:
+        """NOT NULL, COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
+        depth = 0
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if depth == 0 and token in (",", ">"):
+                return
+            if depth == 0 and not self._attribute():
+                raise _Wrong(f"{token!r} cannot stand there")
+            depth += {"(": 1, ")": -1}.get(token, 0)
+            self._at += 1
+
+    def _attribute(self) -> bool:
+        token, before = self._tokens[self._at], self._tokens[self._at - 1]
+        known = {"not", "null", "comment", "collate", "default", "generated"}
+        return token.casefold() in known or before.casefold() in known - {"null"}
+
+    def _next_is(self, word: str) -> bool:
+        return self._at < len(self._tokens) and self._tokens[self._at].casefold() == word
+
+    def _take(self, token: str) -> bool:
+        if not self._next_is(token):
+            return False
+        self._at += 1
+        return True
+
+    def _need(self, token: str) -> None:
+        if not self._take(token):
+            raise _Wrong(f"{token!r} is missing")
+
+    def _word(self, what: str) -> str:
+        token = self._tokens[self._at] if self._at < len(self._tokens) else ""
+        if not token or token in "<>(),:":
+            raise _Wrong(f"{what} is missing" if not token else f"{what} is missing at {token!r}")
+        self._at += 1
+        return token

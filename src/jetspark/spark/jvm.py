@@ -1,0 +1,151 @@
+"""The JVM behind a Spark session: started so that it can be ended at any moment.
+
+PySpark starts it with a shell script in the program's own process group, where Ctrl-C reaches
+whatever the script has started so far, and forgets it when it is interrupted while it waits: then
+nobody can end it. So PySpark starts it in a thread, which signals do not interrupt, and we note the
+process and give it a group of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkContext, java_gateway
+from pyspark.sql import SparkSession
+
+from jetspark.errors import SparkUnavailableError
+from jetspark.spark.failures import explain
+
+_EXIT_SECONDS = 20.0
+# What a JVM writes about its own end, and log4j's lines of errors.
+_LAST_WORDS = re.compile(
+    r"^(?:Exception in thread \S+ [\w.$]+: |Error: |\S+ \S+ ERROR \w+: "
+    r"|(?=Invalid|Unrecognized))(.+)$",
+    re.MULTILINE,
+)
+
+
+class SessionStart:
+    """One start of a JVM with a session in it. `log_file`: in place of standard error."""
+
+    def __init__(self, builder: SparkSession.Builder, log_file: Path | None) -> None:
+        self._builder = builder
+        self._log_file = log_file
+        self._lock = threading.Lock()
+        # Not the thread's own join: interrupted once, it takes the thread for ended (3.11).
+        self._done = threading.Event()
+        self._unwanted = False
+        self._jvm: subprocess.Popen[bytes] | None = None
+        self._session: SparkSession | None = None
+        self._failure: BaseException | None = None
+
+    def session(self) -> SparkSession:
+        """The session. Raises SparkUnavailableError; of an exception that interrupts the wait,
+        nothing is left running."""
+        starting = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
+        try:
+            starting.start()
+            self._done.wait()
+            self._activate()
+        except BaseException:
+            with self._lock:
+                self._unwanted = True
+            if self._jvm is not None:
+                kill(self._jvm)
+            self._done.wait(_EXIT_SECONDS)
+            self._forget()
+            raise
+        if self._session is None:
+            reason = self._reason()
+            if self._jvm is not None:
+                kill(self._jvm)
+            self._forget()
+            raise SparkUnavailableError(f"Spark did not start: {reason}") from self._failure
+        return self._session
+
+    def _activate(self) -> None:
+        """Spark keeps the active session by thread, and finds formats of Python through it."""
+        if self._session is not None:
+            jvm: Any = self._session._jvm
+            jvm.SparkSession.setActiveSession(self._session._jsparkSession)
+
+    def _start(self) -> None:
+        try:
+            with self._log() as log, _popen(lambda *a, **k: self._launch(log, *a, **k)):
+                session = self._builder.getOrCreate()
+            session.sparkContext.setLogLevel("WARN")
+            self._session = session
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._done.set()
+
+    def _launch(
+        self, log: IO[bytes] | None, *arguments: Any, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        if log is not None:
+            options["stderr"] = log  # standard output is for a sink that prints
+        if os.name == "posix":
+            options["process_group"] = 0
+        jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603
+        with self._lock:
+            self._jvm = jvm
+            unwanted = self._unwanted
+        if unwanted:
+            kill(jvm)
+        return jvm
+
+    def _log(self) -> Any:
+        return nullcontext() if self._log_file is None else self._log_file.open("ab")
+
+    def _forget(self) -> None:
+        if SparkContext._gateway is not None:
+            with suppress(Exception):
+                SparkContext._gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+
+    def _reason(self) -> str:
+        """Spark's own sentence; of a JVM that ended before it could speak, from its log."""
+        failure = self._failure
+        assert failure is not None  # noqa: S101
+        ended = self._jvm is None or self._jvm.poll() is not None
+        return (ended and last_words(self._log_file)) or str(explain(failure))
+
+
+def last_words(log_file: Path | None) -> str:
+    """Why a JVM ended, by its log; empty when that does not say."""
+    if log_file is None or not log_file.exists():
+        return ""
+    found = _LAST_WORDS.search(log_file.read_text("utf-8", "replace"))
+    return found[1].strip() if found else ""
+
+
+def kill(jvm: subprocess.Popen[bytes]) -> None:
+    """End it and all that it has started, if it still runs."""
+    if jvm.poll() is None:
+        with suppress(ProcessLookupError):
+            if os.name == "posix":
+                os.killpg(jvm.pid, signal.SIGKILL)
+            else:
+                jvm.kill()
+    jvm.wait()
+
+
+@contextmanager
+def _popen(function: Any) -> Iterator[None]:
+    """PySpark starts its JVM with this function. It offers no other way to get at the process."""
+    module: Any = java_gateway
+    before, module.Popen = module.Popen, function
+    try:
+        yield
+    finally:
+        module.Popen = before

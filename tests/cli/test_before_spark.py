@@ -1,0 +1,193 @@
+"""What `ingest`, `replay` and `run` find wrong before Spark is started."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.cli import app
+from jetspark.cli.flags import options_as_flags
+from jetspark.cli.spark_settings import spark_settings
+from jetspark.cli.where import starting
+from jetspark.errors import ConfigError, SparkUnavailableError
+from jetspark.spark.ddl import check_fields
+from jetspark.spark.failures import explain
+from jetspark.timestamps import parse_isotime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
+REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would not start: whoever tries says so."""
+    monkeypatch.setenv("JAVA_HOME", "/no/java")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*INGEST, "--json", "id STRNG"], "there is no type STRNG (did you mean STRING?)"),
+        ([*INGEST, "--json-schema", "subject STRING"], "the names subject are taken"),
+        ([*INGEST, "--partition-by", "region"], "--partition-by region: there is no such column"),
+        ([*INGEST, "--partition-by", "=x"], "--partition-by '=x': write a column, or name="),
+        ([*INGEST, "--interval", "0"], "--interval must be seconds above 0, not 0."),
+        ([*INGEST, "--start", "yesterday"], "--start 'yesterday': write earliest, latest, "),
+        ([*INGEST, "--start", "0"], "--start must be earliest, latest or a sequence number"),
+        ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),
+        ([*INGEST, "--subjects", ""], "--subjects is empty; leave it out"),
+        ([*INGEST, "--option", "subjects="], "Option 'subjects' is empty; leave it out"),
+        ([*INGEST, "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
+        ([*INGEST, "--master", "local[0]"], "--master 'local[0]': write local[*] for this"),
+        ([*INGEST, "--master", "spark://a"], "--master 'spark://a': write spark://host:7077"),
+        ([*INGEST, "--master", "spark://127.0.0.1:1"], "master spark://127.0.0.1:1 cannot be"),
+        ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark's settings"),
+        ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
+        ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
+        ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
+        ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
+        (["replay", "no/table", *REPLAY[2:]], "There is no no/table."),
+        ([*REPLAY, "--master", "lokal"], "--master 'lokal': write local[*]"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run(arguments) == app.FAILED
+    out, err = capsys.readouterr()
+    assert sentence in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("flag", ["--to", "--checkpoint"])
+def test_a_file_in_place_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    arguments = ["ingest", "S", "--to", "nowhere", "--checkpoint", "nowhere"]
+    arguments[arguments.index(flag) + 1] = str(file)
+    assert app.run(arguments) == app.FAILED
+    assert capsys.readouterr().err == f"{flag} {file} is a file: name a folder.\n"
+
+
+def test_a_schema_in_a_pipeline_file_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        """checkpoint = "c"
+[sources.a]
+stream = "A"
+json = "id STRNG"
+[sinks.b]
+format = "parquet"
+path = "p"
+"""
+    )
+    assert app.run(["run", str(file)]) == app.FAILED
+    assert f"{file}:4: json 'id STRNG' is no schema: there is no type" in capsys.readouterr().err
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ddl", "names"),
+    [
+        ("a STRING", ["a"]),
+        ("a: int, b: array<struct<x:int,y:map<string,double>>>", ["a", "b"]),
+        ("struct<a:int>", ["a"]),
+        ("`a b` STRING COMMENT 'x, y' , c decimal(10, 2) NOT NULL", ["a b", "c"]),
+        ("d interval day to second, e char(5)", ["d", "e"]),
+        ("a string collate utf8_lcase, b struct<>", ["a", "b"]),
+        ("struct int, t TIMESTAMP_NTZ", ["struct", "t"]),
+    ],
+)
+def test_a_schema_that_spark_takes_is_taken(ddl: str, names: list[str]) -> None:
+    assert check_fields(ddl, "--json") == names
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        *("", "a", "int", "a STRING b INT", "a ARRAY<INT", "a ARRAY", "a STRING,", "a MAP<INT>"),
+        *("1,2", "a:int>", "a-b INT", "a INT)", "a int, a string"),
+    ],
+)
+def test_a_schema_that_spark_refuses_is_refused(ddl: str) -> None:
+    with pytest.raises(ConfigError, match="is no schema: "):
+        check_fields(ddl, "--json")
+
+
+def test_a_start_is_a_position_a_time_or_an_age() -> None:
+    for bare in ("earliest", "Latest", "17", '{"A": 5}'):
+        assert starting(bare) == {"startingOffsets": bare}
+    assert starting("2026-01-31T12:00:00Z")["startingTimestamp"] == "2026-01-31T12:00:00Z"
+    assert starting("2026-01-31 12:00:00+02:00")["startingTimestamp"] == "2026-01-31T10:00:00Z"
+    here = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.mktime((2026, 1, 31) + (0,) * 6)))
+    assert starting("2026-01-31")["startingTimestamp"] == here
+    for text, seconds in (("-90m", 5400), ("-1.5h", 5400), ("-2D", 172800), ("-1w", 604800)):
+        found = parse_isotime(starting(text)["startingTimestamp"])
+        assert 0 <= time.time_ns() - seconds * 10**9 - found < 60 * 10**9
+    for wrong in ("", "-", "-5", "1h", "2026-13-01", "tomorrow"):
+        with pytest.raises(ConfigError, match="--start"):
+            starting(wrong)
+
+
+def test_a_start_with_a_hyphen_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run([*INGEST, "--start", "-1h"]) == app.FAILED
+    assert capsys.readouterr().err.startswith("Cannot connect to nats://127.0.0.1:1: ")
+
+
+def test_an_option_given_by_its_own_name_keeps_it() -> None:
+    flags = {"prepareStream": "--prepare-stream", "stream": "--to"}
+    sentence = "Set the option 'prepareStream' to true, or another option 'stream'."
+    told = r"^Give --prepare-stream, or another option 'stream'\.$"
+    with pytest.raises(ConfigError, match=told), options_as_flags(flags, {"stream": "S"}):
+        raise ConfigError(sentence)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:6443"],
+)
+def test_masters_that_spark_knows(master: str) -> None:
+    assert spark_settings(master, ["spark.a=b=c"]) == {"spark.a": "b=c"}
+
+
+def test_a_master_of_several_is_there_when_one_is() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        spark_settings(f"spark://127.0.0.1:1,127.0.0.1:{port}", None)
+    with pytest.raises(SparkUnavailableError, match=re.escape("spark://127.0.0.1:1,127.0.0.1:2")):
+        spark_settings("spark://127.0.0.1:1,127.0.0.1:2", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\n"
+            "Caused by: java.io.IOException: No space left on device",
+            "No space left on device: free some, and run the same again, which goes on where it "
+            "was.",
+        ),
+        (
+            ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to "
+            "find the data source: x. SQLSTATE: 42K02\n\tat a.b",
+            "Failed to find the data source: x.",
+        ),
+        ("[PARSE_SYNTAX_ERROR] Syntax error at 'a'. SQLSTATE: 42601", "Syntax error at 'a'."),
+    ],
+)
+def test_sparks_marks_are_no_part_of_the_sentence(text: str, sentence: str) -> None:
+    assert str(explain(RuntimeError(text))) == sentence

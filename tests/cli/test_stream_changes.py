@@ -1,0 +1,134 @@
+"""`jetspark stream add`, `rm` and `purge`."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+from tests.support.streams import Admin, numbered
+
+from jetspark.cli import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jetspark.server import NatsServer
+
+Run: TypeAlias = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(shared_server: NatsServer, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = app.run(["stream", *arguments, "--server", shared_server.url])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`answers("y")`: a person at a terminal types it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    return lambda text: monkeypatch.setattr(sys, "stdin", Terminal(f"{text}\n"))
+
+
+def test_a_stream_is_made_once(
+    run: Run, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("MADE")
+    arguments = ["add", name, "--subject", f"{name}.a", "--subject", f"{name}.b"]
+    for _ in range(2):
+        assert run(*arguments) == (0, f"Stream {name} takes in {name}.a, {name}.b.\n", "")
+    code, out, err = run("add", name, "--storage", "memory")
+    assert (code, out) == (1, "")
+    assert err == f'There is a stream "{name}" already, with another configuration.\n'
+    file = tmp_path / "config.json"
+    file.write_text('{"max_msgs": 5, "storage": "memory"}')
+    code, out, err = run("add", f"{name}_2", "--config", str(file), "--storage", "file", "--json")
+    assert (code, err) == (0, "")
+    config = json.loads(out)["config"]
+    assert (config["max_msgs"], config["storage"]) == (5, "file")
+    assert run("add", f"{name}_3")[1] == f"Stream {name}_3 takes in {name}_3.\n"
+
+
+def test_messages_are_deleted_when_a_person_says_so(
+    run: Run, admin: Admin, unique: Callable[[str], str], answers: Callable[[str], None]
+) -> None:
+    name = unique("PURGED")
+    admin.create(name, f"{name}.>")
+    admin.fill(numbered(f"{name}.a", 10) + numbered(f"{name}.b", 10))
+    answers("n")
+    code, out, err = run("purge", name)
+    assert (code, out) == (1, "")
+    assert err == (
+        f"Delete what stream {name} has of its 20 messages? [y/N] Nothing was changed.\n"
+    )
+    answers("y")
+    assert run("purge", name, "--subject", f"{name}.a")[:2] == (
+        0,
+        f"Deleted 10 messages of stream {name}.\n",
+    )
+    assert run("purge", name, "--before", "16", "--force")[1].startswith("Deleted 5 messages")
+    assert run("purge", name, "--keep", "2", "--force")[1].startswith("Deleted 3 messages")
+    assert admin.api.stream(name).messages == 2
+
+
+def test_a_stream_is_removed_when_a_person_says_so(
+    run: Run, admin: Admin, unique: Callable[[str], str], answers: Callable[[str], None]
+) -> None:
+    name = unique("REMOVED")
+    admin.create(name, name)
+    admin.fill(numbered(name, 3))
+    answers("")
+    assert run("rm", name)[0] == app.FAILED
+    assert admin.api.stream(name).messages == 3
+    answers("yes")
+    code, out, err = run("rm", name)
+    assert (code, out) == (0, f"Removed stream {name} with 3 messages and 0 consumers.\n")
+    assert err.startswith(f"Remove stream {name} with 3 messages and 0 consumers? [y/N] ")
+    assert name not in admin.api.stream_names()
+
+
+@pytest.mark.parametrize("command", ["rm", "purge"])
+def test_where_nobody_can_be_asked_force_is_needed(
+    run: Run,
+    admin: Admin,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    name = unique("KEPT")
+    admin.create(name, name)
+    admin.fill(numbered(name, 3))
+    code, out, err = run(command, name)
+    assert (code, out) == (1, "")
+    assert err.endswith("? There is nobody to ask: say so with --force.\n")
+    assert admin.api.stream(name).messages == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["rm", "NO_SUCH", "--force"], 'Stream "NO_SUCH" not found on nats://'),
+        (["add", "a b"], "Bad stream name 'a b'"),
+        (["add", "S", "--subject", "a..b"], "a..b"),
+        (["add", "S", "--config", "/no/file"], "/no/file"),
+        (["purge", "S", "--keep", "1", "--before", "2"], "Give either --keep or --before."),
+        (["purge", "S", "--keep", "-1"], "--keep cannot be negative."),
+        (["purge", "S", "--before", "0"], "--before is a sequence; they begin at 1."),
+    ],
+)
+def test_a_mistake_is_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert sentence in err
