@@ -238,7 +238,7 @@ def test_a_zombie_in_the_middle_of_copying_is_stopped(
         with pytest.raises(Crash):
             target.commit(0, 2500)
     monkeypatch.setattr(Chain, "_find_place", sleeps)
-    with pytest.raises(LedgerError, match="has begun meanwhile"):
+    with pytest.raises(LedgerError, match="another run"):
         writer.commit(0, [])
     target.expect(0, 2500)
     target.expect(1, 2500)

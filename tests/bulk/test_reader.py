@@ -31,7 +31,7 @@ from jetspark.wire.kernel import Deliveries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jetspark.bulk.stream_api import StreamFacts
+    from jetspark.bulk.facts import StreamFacts
     from jetspark.server import NatsServer
 
 

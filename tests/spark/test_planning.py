@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_api import StreamFacts
 from jetspark.errors import (
     ConfigError,
     DataLossError,

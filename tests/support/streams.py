@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink, connect
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, encode_headers

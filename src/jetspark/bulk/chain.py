@@ -8,14 +8,14 @@ stored is then a marker and the first of its rows, which can be counted; the res
 chunk that additionally insists that nothing was stored since the counting.
 
 An answer that did not come (a leader that stops takes it along), and a refusal, are resolved by
-reading the marker from the leader.
-Nothing here depends on a clock.
+reading the marker. A marker that is older than the last one is refused by the compare-and-set; what
+else would follow from one is only believed of a leader that is proven to lead (`Ledger.sure`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -120,13 +120,25 @@ class Chain:
         """Where a lane's markers are."""
         return f"_spark.{self._target}.mark.{self._writer}.{lane}"
 
-    def places(self, lanes: int) -> list[int]:
-        """Sequences of the lanes' last markers, 0 for none."""
-        found = [self._marker(self.marker_subject(lane)) for lane in range(lanes)]
-        return [0 if one is None else one[0] for one in found]
+    def places(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
+        """Sequences of the lanes' last markers, 0 for none; those `known` are not asked for."""
+        known = known or {}
+        with self._ledger.sure():  # written down in a decision, which never changes
+            return [
+                known[lane]
+                if lane in known
+                else 0
+                if (found := self._marker(self.marker_subject(lane))) is None
+                else found[0]
+                for lane in range(lanes)
+            ]
 
-    def check_done(self, decision: Decision) -> None:
-        """Raises LedgerError unless the markers say that all of the batch is stored."""
+    def check_done(self, decision: Decision) -> dict[int, int]:
+        """The markers of the batch's lanes, which say that all of it is stored.
+
+        Raises LedgerError when they do not.
+        """
+        places: dict[int, int] = {}
         for number, plan in enumerate(decision.lanes):
             if not plan.rows:
                 continue
@@ -141,6 +153,8 @@ class Chain:
                     f"batch {decision.batch} is not there as a whole. Was the stream purged or "
                     "restored, or has its marker expired?"
                 )
+            places[number] = found[0]
+        return places
 
     def is_done(self, decision: Decision) -> bool:
         """All of a decided batch is stored. Raises LedgerError for what was stored and is lost."""
@@ -345,8 +359,13 @@ class Chain:
         if end is not None and end.data.decode() == batch_id:
             lane.offset = marker.offset + marker.rows
             return
+        if not self._ledger.is_sure:
+            # Rows that are not found would be written again.
+            with self._ledger.sure():
+                self._find_place(lane, decision)
+            return
         # Before counting, so that whatever is stored meanwhile is noticed.
-        lane.fence = self._ledger.ask(lambda api: api.stream(self._target).last_seq)
+        lane.fence = self._ledger.last_sequence(self._target)
         lane.offset = marker.offset + self._stored_rows(seq, marker.rows, batch_id, lane.fence)
 
     def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:

@@ -10,6 +10,7 @@ its batches are numbered without gaps.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from jetspark.bulk.ledger import Decision, LanePlan, Ledger
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
+
+logger = logging.getLogger("jetspark.bulk")
 
 _INLINE_BYTES = 16 * 1024
 _DECISION_BYTES = 256 * 1024
@@ -91,10 +94,19 @@ class ExactlyOnceWriter:
 
         `adopt`: begin here although earlier batches are not in the ledger. Raises LedgerError.
         """
+        try:
+            self._commit(batch, pieces, lanes, adopt)
+        except (LedgerError, WrongLastSequenceError) as error:
+            logger.info("Looking again, by leaders that are proven to lead: %s", error)
+            with self.ledger.sure():
+                self._commit(batch, pieces, lanes, adopt)
+
+    def _commit(self, batch: int, pieces: Sequence[Piece], lanes: int, adopt: bool) -> None:
+        places: dict[int, int] = {}
         last = self.ledger.last_decision()
         if not adopt and (last is None or last[1].batch < batch):
             try:
-                self._check_predecessor(batch, last)
+                places = self._check_predecessor(batch, last)
             except LedgerError:
                 before, last = last, self.ledger.last_decision()
                 if last == before:
@@ -102,7 +114,7 @@ class ExactlyOnceWriter:
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
-        decision = self._plan(batch, pieces, lanes)
+        decision = self._plan(batch, pieces, lanes, places)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
         except WrongLastSequenceError:
@@ -125,7 +137,8 @@ class ExactlyOnceWriter:
         self._chain.copy(decision, begun=True)
         self.ledger.forget_staged(seq)
 
-    def _check_predecessor(self, batch: int, last: tuple[int, Decision] | None) -> None:
+    def _check_predecessor(self, batch: int, last: tuple[int, Decision] | None) -> dict[int, int]:
+        """The markers of the batch before. Raises LedgerError when that is not as it must be."""
         expected = 0 if last is None else last[1].batch + 1
         if batch != expected:
             known = "none" if last is None else str(last[1].batch)
@@ -136,22 +149,25 @@ class ExactlyOnceWriter:
                 "the option adoptLedger to true for one run."
             )
         if last is not None:
-            self._chain.check_done(last[1])
-        elif self._chain.places(1) != [0]:
+            return self._chain.check_done(last[1])
+        if self._chain.places(1) != [0]:
             raise LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
                 f'ledger "{self.ledger.stream}" knows nothing of it: it was purged or deleted, and '
                 "with it the knowledge of what was stored. If they may be stored again, set the "
                 "option adoptLedger to true for one run, or name the transaction anew."
             )
+        return {}
 
-    def _plan(self, batch: int, pieces: Sequence[Piece], lanes: int) -> Decision:
+    def _plan(
+        self, batch: int, pieces: Sequence[Piece], lanes: int, places: dict[int, int]
+    ) -> Decision:
         pieces = [piece for piece in pieces if piece.rows]
         inline = sum(len(p) for piece in pieces for p in piece.packs if isinstance(p, bytes))
         by_lane = [pieces[number::lanes] for number in range(min(lanes, len(pieces)))]
-        places = self._chain.places(len(by_lane))
         plans = []
-        for previous, of_lane in zip(places, by_lane, strict=True):
+        markers = self._chain.places(len(by_lane), places)
+        for previous, of_lane in zip(markers, by_lane, strict=True):
             packs = [one for piece in of_lane for one in piece.packs]
             if inline > _DECISION_BYTES:
                 packs = [self._staged(one) for one in packs]

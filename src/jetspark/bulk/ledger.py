@@ -6,19 +6,22 @@ T_SPARK and holds, for each writer (a Spark query, or a transaction of a batch w
     _spark.T.ledger.<writer>           the last Decision; written by compare-and-set, never changed
     _spark.T.stage.<writer>.<piece>    rows on their way, many to a message (`outgoing.pack`)
 
-Everything is read from the stream's leader. A publish whose ack was lost is resolved by reading.
+Everything is read from the stream's leader, and what would end in an error from a leader that is
+proven to lead (`proof`, `sure`). A publish whose ack was lost is resolved by reading.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 
 from jetspark.bulk import asking
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.bulk.trouble import answer_within
 from jetspark.connection.options import ConnectOptions
@@ -69,6 +72,8 @@ class Ledger:
         self._writer = writer
         self._timeout = timeout
         self.stream = ledger_stream(target)
+        self.is_sure = False
+        """What is read is the word of proven leaders; see `sure`."""
 
     # -- talking to leaders --------------------------------------------------------------------
 
@@ -77,13 +82,35 @@ class Ledger:
         patience = self._timeout
         return asking.ask(self._options, question, patience, timeout=answer_within(patience))
 
+    @contextmanager
+    def sure(self) -> Iterator[None]:
+        """In the block what is read holds all that was acknowledged before it was asked for.
+
+        Else it may be the word of a leader that was replaced: enough where compare-and-set
+        follows, and for what is there, but not for what is not.
+        """
+        before, self.is_sure = self.is_sure, True
+        try:
+            yield
+        finally:
+            self.is_sure = before
+
     def last_message(self, stream: str, subject: str) -> StoredMessage | None:
         """The last message of a subject, None if there is none."""
-        return self.ask(lambda api: api.message(stream, last_by_subj=subject))
+        return self._read(stream, lambda api: api.message(stream, last_by_subj=subject))
 
     def message(self, stream: str, seq: int) -> StoredMessage | None:
         """The message of a sequence, None if it is gone."""
-        return self.ask(lambda api: api.message(stream, seq=seq))
+        return self._read(stream, lambda api: api.message(stream, seq=seq))
+
+    def last_sequence(self, stream: str) -> int:
+        """The last sequence of a stream, by a proven leader."""
+        return self.ask(lambda api: leading(api, [stream])[stream].last_seq)
+
+    def _read(self, stream: str, question: Callable[[StreamAPI], T]) -> T:
+        if not self.is_sure:
+            return self.ask(question)
+        return self.ask(lambda api: proven(api, [stream], question))
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
         """Store it as the successor of `expected`; its sequence. Raises WrongLastSequenceError."""
@@ -100,7 +127,9 @@ class Ledger:
                     raise js_api.error_of(error, {"stream": self.stream})
                 return int(answer["seq"])
             except WrongLastSequenceError:
-                stored = api.message(self.stream, last_by_subj=subject)
+                stored = proven(
+                    api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
+                )
                 if stored is not None and stored.data == data and stored.seq > expected:
                     return stored.seq  # the ack of an earlier attempt was lost
                 raise

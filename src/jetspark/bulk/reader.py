@@ -2,10 +2,11 @@
 
 An ephemeral pull consumer delivers; consumer sequences prove that nothing is missing in between,
 and a gap, silence, a lost connection or a lost consumer makes a new consumer go on behind the last
-good message. The range is complete once a sequence at or behind its end was seen, or the leader
-says that nothing is left before the end: neither an empty answer nor "pending 0" proves it, since
-a lagging replica says the same. The stream's creation time and first sequence are looked at before
-and after, so that a recreated stream or a head lost to retention is never passed over in silence.
+good message. The range is complete once a sequence at or behind its end was seen, or a leader that
+is proven to lead (`proof`) says that nothing is left before the end: neither an empty answer nor
+"pending 0" proves it, since a lagging replica says the same. The stream's creation time and first
+sequence are looked at before and after, so that a recreated stream or a head lost to retention is
+never passed over in silence.
 
 Nothing is acknowledged and nothing is kept on the server; the same range gives the same rows for
 as long as the stream keeps them.
@@ -24,10 +25,12 @@ import pyarrow as pa
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, to_batch
 from jetspark.bulk.direct import DirectBatches
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import CUT_OFF_SECONDS, StreamAPI
 from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
@@ -129,7 +132,7 @@ class _RangeReader:
             else:
                 complete = yield from self._read_with_one_consumer(link, api)
             if complete:
-                self._still_there(api)
+                self._still_there(api, last=True)
                 yield from self._flush()
         if not complete:
             self._give_up_after_timeout(
@@ -248,29 +251,31 @@ class _RangeReader:
     # -- proofs ----------------------------------------------------------------------------
 
     def _nothing_left(self, api: StreamAPI) -> bool:
-        """The leader's word that the rest of the range holds no message."""
-        found = api.next_sequence(self._name, self._next, self._wanted.subjects)
-        if found is not None and found < self._end:
-            return False
-        return api.stream(self._name).last_seq >= self._end - 1
+        """Whether the rest of the range holds no message."""
+        found = self._next_stored(api)
+        if found is not None:  # whoever has this one has all before it
+            return found >= self._end
+        name = self._name
+        found, behind = proven(
+            api, [name], lambda api: (self._next_stored(api), api.stream(name).last_seq + 1)
+        )
+        return (behind if found is None else found) >= self._end
 
-    def _still_there(self, api: StreamAPI) -> bool:
+    def _next_stored(self, api: StreamAPI) -> int | None:
+        return api.next_sequence(self._name, self._next, self._wanted.subjects)
+
+    def _still_there(self, api: StreamAPI, *, last: bool = False) -> bool:
         """Whether the stream is the one that was planned and keeps what was not yet read.
 
-        Raises unless told to go on without what is lost; False when nothing of it is left.
+        Raises unless told to go on without what is lost; False when nothing of it is left. `last`:
+        the range was read, and this says whether all of it was.
         """
         try:
             facts = api.stream(self._name)
+            if self._is_bad(facts) or (last and self._may_lack_its_head(facts)):
+                facts = leading(api, [self._name])[self._name]
         except StreamNotFoundError as error:
-            if self._strict:
-                raise StreamNotFoundError(
-                    error.code,
-                    error.err_code,
-                    error.description,
-                    f"{error} Set failOnDataLoss to false to go on without it.",
-                ) from None
-            logger.warning("%s Its messages are left out.", error)
-            return False
+            return self._gone(api, error)
         if facts.created != self._wanted.created:
             if self._strict:
                 raise facts.another_than(
@@ -297,9 +302,35 @@ class _RangeReader:
             self._end = max(facts.last_seq + 1, self._next)
         return True
 
+    def _gone(self, api: StreamAPI, error: StreamNotFoundError) -> bool:
+        if self._strict:
+            raise StreamNotFoundError(
+                error.code,
+                error.err_code,
+                error.description,
+                f"{error} Set failOnDataLoss to false to go on without it.",
+            ) from None
+        try:
+            # Rows are left out for it, so a leader that is cut off must not be who says it.
+            api.stream(self._name, absent_for=CUT_OFF_SECONDS)
+        except StreamNotFoundError:
+            logger.warning("%s Its messages are left out.", error)
+            return False
+        raise MissedHeartbeatError(f"the stream was not found for a moment: {error}") from error
+
+    def _is_bad(self, facts: StreamFacts) -> bool:
+        # A head that has moved is none of it: leaders that are behind have it further back.
+        return facts.created != self._wanted.created or facts.last_seq < self._end - 1
+
+    def _may_lack_its_head(self, facts: StreamFacts) -> bool:
+        return self._strict and self._head_matters(facts) and self._unbroken < self._end
+
+    def _head_matters(self, facts: StreamFacts) -> bool:
+        return not (self._wanted.from_earliest or facts.keeps_last_per_subject)
+
     def _check_head(self, facts: StreamFacts) -> None:
         first, last = self._unbroken, min(facts.first_seq, self._end) - 1
-        if first > last or self._wanted.from_earliest or facts.keeps_last_per_subject:
+        if first > last or not self._head_matters(facts):
             return
         message = (
             f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "

@@ -7,7 +7,8 @@ skipped; for that the subjects are remembered.
 
 A consumer of last messages decides at the beginning which those are, and leaves out what was
 overwritten or removed before it came to it. When fewer came than were to come, the leader is asked
-which subjects there are, and for the last message of each that is missing.
+which subjects there are, and for the last message of each that is missing. That nothing is left is
+a proven leader's word (`proof`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import pyarrow as pa
 from jetspark.bulk import links
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
 from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
@@ -93,11 +95,11 @@ class _Snapshot:
             api = StreamAPI(link)
             facts = api.stream(self._wanted.stream)
             if facts.created != self._wanted.created:
+                facts = leading(api, [facts.name])[facts.name]
+            if facts.created != self._wanted.created:
                 raise facts.another_than(self._wanted.created)
             last, skipped = yield from self._with_one_consumer(link, api, facts.last_seq)
-            # A replica that lags ends too early: the leader knows what was there.
-            rest = api.next_sequence(facts.name, last + 1, self._wanted.subjects)
-            complete = rest is None or rest >= self._wanted.end
+            complete = self._nothing_left(api, last)
             if complete and skipped:
                 yield from self._unseen(self._missing(api))
         if complete:
@@ -143,23 +145,42 @@ class _Snapshot:
         api.delete_reader(stream, consumer)
         return last, came < first
 
+    def _nothing_left(self, api: StreamAPI, last: int) -> bool:
+        """A replica that lags ends too early: whether there is more than came."""
+        stream, end = self._wanted.stream, self._wanted.end
+        if last + 1 >= end:
+            return True
+
+        def rest(api: StreamAPI) -> int | None:
+            return api.next_sequence(stream, last + 1, self._wanted.subjects)
+
+        found = rest(api)
+        if found is None:  # else: whoever has that one has all before it
+            found = proven(api, [stream], rest)
+        return found is None or found >= end
+
     def _missing(self, api: StreamAPI) -> Deliveries:
-        """The leader's last message of each subject that did not come."""
-        stream, rows = self._wanted.stream, Deliveries()
-        for pattern in self._wanted.subjects:
-            for subject in api.subjects(stream, pattern):
-                if subject.encode() in self._seen:
-                    continue
-                message = api.message(stream, last_by_subj=subject)
-                if message is not None:
-                    rows.append(
-                        message.subject.encode(),
-                        message.seq,
-                        parse_isotime(message.time),
-                        message.headers or None,
-                        message.data,
-                    )
+        """The last message of each subject that did not come."""
+        rows = Deliveries()
+        for message in proven(api, [self._wanted.stream], self._last_messages):
+            rows.append(
+                message.subject.encode(),
+                message.seq,
+                parse_isotime(message.time),
+                message.headers or None,
+                message.data,
+            )
         return rows
+
+    def _last_messages(self, api: StreamAPI) -> list[StoredMessage]:
+        stream = self._wanted.stream
+        return [
+            message
+            for pattern in self._wanted.subjects
+            for subject in sorted(api.subjects(stream, pattern))
+            if subject.encode() not in self._seen
+            and (message := api.message(stream, last_by_subj=subject)) is not None
+        ]
 
     def _take(
         self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull, rows: Deliveries

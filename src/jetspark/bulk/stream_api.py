@@ -1,7 +1,8 @@
 """The few JetStream API calls that reading a range needs, over a blocking link.
 
-Answers come from the stream's leader: STREAM.INFO and STREAM.MSG.GET are never behind, unlike
-direct gets, which any replica may answer.
+STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by one that does not know yet
+that it was replaced: what is done on the strength of an answer's being the last word asks by way of
+`proof`. A direct get may be answered by any replica.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from jetspark.bulk.facts import StreamFacts, facts_of
+from jetspark.bulk.leadership import Tenure, look_of
 from jetspark.bulk.link import BlockingLink
 from jetspark.errors import (
     APIError,
@@ -24,7 +27,6 @@ from jetspark.errors import (
     PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
-    StreamRecreatedError,
     UnsupportedByServerError,
 )
 from jetspark.subjects import nearest_name
@@ -40,60 +42,22 @@ _PASSING = frozenset(
         js_api.WRONG_LAST_SEQUENCE_CONSTANT,
     }
 )
+_ABSENT = (StreamNotFoundError, ConsumerNotFoundError)
 _RETRY_SECONDS = 0.1
 # A request is lost with a leader that stops; every call here may be asked twice. Parts of the
 # timeout.
 _ASK_AGAIN_AFTER = (0.2, 0.3)
 _SILENCE_SECONDS = 1.0  # no responders for this long: JetStream is not there
+NOT_FOUND_SECONDS = 1.5
+"""Who leads the cluster's metadata hears within a second that another does, if it runs."""
+CUT_OFF_SECONDS = 25.0
+"""Longer than a leader of the metadata that reaches no quorum goes on to answer."""
 
-
-@dataclass(frozen=True, slots=True)
-class StreamFacts:
-    """What planning and checking need to know of a stream."""
-
-    name: str
-    created: str
-    """Creation time as the server writes it: another one means another stream."""
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    retention: str
-    keeps_last_per_subject: bool
-    """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
-    consumers: int = 0
-    allows_direct: bool = False
-    """Direct gets are allowed."""
-    is_mirror: bool = False
-    longest_inactive: float | None = None
-    """Seconds that the stream allows its consumers to be inactive; None: as they like."""
-    limits: str = ""
-    """What makes messages go by themselves, in words; empty when nothing does."""
-    oldest: str = ""
-    """Time of the first message, as the server writes it; meaningless without messages."""
-    subjects: tuple[str, ...] = ()
-    """What it listens to and stores as it comes."""
-    holds_others: bool = False
-    """Messages may come under other subjects: it is a mirror, has sources, or changes subjects."""
-
-    @property
-    def removed_by(self) -> str:
-        """Who may have removed messages, in words."""
-        if self.limits:
-            return f"by its limits ({self.limits}) or a purge"
-        return "by a purge or deletion, since it has no limits"
-
-    def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
-        """The error for one of this name that was created at another time, with what to do."""
-        restored: bool | None = None
-        # A mirror has its origin's times.
-        if self.messages and self.oldest and not self.is_mirror:
-            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
-        return StreamRecreatedError(self.name, created, self.created, restored, advice)
+_tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
 
 
 class StoredMessage(NamedTuple):
-    """A stored message, as the leader has it."""
+    """A stored message."""
 
     seq: int
     headers: bytes
@@ -110,46 +74,33 @@ class StreamAPI:
         self.link = link
         self._timeout = timeout
 
-    def stream(self, name: str) -> StreamFacts:
-        """Raises StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError."""
-        answer = self._info(name)
-        config, state = answer["config"], answer["state"]
-        return StreamFacts(
-            name=name,
-            created=answer["created"],
-            first_seq=state["first_seq"],
-            last_seq=state["last_seq"],
-            messages=state["messages"],
-            bytes=state["bytes"],
-            retention=config.get("retention", "limits"),
-            keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
-            and config.get("max_age", 0) <= 0
-            and config.get("max_msgs", -1) < 0
-            and config.get("max_bytes", -1) < 0,
-            consumers=state.get("consumer_count", 0),
-            allows_direct=bool(config.get("allow_direct")),
-            is_mirror="mirror" in config,
-            longest_inactive=limits["inactive_threshold"] / NANOSECONDS
-            if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
-            else None,
-            limits=_limits(config),
-            oldest=state["first_ts"],
-            subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
-            holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
-        )
+    def stream(self, name: str, *, absent_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
+        """What a stream says of itself; `proof.leading` when nobody may know better.
+
+        In a cluster a stream is not there when it was not for `absent_for` seconds. Raises
+        StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError.
+        """
+        return facts_of(name, self._info(name, absent_for))
 
     def config(self, name: str) -> dict[str, Any]:
         """A stream's configuration as the wire has it. Raises as `stream`."""
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
-    def _info(self, name: str) -> dict[str, Any]:
+    def tenure(self, name: str) -> Tenure:
+        """What this link has heard of the stream's leader."""
+        return _tenures.setdefault(self.link, {}).setdefault(name, Tenure())
+
+    def _info(self, name: str, absent_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
+        sent = time.monotonic()
         try:
-            return self.call(js_api.STREAM_INFO, None, stream=name)
+            answer = self._insist(js_api.STREAM_INFO, None, {"stream": name}, absent_for)
         except StreamNotFoundError as error:
             raise StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
             ) from None
+        self.tenure(name).add(look_of(answer, sent, time.monotonic()))
+        return answer
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Change a stream; its configuration afterwards."""
@@ -165,6 +116,16 @@ class StreamAPI:
             names += page
             if not page or len(names) >= answer.get("total", 0):
                 return names
+
+    def all_stream_names(self) -> list[str]:
+        """The same, after the time in which who leads the metadata hears that another does."""
+        names = self.stream_names()
+        while not self.of_one_server:
+            time.sleep(NOT_FOUND_SECONDS)
+            before, names = names, self.stream_names()
+            if names == before:
+                break
+        return names
 
     def create_reader(
         self,
@@ -228,12 +189,13 @@ class StreamAPI:
     def delete_reader(self, stream: str, name: str) -> None:
         """Remove the consumer; one that is gone already is fine."""
         try:
-            self.call(js_api.CONSUMER_DELETE, None, stream=stream, consumer=name)
+            names = {"stream": stream, "consumer": name}
+            self._insist(js_api.CONSUMER_DELETE, None, names, absent_for=0.0)
         except (ConsumerNotFoundError, StreamNotFoundError):
             pass
 
     def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
-        """The leader's word: the first stored sequence >= `at_least` under one of the subjects."""
+        """The first stored sequence >= `at_least` under one of the subjects."""
         found: list[int] = []
         for subject in subjects or (">",):
             try:
@@ -252,7 +214,7 @@ class StreamAPI:
             self.call(js_api.STREAM_PURGE, what, stream=stream)
 
     def message(self, stream: str, **which: int | str) -> StoredMessage | None:
-        """The leader's word: a message by `seq`, `last_by_subj` or `next_by_subj`; None if none."""
+        """A message by `seq`, `last_by_subj` or `next_by_subj`; None if there is none."""
         try:
             message = self.call(js_api.MSG_GET, dict(which), stream=stream)["message"]
         except MessageNotFoundError:
@@ -266,7 +228,7 @@ class StreamAPI:
         )
 
     def subjects(self, stream: str, subject: str) -> set[str]:
-        """The leader's word: the subjects that have messages, of those under a filter."""
+        """The subjects that have messages, of those under a filter."""
         found: set[str] = set()
         while True:
             request = {"subjects_filter": subject, "offset": len(found)}
@@ -313,10 +275,29 @@ class StreamAPI:
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
+    @property
+    def of_one_server(self) -> bool:
+        """The link's own server has JetStream for itself: what it says nobody knows better."""
+        info = self.link.info
+        return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
+
     def call(
-        self, call: js_api.Call, request: dict[str, Any] | None, **names: str
+        self,
+        call: js_api.Call,
+        request: dict[str, Any] | None,
+        **names: str,
     ) -> dict[str, Any]:
         """One API call. Raises its typed error, once it is clear that it does not pass."""
+        return self._insist(call, request, names)
+
+    def _insist(
+        self,
+        call: js_api.Call,
+        request: dict[str, Any] | None,
+        names: dict[str, str],
+        absent_for: float = NOT_FOUND_SECONDS,
+    ) -> dict[str, Any]:
+        """`absent_for`: seconds of not being found before that is believed, in a cluster."""
         begun = time.monotonic()
         deadline = begun + self._timeout
         payload = b"" if request is None else msgspec.json.encode(request)
@@ -327,6 +308,9 @@ class StreamAPI:
                 now = time.monotonic()
                 if isinstance(error, NoRespondersError):
                     passing = now < begun + _SILENCE_SECONDS
+                elif isinstance(error, _ABSENT) and not self.of_one_server:
+                    passing = now < begun + absent_for
+                    deadline = max(deadline, begun + absent_for + _RETRY_SECONDS)
                 else:
                     passing = error.err_code in _PASSING
                 if not passing or now + _RETRY_SECONDS > deadline:
@@ -347,19 +331,6 @@ class StreamAPI:
         raise RequestTimeoutError(
             f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
         )
-
-
-def _limits(config: dict[str, Any]) -> str:
-    found = [
-        f"{name} {config[name]}"
-        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
-        if config.get(name, -1) > 0
-    ]
-    if config.get("max_age", 0) > 0:
-        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
-    if config.get("allow_msg_ttl"):
-        found.append("times to live of messages")
-    return ", ".join(found)
 
 
 def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:

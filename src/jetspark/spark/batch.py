@@ -35,7 +35,7 @@ class JetStreamBatchReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Resolve the range on the driver and cut it."""
         options = self._options
-        facts = streams_facts(options)
+        facts = streams_facts(options, sure=True)
         if options.is_snapshot:
             return [snapshot(options, one) for one in facts.values()]
         start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.standing_consumer import StandingConsumer
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, DataLossError, RequestTimeoutError
 from jetspark.spark.offsets import StreamOffset
 

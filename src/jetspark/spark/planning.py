@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_api import StreamFacts
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.positions import Position
@@ -135,6 +135,20 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
             "there is not read."
         )
     return None  # a head that is gone is told by the reader, which sees how far it got
+
+
+def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
+    """Whether it is what a leader that was replaced would say, and not only that it is behind.
+
+    A stream that is gone, another one, or one that is shorter than it was. None of them makes a
+    stream's head move.
+    """
+    return any(
+        name not in facts
+        or facts[name].created != offset.created
+        or tail(facts[name]) < offset.next
+        for name, offset in offsets.items()
+    )
 
 
 # -- offsets of all streams ------------------------------------------------------------------

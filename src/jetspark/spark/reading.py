@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.buckets import STREAM_PREFIX, Operation
+from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import NOT_FOUND_SECONDS, StreamAPI
 from jetspark.errors import (
     ConfigError,
     StreamNotFoundError,
@@ -24,7 +26,7 @@ from jetspark.errors import (
 )
 from jetspark.spark import asking, planning
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.positions import Position, Positions, resolve
+from jetspark.spark.positions import AtTime, Position, Positions, resolve
 from jetspark.spark.subject_filters import check_subjects
 from jetspark.subjects import nearest_name
 
@@ -50,19 +52,30 @@ def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
     return asking.ask(options.connection, question, options.read_timeout)
 
 
-def streams_facts(options: SourceOptions, *, running: bool = False) -> dict[str, StreamFacts]:
+def streams_facts(
+    options: SourceOptions, *, running: bool = False, sure: bool = False
+) -> dict[str, StreamFacts]:
     """What the chosen streams say of themselves, by name; of a `running` query those still there.
 
-    Raises StreamNotFoundError for one that is named; ConfigError for a pattern that matches
-    nothing, for subjects that cannot be there, and for retentions that reading would disturb.
+    `sure`: by leaders that are proven to lead; else it may be a little behind, which is enough
+    where what is left out comes the next time. Raises StreamNotFoundError for one that is named;
+    ConfigError for a pattern that matches nothing, for subjects that cannot be there, and for
+    retentions that reading would disturb.
     """
-    return ask(options, lambda api: _facts(options, api, running))
+    try:
+        return ask(options, lambda api: _facts(options, api, running, sure))
+    except ConfigError:
+        if sure:
+            raise
+        return streams_facts(options, running=running, sure=True)
 
 
-def _facts(options: SourceOptions, api: StreamAPI, running: bool) -> dict[str, StreamFacts]:
+def _facts(
+    options: SourceOptions, api: StreamAPI, running: bool, sure: bool
+) -> dict[str, StreamFacts]:
     names: Iterable[str] = options.streams
     if options.stream_pattern is not None:
-        every = sorted(api.stream_names())
+        every = sorted(api.all_stream_names() if sure else api.stream_names())
         names = [name for name in every if re.fullmatch(options.stream_pattern, name)]
         if not names and not running:
             raise ConfigError(
@@ -72,11 +85,16 @@ def _facts(options: SourceOptions, api: StreamAPI, running: bool) -> dict[str, S
     facts: dict[str, StreamFacts] = {}
     for name in names:
         try:
-            facts[name] = api.stream(name)
+            # Who is in doubt asks again, to be sure.
+            facts[name] = api.stream(
+                name, absent_for=0.0 if running and not sure else NOT_FOUND_SECONDS
+            )
         except StreamNotFoundError as error:
             if running or options.stream_pattern is not None:
                 continue
             raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
+    if sure:
+        facts = leading(api, facts)
     for one in facts.values():
         _check_bucket(options, one)
         _check_retention(options, one, api)
@@ -164,13 +182,15 @@ def resolve_positions(
     positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
-    return ask(
-        options,
-        lambda api: {
+
+    def question(api: StreamAPI) -> dict[str, Position]:
+        return {
             stream: resolve(one, stream, api.sequence_at, none_is_latest=strategy_is_latest)
             for stream, one in wanted.items()
-        },
-    )
+        }
+
+    by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
+    return ask(options, lambda api: proven(api, by_time, question))
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:

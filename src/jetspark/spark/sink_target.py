@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
+from jetspark.bulk.proof import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.spark.asking import ask
@@ -67,13 +68,25 @@ def prepare(options: SinkOptions) -> SinkTarget:
 
 
 def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
-    config = api.config(options.stream)
+    name = options.stream
+    config = api.config(name)
+    if not _fits(options, config):
+        # A leader that was replaced may not know what has been changed.
+        config = proven(api, [name], lambda api: api.config(name))
     _check(options, config)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         server = api.link.info
         if not server.at_least(2, 12):
             raise UnsupportedByServerError("Guarantee exactly-once", "2.12", server.version)
     return config
+
+
+def _fits(options: SinkOptions, config: dict[str, Any]) -> bool:
+    try:
+        _check(options, config)
+        return options.guarantee is not Guarantee.EXACTLY_ONCE or not _lacking(options, config)
+    except ConfigError:
+        return False
 
 
 def _target(config: dict[str, Any], api: StreamAPI, missing: tuple[str, ...] = ()) -> SinkTarget:

@@ -25,7 +25,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark import interest, planning
 from jetspark.spark.marker import ProgressMarker
@@ -65,7 +66,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where a new query begins. Spark may ask twice before the first batch: same answer."""
         if self._initial is None:
             options = self._options
-            facts = self._facts({}, running=False)
+            facts = self._facts({}, running=False, sure=True)
             self._subjects_checked = True
             start = resolve_positions(
                 options, options.starting_positions("latest"), facts, end=False
@@ -89,7 +90,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     @told_shortly
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze where this run ends."""
-        facts = streams_facts(self._options, running=True)
+        facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     @told_shortly
@@ -101,6 +102,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limited = not isinstance(limit, ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
         facts = self._facts(offsets, running=True)
+        if planning.in_doubt(facts, offsets):
+            facts = self._facts(offsets, running=True, sure=True)
         ends = planning.next_offsets(
             facts,
             offsets,
@@ -147,7 +150,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not options.takes_nothing:
             return
         offsets = from_json(end)
-        facts = streams_facts(options, running=True)
+        facts = streams_facts(options, running=True, sure=True)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
@@ -172,10 +175,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # -- streams ---------------------------------------------------------------------------
 
-    def _facts(self, offsets: dict[str, StreamOffset], *, running: bool) -> dict[str, StreamFacts]:
+    def _facts(
+        self, offsets: dict[str, StreamOffset], *, running: bool, sure: bool = False
+    ) -> dict[str, StreamFacts]:
         """What the streams say; those by interest keep from now on what comes."""
         options = self._options
-        facts = streams_facts(options, running=running)
+        facts = streams_facts(options, running=running, sure=sure)
         name = options.interest_consumer
         if name is None:
             return facts
@@ -187,7 +192,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 api, name, facts, offsets, fail_on_data_loss=strict, made=made
             ),
         )
-        return streams_facts(options, running=running) if made else facts
+        return streams_facts(options, running=running, sure=sure) if made else facts
 
     def _check_subjects(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions
 from jetspark.subjects import nearest_name, subjects_overlap

@@ -1,0 +1,96 @@
+"""What a stream says of itself, as far as planning and checking need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.errors import StreamRecreatedError
+from jetspark.timestamps import NANOSECONDS, parse_isotime
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What planning and checking need to know of a stream."""
+
+    name: str
+    created: str
+    """Creation time as the server writes it: another one means another stream."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    retention: str
+    keeps_last_per_subject: bool
+    """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
+    consumers: int = 0
+    allows_direct: bool = False
+    """Direct gets are allowed."""
+    is_mirror: bool = False
+    longest_inactive: float | None = None
+    """Seconds that the stream allows its consumers to be inactive; None: as they like."""
+    limits: str = ""
+    """What makes messages go by themselves, in words; empty when nothing does."""
+    oldest: str = ""
+    """Time of the first message, as the server writes it; meaningless without messages."""
+    subjects: tuple[str, ...] = ()
+    """What it listens to and stores as it comes."""
+    holds_others: bool = False
+    """Messages may come under other subjects: it is a mirror, has sources, or changes subjects."""
+
+    @property
+    def removed_by(self) -> str:
+        """Who may have removed messages, in words."""
+        if self.limits:
+            return f"by its limits ({self.limits}) or a purge"
+        return "by a purge or deletion, since it has no limits"
+
+    def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
+        """The error for one of this name that was created at another time, with what to do."""
+        restored: bool | None = None
+        # A mirror has its origin's times.
+        if self.messages and self.oldest and not self.is_mirror:
+            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
+        return StreamRecreatedError(self.name, created, self.created, restored, advice)
+
+
+def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
+    """From an answer to STREAM.INFO."""
+    config, state = answer["config"], answer["state"]
+    return StreamFacts(
+        name=name,
+        created=answer["created"],
+        first_seq=state["first_seq"],
+        last_seq=state["last_seq"],
+        messages=state["messages"],
+        bytes=state["bytes"],
+        retention=config.get("retention", "limits"),
+        keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
+        and config.get("max_age", 0) <= 0
+        and config.get("max_msgs", -1) < 0
+        and config.get("max_bytes", -1) < 0,
+        consumers=state.get("consumer_count", 0),
+        allows_direct=bool(config.get("allow_direct")),
+        is_mirror="mirror" in config,
+        longest_inactive=limits["inactive_threshold"] / NANOSECONDS
+        if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
+        else None,
+        limits=_limits(config),
+        oldest=state["first_ts"],
+        subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
+        holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
+    )
+
+
+def _limits(config: dict[str, Any]) -> str:
+    found = [
+        f"{name} {config[name]}"
+        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
+        if config.get(name, -1) > 0
+    ]
+    if config.get("max_age", 0) > 0:
+        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
+    if config.get("allow_msg_ttl"):
+        found.append("times to live of messages")
+    return ", ".join(found)

@@ -1,0 +1,151 @@
+"""Whether the server that answered for a stream led it: decided from what its answers say. No I/O.
+
+A leader that stood still (a suspended process or machine, a stalled disk) is replaced by the others
+and does not know of it: continued, it answers with its old state until one of them tells it. What
+it cannot have is a follower that heard from it afterwards and agreed. So an answer is believed when
+
+- a later answer of the same leader shows, of enough replicas to make a quorum, a contact since then
+  (*proven*), or
+- each replica had such a contact so lately that none can have stood for election since (*leased*).
+
+Replicas answer their leader at least every second, and stand for election after 4 seconds of
+silence or more. Only durations are compared: those that the server tells and our own clock's, so
+clocks that are wrong or set do no harm. docs/exactly-once.md has the assumptions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jetspark.timestamps import NANOSECONDS
+
+GUARD_SECONDS = 0.2
+"""A server that runs has read within this what its replicas had sent before it was asked.
+
+Answers that were under way when it stood still are read when it goes on, and look new.
+"""
+LEASE_SECONDS = 3.0
+"""Less than the 4 seconds of silence after which a replica stands for election."""
+_KEPT_SECONDS = LEASE_SECONDS + 1.0
+_APART_SECONDS = 0.04
+"""Of answers that follow each other faster not each is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one answer says of its leader."""
+
+    sent: float
+    """When it was asked for and when it came, `time.monotonic()`."""
+    received: float
+    leader: tuple[str, str, str] = ("", "", "")
+    """Name, since when, and the group that it leads; no name: the answer is not a leader's."""
+    quorum: int = 1
+    """How many replicas decide, the leader among them; 1: it needs nobody."""
+    heard: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the leader heard from each other replica, as far as it has."""
+    replicas: int = 1
+
+    @property
+    def alone(self) -> bool:
+        """There is one copy: nobody can have been elected instead."""
+        return self.replicas == 1 and bool(self.leader[0])
+
+
+def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
+    """From an answer to STREAM.INFO."""
+    cluster: Mapping[str, Any] | None = answer.get("cluster")
+    copies = int(answer["config"].get("num_replicas", 1))
+    others: list[dict[str, Any]] = (cluster or {}).get("replicas") or []
+    count = max(copies, len(others) + 1)
+    if cluster is None:
+        # Not in a cluster; or one that does not say whose answer it is, which proves nothing.
+        return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
+    name = cluster.get("leader") or ""
+    if any(one.get("name") == name for one in others):
+        name = ""  # a leader does not name itself: this one has just been told who leads
+    return Look(
+        sent,
+        received,
+        (name, cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
+        count // 2 + 1,
+        # Exactly 0 says that it never heard from that one.
+        {
+            str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
+            for one in others
+            if one.get("active", 0) > 0
+        },
+        count,
+    )
+
+
+class Tenure:
+    """The answers of one leader of one stream, oldest first; another leader begins a new one."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque()
+
+    def add(self, look: Look) -> None:
+        """The newest answer."""
+        looks = self._looks
+        if looks and looks[-1].leader != look.leader:
+            looks.clear()
+        if not look.leader[0]:
+            looks.clear()
+            return
+        if len(looks) > 1 and looks[-1].sent < looks[-2].sent + _APART_SECONDS:
+            looks.pop()
+        while looks and looks[0].sent < look.sent - _KEPT_SECONDS:
+            looks.popleft()
+        looks.append(look)
+
+    def led_since(self, begun: float) -> bool:
+        """Whether the newest answer holds all that any leader had acknowledged by then."""
+        if not self._looks or self._looks[-1].sent < begun:
+            return False
+        last = self._looks[-1]
+        return last.alone or any(
+            (one.sent >= begun and len(agreed) + 1 >= last.quorum)
+            or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
+            for one, agreed in self._contacts()
+        )
+
+    def unrivalled_since(self, begun: float) -> bool:
+        """Whether, besides, no other replica can still take itself for the leader: all agreed."""
+        if not self.led_since(begun):
+            return False
+        last = self._looks[-1]
+        since = min(begun, last.received - LEASE_SECONDS)
+        return last.alone or any(
+            one.sent >= since and self._everyone(agreed) for one, agreed in self._contacts()
+        )
+
+    def _everyone(self, agreed: set[str]) -> bool:
+        return len(agreed) + 1 >= self._looks[-1].replicas
+
+    def _contacts(self) -> Iterator[tuple[Look, set[str]]]:
+        """With each answer the replicas that have heard from the leader since, and agreed.
+
+        The newest answer does not count: it shows that its leader outlived the contact, which
+        may have been a refusal, before that.
+        """
+        looks = list(self._looks)
+        for number in range(len(looks) - 2, -1, -1):
+            base = before = looks[number]
+            agreed: set[str] = set()
+            stood_still = 0.0
+            for look in looks[number + 1 : -1]:
+                # It may have stood still for as long as it did not answer.
+                stood_still = max(stood_still, look.received - before.sent)
+                before = look
+                earliest = base.received + GUARD_SECONDS + stood_still
+                agreed |= {
+                    name
+                    for name, ago in look.heard.items()
+                    if look.sent - ago > earliest
+                    and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
+                }
+            yield base, agreed
