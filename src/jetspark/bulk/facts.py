@@ -32,6 +32,10 @@ class StreamFacts:
     """Seconds that the stream allows its consumers to be inactive; None: as they like."""
     limits: str = ""
     """What makes messages go by themselves, in words; empty when nothing does."""
+    copies: int = 1
+    """Replicas, the leader among them."""
+    leader: str = ""
+    """Whose word this is; empty outside of clusters, and when it is not a leader's."""
     oldest: str = ""
     """Time of the first message, as the server writes it; meaningless without messages."""
     subjects: tuple[str, ...] = ()
@@ -53,6 +57,22 @@ class StreamFacts:
         if self.messages and self.oldest and not self.is_mirror:
             restored = parse_isotime(self.oldest) < parse_isotime(self.created)
         return StreamRecreatedError(self.name, created, self.created, restored, advice)
+
+
+def leader_of(answer: Mapping[str, Any]) -> str:
+    """Who led the stream or consumer and gave this answer; empty when none did.
+
+    A leader does not name itself among its replicas: who does has just been told of another one.
+    """
+    cluster: Mapping[str, Any] = answer.get("cluster") or {}
+    name: str = cluster.get("leader") or ""
+    return "" if any(one["name"] == name for one in cluster.get("replicas") or ()) else name
+
+
+def copies_of(answer: Mapping[str, Any]) -> int:
+    """How many replicas a stream has, or is to have, or still has."""
+    others = (answer.get("cluster") or {}).get("replicas") or ()
+    return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
 
 
 def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
@@ -77,6 +97,8 @@ def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
         if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
         else None,
         limits=_limits(config),
+        copies=copies_of(answer),
+        leader=leader_of(answer),
         oldest=state["first_ts"],
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),

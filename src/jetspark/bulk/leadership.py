@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jetspark.bulk.facts import copies_of, leader_of
 from jetspark.timestamps import NANOSECONDS
 
 GUARD_SECONDS = 0.2
@@ -58,24 +59,19 @@ class Look:
 def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
     """From an answer to STREAM.INFO."""
     cluster: Mapping[str, Any] | None = answer.get("cluster")
-    copies = int(answer["config"].get("num_replicas", 1))
-    others: list[dict[str, Any]] = (cluster or {}).get("replicas") or []
-    count = max(copies, len(others) + 1)
+    count = copies_of(answer)
     if cluster is None:
         # Not in a cluster; or one that does not say whose answer it is, which proves nothing.
         return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
-    name = cluster.get("leader") or ""
-    if any(one.get("name") == name for one in others):
-        name = ""  # a leader does not name itself: this one has just been told who leads
     return Look(
         sent,
         received,
-        (name, cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
+        (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
         count // 2 + 1,
         # Exactly 0 says that it never heard from that one.
         {
             str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
-            for one in others
+            for one in cluster.get("replicas") or ()
             if one.get("active", 0) > 0
         },
         count,
@@ -110,31 +106,32 @@ class Tenure:
         return last.alone or any(
             (one.sent >= begun and len(agreed) + 1 >= last.quorum)
             or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
-            for one, agreed in self._contacts()
+            for one, agreed in self._contacts(begun)
         )
 
     def unrivalled_since(self, begun: float) -> bool:
         """Whether, besides, no other replica can still take itself for the leader: all agreed."""
         if not self.led_since(begun):
             return False
-        last = self._looks[-1]
-        since = min(begun, last.received - LEASE_SECONDS)
-        return last.alone or any(
-            one.sent >= since and self._everyone(agreed) for one, agreed in self._contacts()
+        return self._looks[-1].alone or any(
+            self._everyone(agreed) for _, agreed in self._contacts(begun)
         )
 
     def _everyone(self, agreed: set[str]) -> bool:
         return len(agreed) + 1 >= self._looks[-1].replicas
 
-    def _contacts(self) -> Iterator[tuple[Look, set[str]]]:
-        """With each answer the replicas that have heard from the leader since, and agreed.
+    def _contacts(self, begun: float) -> Iterator[tuple[Look, set[str]]]:
+        """With each answer, newest first, the replicas that have agreed with the leader since.
 
-        The newest answer does not count: it shows that its leader outlived the contact, which
-        may have been a refusal, before that.
+        Those since `begun`, or within the lease. The newest answer does not count: it shows that
+        its leader outlived the contact, which may have been a refusal, before that.
         """
         looks = list(self._looks)
+        since = min(begun, looks[-1].received - LEASE_SECONDS)
         for number in range(len(looks) - 2, -1, -1):
             base = before = looks[number]
+            if base.sent < since:
+                return
             agreed: set[str] = set()
             stood_still = 0.0
             for look in looks[number + 1 : -1]:

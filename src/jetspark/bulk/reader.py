@@ -153,7 +153,7 @@ class _RangeReader:
             self._wanted.subjects,
             self._inactive,
             headers_only=not WITH_PAYLOAD & set(self._columns),
-        )
+        ).pending
         decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
         silent_since = time.monotonic()

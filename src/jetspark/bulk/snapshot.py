@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
@@ -30,6 +31,7 @@ from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
+    DataLossError,
     IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
@@ -41,6 +43,8 @@ logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
+_CONSUMERS = 12
+"""Tries to get one at the leader; servers choose any replica."""
 
 
 def read_snapshot(
@@ -49,7 +53,7 @@ def read_snapshot(
     """The last message of each subject under `wanted.subjects`, which must be given.
 
     `wanted.end` is the sequence behind the stream's last message when it was looked at. Raises
-    StreamRecreatedError, StreamNotFoundError, IncompleteRangeError.
+    StreamRecreatedError, StreamNotFoundError, DataLossError, IncompleteRangeError.
     """
     return _Snapshot(options, wanted, limits, columns).run()
 
@@ -93,12 +97,8 @@ class _Snapshot:
         """Read with one consumer; True when every subject has come."""
         with links.borrowed(self._options) as link:
             api = StreamAPI(link)
-            facts = api.stream(self._wanted.stream)
-            if facts.created != self._wanted.created:
-                facts = leading(api, [facts.name])[facts.name]
-            if facts.created != self._wanted.created:
-                raise facts.another_than(self._wanted.created)
-            last, skipped = yield from self._with_one_consumer(link, api, facts.last_seq)
+            facts = self._planned(api)
+            last, skipped = yield from self._with_one_consumer(link, api, facts)
             complete = self._nothing_left(api, last)
             if complete and skipped:
                 yield from self._unseen(self._missing(api))
@@ -106,23 +106,53 @@ class _Snapshot:
             return True
         raise MissedHeartbeatError("the consumer is behind the stream's leader")
 
+    def _planned(self, api: StreamAPI) -> StreamFacts:
+        """The stream by somebody who has all that was planned. Raises when nobody has."""
+        wanted = self._wanted
+        facts = api.stream(wanted.stream)
+        if facts.created != wanted.created or facts.last_seq + 1 < wanted.end:
+            facts = leading(api, [wanted.stream])[wanted.stream]
+        if facts.created != wanted.created:
+            raise facts.another_than(wanted.created)
+        if facts.last_seq + 1 < wanted.end:
+            raise DataLossError(
+                wanted.stream,
+                facts.last_seq + 1,
+                wanted.end - 1,
+                f"Stream {wanted.stream!r} ends at sequence {facts.last_seq}, and it had "
+                f"{wanted.end - 1} before: the server has lost acknowledged messages.",
+            )
+        return facts
+
+    def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
+        """Where `facts` come from; how many messages it has to deliver.
+
+        Another replica may lag, and take for a subject's last message one that is not.
+        """
+        for _ in range(_CONSUMERS):
+            made = api.create_reader(
+                facts.name,
+                consumer,
+                1,
+                self._wanted.subjects,
+                _INACTIVE_SECONDS,
+                headers_only=not WITH_PAYLOAD & set(self._columns),
+                last_per_subject=True,
+            )
+            if facts.copies == 1 or made.server == facts.leader:
+                return made.pending
+            api.delete_reader(facts.name, consumer)
+        raise MissedHeartbeatError("no consumer was made where the stream's leader is")
+
     def _with_one_consumer(
-        self, link: BlockingLink, api: StreamAPI, before: int
+        self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
     ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
         """The last sequence that came, and whether messages may have been left out.
 
-        `before`: a sequence that was stored before this consumer is made.
+        `facts`: from before this consumer is made.
         """
-        stream, consumer = self._wanted.stream, f"jetspark_{secrets.token_hex(8)}"
-        first = api.create_reader(
-            stream,
-            consumer,
-            1,
-            self._wanted.subjects,
-            _INACTIVE_SECONDS,
-            headers_only=not WITH_PAYLOAD & set(self._columns),
-            last_per_subject=True,
-        )
+        stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
+        first, before = self._make_consumer(api, consumer, facts), facts.last_seq
         # Behind this, what comes was written meanwhile, without end perhaps.
         enough = api.stream(stream).last_seq
         decoder = DeliveryDecoder(stream, consumer)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from jetspark.bulk.facts import StreamFacts, facts_of
+from jetspark.bulk.facts import StreamFacts, facts_of, leader_of
 from jetspark.bulk.leadership import Tenure, look_of
 from jetspark.bulk.link import BlockingLink
 from jetspark.errors import (
@@ -54,6 +54,15 @@ CUT_OFF_SECONDS = 25.0
 """Longer than a leader of the metadata that reaches no quorum goes on to answer."""
 
 _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
+
+
+class Reader(NamedTuple):
+    """A consumer that was made to read."""
+
+    pending: int
+    """Messages that it has to deliver now."""
+    server: str
+    """Where it is and reads; empty outside of clusters."""
 
 
 class StoredMessage(NamedTuple):
@@ -137,14 +146,13 @@ class StreamAPI:
         *,
         headers_only: bool = False,
         last_per_subject: bool = False,
-    ) -> int:
+    ) -> Reader:
         """An ephemeral pull consumer from sequence `start` on that acknowledges nothing.
 
         `last_per_subject`: from the last message of each of `subjects` on instead, which must be
         given.
 
-        The server removes it after `inactive` seconds without a pull. Returns how many messages
-        it has to deliver now.
+        The server removes it after `inactive` seconds without a pull.
         """
         if not self.link.info.at_least(2, 9):
             raise UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
@@ -164,7 +172,7 @@ class StreamAPI:
             config["deliver_policy"] = "last_per_subject"
             del config["opt_start_seq"]
         answer = self.create_consumer(stream, config, subjects)
-        return int(answer.get("num_pending", 0))
+        return Reader(int(answer.get("num_pending", 0)), leader_of(answer))
 
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]

@@ -1,0 +1,494 @@
+"""The campaign "leaders that lie": `python -m tests.chaos leaders --runs 200 --seed 1`.
+
+Servers of a cluster stand still (SIGSTOP) until the others have elected a leader and taken writes,
+and go on. At that moment all that rests on a leader's word is asked over the servers that stood
+still: ranges, the plan of a batch, a bucket's snapshot, the ledger of an exactly-once writer. Their
+requests wait in the server's sockets, so most first answers are old ones; how many is counted by
+plain questions beside them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.outcome import Outcome
+from tests.support.cluster import Cluster
+from tests.support.streams import Admin, Row, numbered
+
+from jetspark.bulk import asking, links
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.ledger import Ledger, ledger_stream
+from jetspark.bulk.link import connect
+from jetspark.bulk.proof import leading, proven
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.snapshot import read_snapshot
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.errors import DataLossError, JetsparkError, NoRespondersError
+from jetspark.server import NatsServer
+
+_ELECTED_WITHIN = 60.0
+_LIMITS = ReadLimits(timeout=60.0)
+_BEFORE, _MEANWHILE = 300, 200
+_PURGED = 150
+_KEYS, _ROWS = 100, 40
+
+
+def cluster_of(run: Run) -> Cluster:
+    """One for all runs; whoever stood still in the last one has caught up."""
+    cluster: Cluster = run.shared.once("cluster", Cluster)
+    cluster.wait_until_ready()
+    return cluster
+
+
+def leader_of(url: str, stream: str) -> str | None:
+    """As the server at this address has it, None while there is none."""
+    try:
+        with connect(make_options(url)) as link:
+            answer = msgspec.json.decode(link.request(f"$JS.API.STREAM.INFO.{stream}", b"", 0.5)[4])
+    except JetsparkError:
+        return None
+    cluster = answer.get("cluster") or {}
+    if any(one["name"] == cluster.get("leader") for one in cluster.get("replicas") or ()):
+        return None
+    found: str | None = cluster.get("leader")
+    return found
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _ELECTED_WITHIN
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {_ELECTED_WITHIN:g} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Verdict:
+    """What the probes of a run found, in rows."""
+
+    expected: int = 0
+    missing: int = 0
+    repeated: int = 0
+    unexpected: int = 0
+    failures: str = ""
+    lies: int = 0
+    """Plain questions that were answered with what had been before."""
+
+    def rows(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
+        """Each row of `wanted` has to be there once, and nothing else."""
+        had, must = Counter(found), Counter(wanted)
+        self.expected += must.total()
+        self.missing += (must - had).total()
+        more = had - must
+        self.repeated += sum(count for one, count in more.items() if one in must)
+        self.unexpected += sum(count for one, count in more.items() if one not in must)
+        if had != must:
+            self.fail(f"{what}: {had.total()} rows of {must.total()}")
+
+    def fail(self, text: str) -> None:
+        self.failures += f"{text}; "
+
+
+class Streams:
+    """What is asked for: all led by one server, changed while it stands still."""
+
+    def __init__(self, run: Run, cluster: Cluster) -> None:
+        self.run, self.cluster = run, cluster
+        prefix = f"R{run.number}"
+        self.orders, self.purged, self.target = (f"{prefix}_{one}" for one in "OPT")
+        self.bucket = f"KV_{prefix}"
+        self.names = [
+            self.orders,
+            self.purged,
+            self.bucket,
+            self.target,
+            ledger_stream(self.target),
+        ]
+        by_name = {server._name: server for server in cluster.servers}
+        self.create(cluster.servers[0].url)
+        self.leader = by_name[self.gather_leaders(cluster.servers[0].url)]
+        self.followers = [server for server in cluster.servers if server is not self.leader]
+
+    def create(self, url: str) -> None:
+        with Admin(url) as admin:
+            for name in (self.orders, self.purged):
+                admin.create(name, f"{name}.>", num_replicas=3)
+                self._fill(admin, numbered(f"{name}.a", _BEFORE))
+            admin.create(self.bucket, f"${self.bucket}.>", max_msgs_per_subject=5, num_replicas=3)
+            self._fill(admin, [(f"${self.bucket}.k{n}", b"old") for n in range(_KEYS)])
+            admin.create(
+                self.target,
+                f"{self.target}.>",
+                f"_spark.{self.target}.mark.>",
+                num_replicas=3,
+                allow_atomic=True,
+                allow_rollup_hdrs=True,
+            )
+        Ledger(make_options(url), self.target, "q").make_stream(3)
+        self.commit(url, 0)
+
+    def _fill(self, admin: Admin, rows: list[Row]) -> None:
+        """Of a stream that is new: not every server knows of it yet."""
+
+        def first() -> bool:
+            try:
+                return admin.fill(rows[:1]) > 0
+            except NoRespondersError:
+                return False
+
+        until(first, f"a stream for {rows[0][0]}")
+        admin.fill(rows[1:])
+
+    def gather_leaders(self, url: str) -> str:
+        """One server leads them all; its name."""
+        wanted = leader_of(url, self.orders)
+        with Admin(url) as admin:
+            for name in self.names[1:]:
+                while leader_of(url, name) != wanted:
+                    where = {"placement": {"preferred": wanted}}
+                    admin.link.request(
+                        f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", msgspec.json.encode(where), 5
+                    )
+                    time.sleep(0.1)
+        assert wanted is not None
+        return wanted
+
+    # -- what is written ---------------------------------------------------------------------
+
+    def payloads(self, batch: int) -> list[bytes]:
+        return [b"%d-%d" % (batch, number) for number in range(_ROWS)]
+
+    def commit(self, url: str | ConnectOptions, batch: int) -> None:
+        options = make_options(url) if isinstance(url, str) else url
+        subject = f"{self.target}.rows".encode()
+        rows = [(subject, None, payload) for payload in self.payloads(batch)]
+        ledger = Ledger(options, self.target, "q", timeout=60)
+        pieces: list[Piece] = [stage(ledger, rows[part::3]) for part in range(3)]
+        ExactlyOnceWriter(options, self.target, "q", timeout=60).commit(batch, pieces, lanes=2)
+
+    def change(self, url: str) -> None:
+        """By the new leaders: everything that an old one does not know of."""
+        with Admin(url) as admin:
+            admin.fill(numbered(f"{self.orders}.a", _MEANWHILE))
+            admin.fill([(f"{self.orders}.b", b"b")])
+            admin.fill(numbered(f"{self.purged}.a", _MEANWHILE))
+            admin.purge(self.purged, seq=_PURGED)
+            admin.fill((f"${self.bucket}.k{n}", b"new") for n in range(_KEYS // 2))
+            admin.fill((f"${self.bucket}.n{n}", b"new") for n in range(_KEYS // 2))
+        self.commit(url, 1)
+        with Admin(url) as admin:
+            self.facts = leading(admin.api, self.names)
+
+    def range(self, stream: str, *subjects: str) -> SequenceRange:
+        facts = self.facts[stream]
+        return SequenceRange(stream, 1, facts.last_seq + 1, facts.created, subjects)
+
+    # -- what is asked -----------------------------------------------------------------------
+
+    def ask_at_once(
+        self, server: NatsServer, go_on: Callable[[Callable[[], None]], None]
+    ) -> Verdict:
+        """Some of the probes over this server, when it goes on or a little before.
+
+        `go_on` is given what begins them.
+        """
+        verdict, gate, rng = Verdict(), threading.Event(), self.run.rng
+        probes = [
+            self.strict,
+            self.lenient,
+            self.filtered,
+            self.head,
+            self.plan,
+            self.snapshot,
+            self.writer,
+        ]
+        probes = [self.plain, *rng.sample(probes, 3)]
+        threads = [
+            threading.Thread(
+                target=self._probe, args=(probe, self._warm[probe.__name__], verdict, gate)
+            )
+            for probe in probes
+        ]
+        for thread in threads:
+            thread.start()
+        if rng.random() < 0.3:
+            gate.set()  # their requests wait in its sockets
+            time.sleep(rng.uniform(0.02, 0.15))
+        go_on(gate.set)
+        for thread in threads:
+            thread.join()
+        return verdict
+
+    def warm_up(self, server: NatsServer) -> None:
+        """Links that are open before the server stands still."""
+        self._warm: dict[str, ConnectOptions] = {}
+        for name in (
+            "strict",
+            "lenient",
+            "filtered",
+            "head",
+            "plan",
+            "snapshot",
+            "writer",
+            "plain",
+        ):
+            self._warm[name] = make_options(server.url, name=name)
+            with links.borrowed(self._warm[name]) as link:
+                link.check()
+
+    def _probe(
+        self,
+        probe: Callable[[ConnectOptions, Verdict], None],
+        options: ConnectOptions,
+        verdict: Verdict,
+        gate: threading.Event,
+    ) -> None:
+        gate.wait()
+        # However long the server stood still, its links are used without a look.
+        links._idle[options] = [(link, time.monotonic()) for link, _ in links._idle[options]]
+        try:
+            probe(options, verdict)
+        except Exception as error:
+            verdict.fail(f"{probe.__name__}: {type(error).__name__}: {error}")
+
+    def _sequences(self, options: ConnectOptions, wanted: SequenceRange, **how: Any) -> list[int]:
+        batches = read_range(options, wanted, _LIMITS, columns=["seq"], **how)
+        return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
+
+    def strict(self, options: ConnectOptions, verdict: Verdict) -> None:
+        wanted = self.range(self.orders)
+        found = self._sequences(options, wanted)
+        verdict.rows("range", found, range(1, wanted.end))
+
+    def lenient(self, options: ConnectOptions, verdict: Verdict) -> None:
+        wanted = self.range(self.orders)
+        found = self._sequences(options, wanted, fail_on_data_loss=False)
+        verdict.rows("range, failOnDataLoss=false", found, range(1, wanted.end))
+
+    def filtered(self, options: ConnectOptions, verdict: Verdict) -> None:
+        wanted = self.range(self.orders, f"{self.orders}.a")
+        found = self._sequences(options, wanted)
+        verdict.rows("range of a subject", found, range(1, wanted.end - 1))
+
+    def head(self, options: ConnectOptions, verdict: Verdict) -> None:
+        """What was purged meanwhile has to be missed, and what was not has to come."""
+        try:
+            self._sequences(options, self.range(self.purged))
+        except DataLossError as error:
+            if error.last != _PURGED - 1:
+                verdict.fail(f"head: {error}")
+        else:
+            verdict.fail("head: what was purged unread was not missed")
+        wanted = replace(self.range(self.purged), start=_PURGED, from_earliest=True)
+        found = self._sequences(options, wanted)
+        verdict.rows("range from the earliest", found, range(_PURGED, wanted.end))
+
+    def plan(self, options: ConnectOptions, verdict: Verdict) -> None:
+        facts = asking.ask(options, lambda api: leading(api, self.names), 60)
+        for name, one in facts.items():
+            if one.last_seq < self.facts[name].last_seq:
+                verdict.missing += self.facts[name].last_seq - one.last_seq
+                verdict.fail(f"plan: {name} ends at {one.last_seq}")
+        end = self.facts[self.orders].last_seq
+        found = asking.ask(
+            options,
+            lambda api: proven(
+                api, [self.orders], lambda api: api.next_sequence(self.orders, end, ())
+            ),
+            60,
+        )
+        verdict.rows("last message", [found], [end])
+
+    def snapshot(self, options: ConnectOptions, verdict: Verdict) -> None:
+        wanted = self.range(self.bucket, ">")
+        batches = list(read_snapshot(options, wanted, _LIMITS, columns=["subject", "data"]))
+        found = [
+            (subject.rpartition(".")[2], data)
+            for batch in batches
+            for subject, data in zip(
+                batch.column("subject").to_pylist(), batch.column("data").to_pylist(), strict=True
+            )
+        ]
+        half = _KEYS // 2
+        verdict.rows(
+            "bucket",
+            found,
+            [(f"k{n}", b"new" if n < half else b"old") for n in range(_KEYS)]
+            + [(f"n{n}", b"new") for n in range(half)],
+        )
+
+    def writer(self, options: ConnectOptions, verdict: Verdict) -> None:
+        if self.run.rng.random() < 0.5:
+            self.commit(options, 1)  # again, as after a lost answer
+        self.commit(options, 2)
+        wanted = [payload for batch in range(3) for payload in self.payloads(batch)]
+        with Admin(self.followers[0].url) as admin:
+            found, seq = [], 0
+            subject = f"{self.target}.rows"
+
+            def following(api: Any) -> Any:
+                return api.message(self.target, seq=seq + 1, next_by_subj=subject)
+
+            # The writer has been told of all rows, so whoever leads now has them.
+            leading(admin.api, [self.target])
+            while (one := following(admin.api)) is not None:
+                found.append(one.data)
+                seq = one.seq
+        verdict.rows("rows written", found, wanted)
+
+    def plain(self, options: ConnectOptions, verdict: Verdict) -> None:
+        """Without any proof, as a control: how often an old answer comes."""
+        subject, stop = f"$JS.API.STREAM.INFO.{self.orders}", time.monotonic() + 0.5
+        with links.borrowed(options) as link:
+            while time.monotonic() < stop:
+                answer = msgspec.json.decode(link.request(subject, b"", 10)[4])
+                last = (answer.get("state") or {}).get("last_seq")
+                verdict.lies += last is not None and last < self.facts[self.orders].last_seq
+
+    def delete(self) -> None:
+        links.close_idle()
+        self.cluster.wait_until_ready()
+        with Admin(self.cluster.servers[0].url) as admin:
+            for name in self.names:
+                admin.call(f"STREAM.DELETE.{name}")
+
+
+# -- who stands still ----------------------------------------------------------------------------
+
+
+def _kind(act: Callable[[Streams], Verdict]) -> Kind:
+    def kind(run: Run) -> Outcome:
+        cluster = cluster_of(run)
+        try:
+            streams = Streams(run, cluster)
+            verdict = act(streams)
+            streams.delete()
+        except BaseException:
+            run.shared.drop("cluster")  # somebody may still stand still
+            raise
+        return Outcome(
+            1,
+            verdict.expected,
+            verdict.missing,
+            verdict.repeated,
+            verdict.unexpected,
+            failure=verdict.failures,
+            note=f"{verdict.lies} old answers",
+        )
+
+    return kind
+
+
+def _new_leaders(streams: Streams, url: str) -> None:
+    old = streams.leader._name
+
+    def elected() -> bool:
+        return all(leader_of(url, name) not in (None, old) for name in streams.names)
+
+    until(elected, f"new leaders of {streams.names}")
+
+
+def _resuming(server: NatsServer) -> Callable[[Callable[[], None]], None]:
+    def go_on(ask: Callable[[], None]) -> None:
+        server.resume()
+        ask()
+
+    return go_on
+
+
+def leader_frozen(streams: Streams) -> Verdict:
+    streams.warm_up(streams.leader)
+    streams.leader.pause()
+    other = streams.followers[0]
+    _new_leaders(streams, other.url)
+    streams.change(other.url)
+    return streams.ask_at_once(streams.leader, _resuming(streams.leader))
+
+
+def leader_frozen_twice(streams: Streams) -> Verdict:
+    """It goes on for a moment, with a part of what waits for it read, and stands still again."""
+    rng, leader = streams.run.rng, streams.leader
+
+    def go_on(ask: Callable[[], None]) -> None:
+        for _ in range(rng.randrange(1, 4)):
+            leader.resume()
+            ask()
+            time.sleep(rng.uniform(0.001, 0.02))
+            leader.pause()
+            time.sleep(rng.uniform(0.05, 1.5))
+        leader.resume()
+
+    streams.warm_up(leader)
+    leader.pause()
+    other = streams.followers[0]
+    _new_leaders(streams, other.url)
+    streams.change(other.url)
+    return streams.ask_at_once(leader, go_on)
+
+
+def leader_frozen_others_asked(streams: Streams) -> Verdict:
+    """Over another server: the old leader and the new one both answer."""
+    other = streams.run.rng.choice(streams.followers)
+    streams.warm_up(other)
+    streams.leader.pause()
+    _new_leaders(streams, other.url)
+    streams.change(other.url)
+    return streams.ask_at_once(other, _resuming(streams.leader))
+
+
+def two_frozen(streams: Streams) -> Verdict:
+    """A follower too: nobody can be elected until it goes on."""
+    follower, other = streams.run.rng.sample(streams.followers, 2)
+    streams.warm_up(streams.leader)
+    follower.pause()
+    streams.leader.pause()
+    time.sleep(streams.run.rng.uniform(1, 5))
+    follower.resume()
+    _new_leaders(streams, other.url)
+    streams.change(other.url)
+    return streams.ask_at_once(streams.leader, _resuming(streams.leader))
+
+
+def follower_frozen(streams: Streams) -> Verdict:
+    """Asked over it; its leader goes on without it."""
+    follower = streams.run.rng.choice(streams.followers)
+    streams.warm_up(follower)
+    follower.pause()
+    if streams.run.rng.random() < 0.5:
+        time.sleep(streams.run.rng.uniform(1, 6))
+    streams.change(streams.leader.url)
+    return streams.ask_at_once(follower, _resuming(follower))
+
+
+def leader_and_follower_asked(streams: Streams) -> Verdict:
+    """Both have stood still; the follower that comes back is asked, and a replica is silent."""
+    follower, other = streams.run.rng.sample(streams.followers, 2)
+    streams.warm_up(follower)
+    streams.leader.pause()
+    _new_leaders(streams, other.url)
+    streams.change(other.url)
+
+    def go_on(ask: Callable[[], None]) -> None:
+        ask()
+        time.sleep(streams.run.rng.uniform(0, 8))
+        streams.leader.resume()
+
+    return streams.ask_at_once(follower, go_on)
+
+
+KINDS: Kinds = {
+    "leader frozen": _kind(leader_frozen),
+    "leader frozen again and again": _kind(leader_frozen_twice),
+    "leader frozen, another server asked": _kind(leader_frozen_others_asked),
+    "leader and a follower frozen": _kind(two_frozen),
+    "follower frozen": _kind(follower_frozen),
+    "leader still frozen, a follower asked": _kind(leader_and_follower_asked),
+}
