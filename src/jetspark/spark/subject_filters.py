@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions
@@ -25,6 +26,13 @@ def check_subjects(
     Where others may come from elsewhere (mirrors, sources, transforms, streams that a pattern
     finds later) it is a warning.
     """
+    try:
+        _check(options, api, facts)
+    except ConfigError:  # of a leader that was replaced, perhaps
+        proven(api, facts, lambda api: _check(options, api, leading(api, facts)))
+
+
+def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
     listened = [subject for stream in facts.values() for subject in stream.subjects]
     for subject in options.subjects:
         if any(subjects_overlap(subject, one) for one in listened):
