@@ -1,0 +1,216 @@
+"""What a leader that was replaced says is asked for again: links that answer as servers would."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+
+from jetspark.bulk import proof
+from jetspark.bulk.chain import Chain
+from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.proof import leading, proven
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import _RangeReader
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.options import make_options
+from jetspark.errors import DataLossError, RequestTimeoutError, StreamNotFoundError
+from jetspark.spark import planning
+from jetspark.spark.offsets import StreamOffset
+from jetspark.wire.documents import ServerInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.bulk.link import BlockingLink
+    from jetspark.wire.events import MessageFrame
+
+OLD, NEW = 5, 9
+"""Last sequences: what the old leader has, and what the new one has acknowledged."""
+
+
+class TwoLeaders:
+    """First n1 answers, which was replaced by n2 while it stood still; then n2."""
+
+    server = "nats://n1"
+    api_prefix = "$JS.API"
+    info = ServerInfo(server_name="n1", cluster="C", jetstream=True)
+
+    def __init__(
+        self, lies: int = 1, *, silent: bool = False, hears: bool = True, absent: float = 0.0
+    ) -> None:
+        self.lies = lies
+        self.silent = silent  # n1 says nothing to n2
+        self.hears = hears  # n2 hears of others
+        self.found_from = time.monotonic() + absent
+        self.asked: list[str] = []
+
+    def request(self, subject: str, payload: bytes, timeout: float) -> MessageFrame:
+        kind = ".".join(subject.split(".")[2:-1])
+        self.asked.append(kind)
+        lies, self.lies = self.lies > 0, self.lies - 1
+        if time.monotonic() < self.found_from:
+            answer: dict[str, Any] = {"error": {"code": 404, "err_code": 10059}}
+        elif kind == "STREAM.MSG.GET":
+            answer = self._message(lies, msgspec.json.decode(payload))
+        else:
+            answer = self._info(lies)
+        name = {"STREAM.INFO": "stream_info", "STREAM.MSG.GET": "stream_msg_get"}.get(kind, "x")
+        answer["type"] = f"io.nats.jetstream.api.v1.{name}_response"
+        return (1, subject.encode(), None, None, msgspec.json.encode(answer))
+
+    def _message(self, lies: bool, wanted: dict[str, Any]) -> dict[str, Any]:
+        last = OLD if lies else NEW
+        if wanted.get("seq", 0) > last:
+            return {"error": {"code": 404, "err_code": 10037}}
+        data = base64.b64encode(msgspec.json.encode({"batch": 0, "offset": 0, "rows": 1}))
+        seq = last if "last_by_subj" in wanted else wanted["seq"]
+        when = "2026-01-01T00:00:00Z"
+        return {"message": {"seq": seq, "subject": "s", "data": data.decode(), "time": when}}
+
+    def _info(self, lies: bool) -> dict[str, Any]:
+        leader, others = ("n1", ("n2", "n3")) if lies else ("n2", ("n1", "n3"))
+        ages = {"n1": 60.0 if self.silent else 0.01, "n2": 8.0, "n3": 8.0 if lies else 0.01}
+        replicas = [{"name": one, "active": int(ages[one] * 1e9)} for one in others]
+        if not self.hears:
+            replicas = [{**one, "active": int(60e9)} for one in replicas]
+        return {
+            "config": {"name": "S", "num_replicas": 3},
+            "created": "2026-01-01T00:00:00Z",
+            "state": {
+                "first_seq": 1,
+                "last_seq": OLD if lies else NEW,
+                "messages": OLD if lies else NEW,
+                "bytes": 1,
+                "first_ts": "2026-01-01T00:00:00Z",
+            },
+            "cluster": {"leader": leader, "replicas": replicas},
+        }
+
+
+def api_of(link: TwoLeaders) -> StreamAPI:
+    return StreamAPI(cast("BlockingLink", link), timeout=5)
+
+
+def test_what_a_deposed_leader_says_first_is_not_acted_upon() -> None:
+    assert leading(api_of(TwoLeaders()), ["S"])["S"].last_seq == NEW
+
+
+def test_answers_without_a_leader_are_asked_for_after_the_proof() -> None:
+    api = api_of(TwoLeaders())
+    assert proven(api, ["S"], lambda api: api.next_sequence("S", OLD + 1, ())) == OLD + 1
+
+
+def test_while_a_replica_is_silent_two_answers_agree() -> None:
+    link, found = TwoLeaders(silent=True), [OLD, NEW, NEW]
+    assert proven(api_of(link), ["S"], lambda _: found.pop(0)) == NEW
+    assert found == []
+
+
+def test_a_leader_that_hears_of_nobody_is_an_error_that_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proof, "_WITHIN", 0.3)
+    with pytest.raises(RequestTimeoutError, match="has not heard from a quorum"):
+        leading(api_of(TwoLeaders(hears=False)), ["S"])
+
+
+def test_within_the_lease_one_question_is_enough() -> None:
+    link = TwoLeaders(lies=0)
+    leading(api_of(link), ["S"])
+    before = len(link.asked)
+    leading(api_of(link), ["S"])
+    assert len(link.asked) == before + 1
+
+
+# -- a range -------------------------------------------------------------------------------------
+
+
+def reader(strict: bool = True) -> _RangeReader:
+    wanted = SequenceRange("S", 1, NEW + 1, "2026-01-01T00:00:00Z")
+    return _RangeReader(make_options("nats://x"), wanted, ReadLimits(), ["seq"], strict)
+
+
+def test_nothing_is_left_only_when_a_proven_leader_says_so() -> None:
+    one = reader()
+    one._next = OLD + 1
+    assert not one._nothing_left(api_of(TwoLeaders()))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_stream_is_shorter_only_when_a_proven_leader_says_so(strict: bool) -> None:
+    one = reader(strict)
+    assert one._still_there(api_of(TwoLeaders()))
+    assert one._end == NEW + 1
+
+
+def test_what_is_lost_is_told() -> None:
+    one = reader()
+    one._end = NEW + 5
+    with pytest.raises(DataLossError, match="lost acknowledged messages"):
+        one._still_there(api_of(TwoLeaders()))
+
+
+def test_a_stream_is_gone_only_after_a_while() -> None:
+    assert reader()._still_there(api_of(TwoLeaders(0, absent=0.5)))
+
+
+def test_a_single_server_is_believed_at_once() -> None:
+    link = TwoLeaders(0, absent=60)
+    link.info = ServerInfo(server_name="n1", jetstream=True)
+    begun = time.monotonic()
+    with pytest.raises(StreamNotFoundError):
+        api_of(link).stream("S")
+    assert link.asked.count("STREAM.INFO") == 1
+    assert time.monotonic() - begun < 30
+
+
+# -- planning and the ledger -----------------------------------------------------------------------
+
+
+def test_planning_doubts_what_only_a_leader_that_was_replaced_would_say() -> None:
+    facts = {"S": api_of(TwoLeaders(0)).stream("S")}
+
+    def offset(following: int, created: str = facts["S"].created) -> dict[str, StreamOffset]:
+        return {"S": StreamOffset(created, following, 1)}
+
+    assert not planning.in_doubt(facts, offset(1))
+    assert not planning.in_doubt(facts, offset(NEW + 1)), "merely behind, perhaps"
+    assert planning.in_doubt(facts, offset(NEW + 2))
+    assert planning.in_doubt(facts, offset(1, "2025-01-01T00:00:00Z"))
+    assert planning.in_doubt({}, offset(1))
+
+
+class Scripted(Ledger):
+    """A ledger whose links are these."""
+
+    def __init__(self, link: TwoLeaders) -> None:
+        super().__init__(make_options("nats://x"), "S", "q")
+        self.api = api_of(link)
+
+    def ask(self, question: Callable[[StreamAPI], Any]) -> Any:
+        return question(self.api)
+
+
+def test_a_decision_is_not_made_on_old_markers() -> None:
+    chain = Chain(make_options("nats://x"), Scripted(TwoLeaders(3)), "S", "q")
+    assert chain.places(2) == [NEW, NEW]
+
+
+def test_markers_that_the_batch_before_has_are_not_asked_for() -> None:
+    link = TwoLeaders(0)
+    assert Chain(make_options("nats://x"), Scripted(link), "S", "q").places(1, {0: 7}) == [7]
+    assert link.asked == []
+
+
+def test_a_ledger_that_is_not_sure_gives_what_comes_first() -> None:
+    ledger = Scripted(TwoLeaders())
+    first = ledger.last_message("S", "s")
+    with ledger.sure():
+        second = ledger.last_message("S", "s")
+    assert first is not None
+    assert second is not None
+    assert (first.seq, second.seq) == (OLD, NEW)
