@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Admin
 
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.snapshot import read_snapshot
+from jetspark.bulk.stream_api import Reader, StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.errors import StreamRecreatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
 
@@ -91,3 +93,28 @@ def test_a_recreated_bucket_is_not_the_same(make_server: MakeServer) -> None:
     bucket(server)
     with pytest.raises(StreamRecreatedError, match="it was recreated, so"):
         list(snapshot(server, wanted))
+
+
+def test_it_is_read_where_the_leader_is(
+    nats_cluster: Cluster, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that lags takes a former value for the last one; servers choose any replica."""
+    made: list[str] = []
+    real = StreamAPI.create_reader
+
+    def noted(self: StreamAPI, *arguments: Any, **options: Any) -> Reader:
+        reader = real(self, *arguments, **options)
+        made.append(reader.server)
+        return reader
+
+    monkeypatch.setattr(StreamAPI, "create_reader", noted)
+    name, url = unique("KV"), nats_cluster.urls[0]
+    with Admin(url) as admin:
+        admin.create(name, f"{name}.>", max_msgs_per_subject=3, num_replicas=3)
+        for _ in range(4):
+            admin.fill_new([(f"{name}.k{n}", b"v") for n in range(5)])
+            facts = admin.facts(name)
+            wanted = SequenceRange(name, 1, facts.last_seq + 1, facts.created, (">",))
+            batches = read_snapshot(make_options(url), wanted, SMALL, columns=["subject"])
+            assert sum(batch.num_rows for batch in batches) == 5
+            assert made[-1] == admin.facts(name).leader

@@ -20,7 +20,7 @@ import msgspec
 from tests.chaos.campaign import Kind, Kinds, Run
 from tests.chaos.outcome import Outcome
 from tests.support.cluster import Cluster
-from tests.support.streams import Admin, Row, numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import asking, links
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
@@ -31,7 +31,7 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import DataLossError, JetsparkError, NoRespondersError
+from jetspark.errors import DataLossError, JetsparkError
 from jetspark.server import NatsServer
 
 _ELECTED_WITHIN = 60.0
@@ -121,9 +121,9 @@ class Streams:
         with Admin(url) as admin:
             for name in (self.orders, self.purged):
                 admin.create(name, f"{name}.>", num_replicas=3)
-                self._fill(admin, numbered(f"{name}.a", _BEFORE))
+                admin.fill_new(numbered(f"{name}.a", _BEFORE))
             admin.create(self.bucket, f"${self.bucket}.>", max_msgs_per_subject=5, num_replicas=3)
-            self._fill(admin, [(f"${self.bucket}.k{n}", b"old") for n in range(_KEYS)])
+            admin.fill_new([(f"${self.bucket}.k{n}", b"old") for n in range(_KEYS)])
             admin.create(
                 self.target,
                 f"{self.target}.>",
@@ -134,18 +134,6 @@ class Streams:
             )
         Ledger(make_options(url), self.target, "q").make_stream(3)
         self.commit(url, 0)
-
-    def _fill(self, admin: Admin, rows: list[Row]) -> None:
-        """Of a stream that is new: not every server knows of it yet."""
-
-        def first() -> bool:
-            try:
-                return admin.fill(rows[:1]) > 0
-            except NoRespondersError:
-                return False
-
-        until(first, f"a stream for {rows[0][0]}")
-        admin.fill(rows[1:])
 
     def gather_leaders(self, url: str) -> str:
         """One server leads them all; its name."""
@@ -387,7 +375,7 @@ def _kind(act: Callable[[Streams], Verdict]) -> Kind:
     return kind
 
 
-def _new_leaders(streams: Streams, url: str) -> None:
+def new_leaders(streams: Streams, url: str) -> None:
     old = streams.leader._name
 
     def elected() -> bool:
@@ -408,7 +396,7 @@ def leader_frozen(streams: Streams) -> Verdict:
     streams.warm_up(streams.leader)
     streams.leader.pause()
     other = streams.followers[0]
-    _new_leaders(streams, other.url)
+    new_leaders(streams, other.url)
     streams.change(other.url)
     return streams.ask_at_once(streams.leader, _resuming(streams.leader))
 
@@ -429,7 +417,7 @@ def leader_frozen_twice(streams: Streams) -> Verdict:
     streams.warm_up(leader)
     leader.pause()
     other = streams.followers[0]
-    _new_leaders(streams, other.url)
+    new_leaders(streams, other.url)
     streams.change(other.url)
     return streams.ask_at_once(leader, go_on)
 
@@ -439,7 +427,7 @@ def leader_frozen_others_asked(streams: Streams) -> Verdict:
     other = streams.run.rng.choice(streams.followers)
     streams.warm_up(other)
     streams.leader.pause()
-    _new_leaders(streams, other.url)
+    new_leaders(streams, other.url)
     streams.change(other.url)
     return streams.ask_at_once(other, _resuming(streams.leader))
 
@@ -452,7 +440,7 @@ def two_frozen(streams: Streams) -> Verdict:
     streams.leader.pause()
     time.sleep(streams.run.rng.uniform(1, 5))
     follower.resume()
-    _new_leaders(streams, other.url)
+    new_leaders(streams, other.url)
     streams.change(other.url)
     return streams.ask_at_once(streams.leader, _resuming(streams.leader))
 
@@ -473,7 +461,7 @@ def leader_and_follower_asked(streams: Streams) -> Verdict:
     follower, other = streams.run.rng.sample(streams.followers, 2)
     streams.warm_up(follower)
     streams.leader.pause()
-    _new_leaders(streams, other.url)
+    new_leaders(streams, other.url)
     streams.change(other.url)
 
     def go_on(ask: Callable[[], None]) -> None:

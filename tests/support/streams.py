@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +11,7 @@ from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
+from jetspark.errors import NoRespondersError
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, encode_headers
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # From 2.11 on a server drops what it has no room to queue: 10,000 messages for a stream.
 _WAIT_EVERY = 2000
+
+_LOOK_EVERY = 0.05  # seconds
 
 Row = tuple[str, bytes] | tuple[str, bytes, list[tuple[str, str]]]
 
@@ -69,6 +73,18 @@ class Admin:
         ack = msgspec.json.decode(self.link.request(last[0], last[1], 30)[4])
         assert "error" not in ack, ack
         return int(ack["seq"])
+
+    def fill_new(self, rows: list[Row]) -> int:
+        """The same for a stream that is new in a cluster: not every server may know of it yet."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                last = self.fill(rows[:1])
+                break
+            except NoRespondersError:
+                assert time.monotonic() < deadline, f"nobody takes {rows[0][0]}"
+                time.sleep(_LOOK_EVERY)
+        return self.fill(rows[1:]) if rows[1:] else last
 
     def delete_messages(self, stream: str, *sequences: int) -> None:
         for sequence in sequences:
