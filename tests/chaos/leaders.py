@@ -168,7 +168,7 @@ class Streams:
             admin.fill(numbered(f"{self.orders}.a", _MEANWHILE))
             admin.fill([(f"{self.orders}.b", b"b")])
             admin.fill(numbered(f"{self.purged}.a", _MEANWHILE))
-            admin.purge(self.purged, seq=_PURGED)
+            admin.api.purge(self.purged, _PURGED)
             admin.fill((f"${self.bucket}.k{n}", b"new") for n in range(_KEYS // 2))
             admin.fill((f"${self.bucket}.n{n}", b"new") for n in range(_KEYS // 2))
         self.commit(url, 1)
