@@ -15,6 +15,7 @@ from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
+from jetspark.timestamps import Seconds
 
 
 class JetStream(BucketCalls, ObjectStoreCalls):
@@ -31,7 +32,7 @@ class Client(CoreClient):
     def jetstream(
         self,
         *,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
         trace: bool = False,

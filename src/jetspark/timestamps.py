@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias, overload
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
+
+Seconds: TypeAlias = float | timedelta
+"""A time as callers give it: seconds, or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
@@ -58,6 +62,20 @@ def datetime_to_ns(value: datetime) -> int:
     if value.tzinfo is None:
         raise ValueError(f"{value!r} has no time zone; use an aware datetime")
     return (value - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+@overload
+def in_seconds(value: Seconds) -> float: ...
+@overload
+def in_seconds(value: Seconds | None) -> float | None: ...
+def in_seconds(value: Seconds | None) -> float | None:
+    """The number of seconds; None stays None."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def as_timedelta(value: Seconds) -> timedelta:
+    """The same as a timedelta."""
+    return value if isinstance(value, timedelta) else timedelta(seconds=value)
 
 
 def duration_to_ns(value: timedelta | float) -> int:

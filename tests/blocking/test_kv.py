@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jetspark.blocking import connect
-from jetspark.errors import BucketNotFoundError, ConfigError, KeyNotFoundError
+from jetspark.errors import BucketNotFoundError, ConfigError, KeyNotFoundError, RequestTimeoutError
 from jetspark.kv import Entry, Origin, ZlibCodec
 
 if TYPE_CHECKING:
@@ -147,3 +148,16 @@ def test_a_live_mapping(bucket: Bucket) -> None:
         assert len(live) == len(live.items()) == len(live.values()) == 2
         assert "a" in live
         assert live.error is None
+
+
+def test_next_of_a_watch_waits_no_longer_than_it_may(bucket: Bucket) -> None:
+    bucket.put("a", b"1")
+    with bucket.watch() as watch:
+        first = watch.next(timedelta(seconds=20))
+        assert first is not None
+        assert first.key == "a"
+        assert watch.next(20) is None
+        with pytest.raises(RequestTimeoutError):
+            watch.next(timeout=0.1)
+        bucket.put("b", b"2")
+        assert watch.next().key == "b"  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from tests.kv.conftest import take
 from jetspark.errors import (
     APIError,
     BadNameError,
+    BadSubscriptionError,
     BucketNotFoundError,
     ConfigError,
     ConnectionClosedError,
@@ -567,3 +568,21 @@ async def test_changes_over_new_leaders(
         assert seen == list(range(1, seen[-1] + 1))
         assert set(acknowledged) <= set(seen)
         await js.delete_bucket(bucket.name)
+
+
+async def test_next_waits_for_an_entry_and_no_longer_than_it_may(bucket: Bucket) -> None:
+    await bucket.put("a", b"1")
+    async with bucket.watch() as watch:
+        first = await watch.next(timedelta(seconds=20))
+        assert first is not None
+        assert (first.key, first.value) == ("a", b"1")
+        assert await watch.next(20) is None
+        with pytest.raises(RequestTimeoutError, match=r"0\.1 s"):
+            await watch.next(timeout=0.1)
+        await bucket.put("b", b"2")
+        assert (await watch.next()).key == "b"  # type: ignore[union-attr]
+        watch.stop()
+        with pytest.raises(BadSubscriptionError):
+            await watch.next(1)
+    with pytest.raises(ConfigError):
+        await bucket.watch(callback=print).next(1)

@@ -21,6 +21,7 @@ from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
@@ -68,7 +69,7 @@ class CallerSide(CoreClient):
         self.thread.post(partial(self.inner.report, error))
 
     def ask(
-        self, subject: str, payload: Payload, timeout: float | None, headers: HeadersLike | None
+        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
         """`request` without async: its reply as a frame. Raises as `request`."""
         if self.inner._outbox.crowded:
@@ -91,7 +92,7 @@ class CallerSide(CoreClient):
         subject: str,
         payload: Payload = b"",
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
         """Blocks the caller's thread, and suspends nothing."""

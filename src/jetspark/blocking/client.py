@@ -38,6 +38,7 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.face import Client as AsyncClient
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
 
 ErrorCallback: TypeAlias = Callable[[JetsparkError], None]
@@ -166,7 +167,7 @@ class Client(MessagingCalls, Leaving):
         """
         self._thread.run(self._inner.force_reconnect)
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has taken all that was published before.
 
         `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
@@ -174,8 +175,8 @@ class Client(MessagingCalls, Leaving):
         """
         self._thread.run(self._flush, timeout)
 
-    async def _flush(self, timeout: float | None) -> None:
-        limit = self.options.request_timeout if timeout is None else timeout
+    async def _flush(self, timeout: Seconds | None) -> None:
+        limit = self.options.request_timeout if timeout is None else in_seconds(timeout)
         try:
             async with asyncio.timeout(limit):
                 await self._buffer.emptied()
@@ -187,7 +188,7 @@ class Client(MessagingCalls, Leaving):
         """Seconds of one round trip to the server. Raises as `flush` does."""
         return self._thread.run(self._inner.rtt)
 
-    def drain(self, timeout: float = DRAIN_TIMEOUT) -> None:
+    def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
 
         Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
@@ -202,11 +203,11 @@ class Client(MessagingCalls, Leaving):
         else:
             self._thread.run(self._drain, timeout)
 
-    async def _drain(self, timeout: float) -> None:
+    async def _drain(self, timeout: Seconds) -> None:
         self._buffer.give()
         await self._inner.drain(timeout)
 
-    async def _drain_alone(self, timeout: float) -> None:
+    async def _drain_alone(self, timeout: Seconds) -> None:
         try:
             await self._drain(timeout)
         except JetsparkError as error:
@@ -279,7 +280,7 @@ class Client(MessagingCalls, Leaving):
     def jetstream(
         self,
         *,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
         trace: bool = False,

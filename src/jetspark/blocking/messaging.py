@@ -13,6 +13,7 @@ from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.prepared import Sendable
 from jetspark.face import Client as AsyncClient
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 
@@ -63,7 +64,7 @@ class MessagingCalls:
         subject: str,
         payload: Payload = b"",
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
@@ -74,7 +75,7 @@ class MessagingCalls:
         """
         return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
 
-    def request_msg(self, message: Sendable, *, timeout: float | None = None) -> Message:
+    def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
         return self.request(
             message.subject, message.data, timeout=timeout, headers=message.headers or None
@@ -85,10 +86,10 @@ class MessagingCalls:
         subject: str,
         payload: Payload = b"",
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
         max_msgs: int = 0,
-        stall: float | None = None,
+        stall: Seconds | None = None,
         sentinel: bool | Callable[[Message], bool] = False,
     ) -> Replies:
         """Publish and gather replies: iterate the result, or make a `list` of it.

@@ -20,6 +20,7 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.messages import Message
 from jetspark.blocking.taking import Taking
 from jetspark.client.subscription import Subscription as AsyncSubscription
+from jetspark.timestamps import Seconds
 
 MessageCallback: TypeAlias = Callable[[Message], None]
 
@@ -99,7 +100,7 @@ class Subscription(Taking[Message]):
             pass  # not from here, or an interrupt would come with a second traceback
         return self._next()
 
-    def next(self, timeout: float | None = None) -> Message:
+    def next(self, timeout: Seconds | None = None) -> Message:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,

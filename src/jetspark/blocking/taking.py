@@ -19,6 +19,7 @@ from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
 
 BATCH = 1000
@@ -43,13 +44,13 @@ class Source(Protocol):
     async def __anext__(self) -> AsyncMessage:
         """The next message."""
 
-    async def next(self, timeout: float | None = None) -> AsyncMessage:
+    async def next(self, timeout: Seconds | None = None) -> AsyncMessage:
         """The next message, in time."""
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Frames that are here now."""
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Its end, when all is here that is on its way."""
 
 
@@ -134,8 +135,9 @@ class Taking(Leaving, Generic[MessageT]):
         self._taken.append(first._frame)
         self._taken.extend(self._inner.take_queued(BATCH - 1))
 
-    def _next_within(self, timeout: float | None) -> MessageT:
+    def _next_within(self, timeout: Seconds | None) -> MessageT:
         """The next message, within `timeout` seconds."""
+        timeout = in_seconds(timeout)
         if self._callback is None and (message := self._given()) is not None:
             return message
         left = timeout
@@ -152,7 +154,7 @@ class Taking(Leaving, Generic[MessageT]):
         finally:
             self._turn.release()
 
-    async def _fill_within(self, timeout: float | None) -> None:
+    async def _fill_within(self, timeout: Seconds | None) -> None:
         self._take(await self._inner.next(timeout))
 
     # -- callbacks -----------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class Taking(Leaving, Generic[MessageT]):
 
     # -- ending --------------------------------------------------------------------------------
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: Seconds | None = None) -> None:
         """Let the server send no more, and take all that is on its way.
 
         Returns when the messages are here; with a callback, when it was called for the last one.
@@ -194,8 +196,8 @@ class Taking(Leaving, Generic[MessageT]):
 def drain(
     client: CallerSide,
     worker: Worker,
-    draining: Callable[[float | None], Coroutine[Any, Any, None]],
-    timeout: float | None,
+    draining: Callable[[Seconds | None], Coroutine[Any, Any, None]],
+    timeout: Seconds | None,
 ) -> None:
     """Drain, and wait for it; in its own callback's thread, where that would never end, do not."""
     if not worker.is_current:

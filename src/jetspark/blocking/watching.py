@@ -7,13 +7,15 @@ Several threads may take: each entry goes to one.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.timestamps import Seconds, in_seconds
 
 LOT = 1000
 """Entries taken at a change of thread: enough to hide its cost."""
@@ -38,6 +40,9 @@ class Source(Protocol[EntryT]):
 
     async def __anext__(self) -> EntryT:
         """The next entry."""
+
+    async def next(self, timeout: Seconds | None = None) -> EntryT:
+        """The next entry, in time."""
 
     def take_ready(self, limit: int) -> list[EntryT]:
         """Entries that are here now."""
@@ -86,6 +91,28 @@ class Watching(LeavingLoop, Generic[EntryT]):
                 except StopAsyncIteration:
                     raise StopIteration from None
             return self._taken.popleft()
+
+    def next(self, timeout: Seconds | None = None) -> EntryT:
+        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
+        that has ended it.
+        """
+        seconds = in_seconds(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        if not self._turn.acquire(timeout=-1 if seconds is None else max(seconds, 0)):
+            raise RequestTimeoutError(f"Another thread has waited for {seconds:g} s.")
+        try:
+            while not self._taken:
+                left = None if end is None else max(end - time.monotonic(), 0)
+                self._thread.run(self._fill_within, left)
+            return self._taken.popleft()
+        finally:
+            self._turn.release()
+
+    async def _fill_within(self, timeout: float | None) -> None:
+        self._taken.append(await self._inner.next(timeout))
+        self._taken.extend(self._inner.take_ready(LOT - 1))
 
     async def _fill(self) -> None:
         # Left here and not returned: a caller that was interrupted finds them next time.

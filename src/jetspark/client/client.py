@@ -38,6 +38,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.subjects import check_queue, check_subscribe_subject
+from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.frames import target_of
@@ -61,7 +62,7 @@ class Statistics:
 class Reading(Protocol):
     """Something that gives out messages, and ends with the client."""
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Let the server send no more, and take all that is on its way."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
@@ -182,7 +183,7 @@ class Client(RequestCalls):
         """
         await self._link.force_reconnect()
 
-    async def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has taken all that was published before.
 
         `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
@@ -203,7 +204,7 @@ class Client(RequestCalls):
         await self.flush()
         return time.perf_counter() - start
 
-    async def drain(self, timeout: float = DRAIN_TIMEOUT) -> None:
+    async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
 
         Publishing is possible until the callbacks are done, subscribing is not. `timeout` in

@@ -13,6 +13,7 @@ from jetspark.client.publish_calls import PublishCalls
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
 from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
@@ -26,20 +27,21 @@ class RequestCalls(PublishCalls):
     def _message(self, frame: MessageFrame) -> Message:
         raise NotImplementedError
 
-    def _seconds(self, timeout: float | None) -> float:
+    def _seconds(self, timeout: Seconds | None) -> float:
         """A timeout or, for None, request_timeout. Raises BadTimeoutError."""
         if timeout is None:
             return self.options.request_timeout
-        if not timeout > 0:
-            raise BadTimeoutError(timeout)
-        return timeout
+        seconds = in_seconds(timeout)
+        if not seconds > 0:
+            raise BadTimeoutError(seconds)
+        return seconds
 
     async def request(
         self,
         subject: str,
         payload: Payload = b"",
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
@@ -80,7 +82,7 @@ class RequestCalls(PublishCalls):
             raise
         return reply
 
-    async def request_msg(self, message: Sendable, *, timeout: float | None = None) -> Message:
+    async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
         return await self.request(
             message.subject, message.data, timeout=timeout, headers=message.headers or None
@@ -91,10 +93,10 @@ class RequestCalls(PublishCalls):
         subject: str,
         payload: Payload = b"",
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
         max_msgs: int = 0,
-        stall: float | None = None,
+        stall: Seconds | None = None,
         sentinel: bool | Callable[[Message], bool] = False,
     ) -> Replies:
         """Publish and gather replies: `async for` over the result, or `await` it for a list.
@@ -110,13 +112,14 @@ class RequestCalls(PublishCalls):
         and what publish_nowait raises.
         """
         limit = self._seconds(timeout)
-        if stall is not None and not stall > 0:
-            raise BadTimeoutError(stall)
+        silence = in_seconds(stall)
+        if silence is not None and not silence > 0:
+            raise BadTimeoutError(silence)
         if max_msgs < 0:
             raise ConfigError("max_msgs cannot be negative.")
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
         data = payload_bytes(payload)  # as it is now, not when the first reply is asked for
-        return Replies(self._gather(subject, data, headers, limit, max_msgs, stall, is_sentinel))
+        return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
     async def _gather(
         self,

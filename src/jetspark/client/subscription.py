@@ -33,6 +33,7 @@ from jetspark.errors import (
     SlowConsumerError,
     user_error,
 )
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
@@ -196,12 +197,13 @@ class Subscription(Leaving):
     def _closed_on_purpose(error: JetsparkError) -> bool:
         return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
-    async def next(self, timeout: float | None = None) -> Message:
+    async def next(self, timeout: Seconds | None = None) -> Message:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
         ConnectionClosedError.
         """
+        timeout = in_seconds(timeout)
         if self._callback is not None:
             raise ConfigError("This subscription has a callback; next() would take its messages.")
         try:
@@ -275,7 +277,7 @@ class Subscription(Leaving):
         self._frames.clear()
         self._pending_bytes = 0
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Let the server send no more, and take all that is on its way.
 
         Returns when the messages are here; with a callback, when it was called for the last one.
@@ -289,7 +291,7 @@ class Subscription(Leaving):
                 await self._client.flush(timeout)
             finally:
                 self._link.routes.end(self._route, None)
-        await self._finish(timeout)
+        await self._finish(in_seconds(timeout))
 
     async def _finish(self, timeout: float | None) -> None:
         """Wait until what is queued was taken, by whoever takes it, if not by the caller."""

@@ -16,6 +16,7 @@ from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.subjects import check_publish_subject, nearest_name
+from jetspark.timestamps import in_seconds
 from jetspark.wire.js_api import api_prefix_of
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -109,6 +110,8 @@ class ConnectOptions:
 
     def __post_init__(self) -> None:
         self.urls()
+        for option in _TIMES:
+            object.__setattr__(self, option, in_seconds(getattr(self, option)))
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
             if not getattr(self, option) > 0:
                 raise ConfigError(f"{option} must be more than 0 seconds.")
@@ -196,6 +199,15 @@ class ConnectOptions:
         """
         return make_options(context=name, **options)
 
+
+_TIMES = (
+    "connect_timeout",
+    "ping_interval",
+    "reconnect_jitter",
+    "reconnect_wait",
+    "request_timeout",
+)
+"""Seconds; a timedelta that is given for one becomes seconds, too."""
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")

@@ -17,6 +17,7 @@ from jetspark.errors import (
     NoRespondersError,
 )
 from jetspark.jetstream import api_trace
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import (
     DEFAULT_PREFIX,
@@ -41,11 +42,12 @@ class Api:
         self,
         client: Client,
         *,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
         trace: bool = False,
     ) -> None:
+        timeout = in_seconds(timeout)
         if not timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
         if domain is None and api_prefix is None:

@@ -6,6 +6,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.batch import AtomicBatch
 from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy
 from jetspark.jetstream.requirements import check_feature
+from jetspark.timestamps import Seconds, in_seconds
 
 
 class BatchCalls:
@@ -13,14 +14,15 @@ class BatchCalls:
 
     _api: Api
 
-    def atomic_batch(self, *, timeout: float | None = None) -> AtomicBatch:
+    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
         """Store messages together or not at all: `async with js.atomic_batch() as batch`.
 
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. The rest is in `AtomicBatch`.
         """
         check_feature("atomic_batch", (2, 12), self._api.server)
-        return AtomicBatch(self._api, timeout=self._api.timeout if timeout is None else timeout)
+        seconds = self._api.timeout if timeout is None else in_seconds(timeout)
+        return AtomicBatch(self._api, timeout=seconds)
 
     def fast_ingest(
         self,
@@ -28,7 +30,7 @@ class BatchCalls:
         gaps: GapPolicy = "fail",
         ack_every: int = 500,
         outstanding: int = 2,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> FastIngest:
         """Publish as fast as the stream takes it: `async with js.fast_ingest() as ingest`.
 
@@ -45,5 +47,5 @@ class BatchCalls:
             gaps=gaps,
             ack_every=ack_every,
             outstanding=outstanding,
-            timeout=self._api.timeout if timeout is None else timeout,
+            timeout=self._api.timeout if timeout is None else in_seconds(timeout),
         )

@@ -42,6 +42,7 @@ from jetspark.jetstream.consume_engine import ContinuousPull
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_retry import RETRY_WAIT, wait_for_leader
 from jetspark.jetstream.pull_trouble import Trouble
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -241,12 +242,13 @@ class ConsumerMessages(Leaving):
                 raise self._error
             await self._pull.arrival()
 
-    async def next(self, timeout: float | None = None) -> JsMsg:
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
         that has ended it.
         """
+        timeout = in_seconds(timeout)
         if self._callback is not None:
             raise ConfigError("There is a callback; next() would take its messages.")
         try:
@@ -299,7 +301,7 @@ class ConsumerMessages(Leaving):
         self._frames.clear()
         self._end(None)
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Ask for no more, and take all that is on its way.
 
         Returns when the messages are here; with a callback, when it was called for the last one.
@@ -307,6 +309,7 @@ class ConsumerMessages(Leaving):
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
+        timeout = in_seconds(timeout)
         if not self._ended:
             self._draining = True
             try:

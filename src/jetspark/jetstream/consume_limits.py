@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jetspark.errors import ConfigError
+from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.jetstream.consumer_documents import ConsumerConfig
@@ -45,12 +46,13 @@ def make_limits(
     *,
     max_messages: int | None = None,
     max_bytes: int | None = None,
-    expires: float = EXPIRES,
-    heartbeat: float | None = None,
+    expires: Seconds = EXPIRES,
+    heartbeat: Seconds | None = None,
     threshold_messages: int | None = None,
     threshold_bytes: int | None = None,
 ) -> PullLimits:
     """`config`: the consumer's. Raises ConfigError."""
+    expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
     in_bytes = max_bytes is not None
     if in_bytes and (max_messages is not None or threshold_messages is not None):
         raise ConfigError("The buffer is bounded in messages or in bytes: give one kind.")

@@ -20,6 +20,7 @@ from jetspark.jetstream.pull import Pull
 from jetspark.jetstream.pull_priority import GROUPS_SINCE, Priority, make_priority
 from jetspark.jetstream.push import PushMessages
 from jetspark.jetstream.requirements import check_feature
+from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 
 
@@ -75,9 +76,9 @@ class PullConsumer(Consumer):
         self,
         batch: int,
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         max_bytes: int | None = None,
-        heartbeat: float | None = None,
+        heartbeat: Seconds | None = None,
         group: str | None = None,
         min_pending: int | None = None,
         min_ack_pending: int | None = None,
@@ -114,7 +115,7 @@ class PullConsumer(Consumer):
 
     async def next(
         self,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         *,
         group: str | None = None,
         min_pending: int | None = None,
@@ -141,8 +142,8 @@ class PullConsumer(Consumer):
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
-        expires: float = EXPIRES,
-        heartbeat: float | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds | None = None,
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
         group: str | None = None,
@@ -196,9 +197,9 @@ class PullConsumer(Consumer):
     def _pull(
         self,
         batch: int,
-        timeout: float | None,
+        timeout: Seconds | None,
         max_bytes: int | None,
-        heartbeat: float | None,
+        heartbeat: Seconds | None,
         pulled: Priority | None,
     ) -> Pull:
         return Pull(

@@ -24,6 +24,7 @@ from jetspark.jetstream.schedules import ScheduleCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.jetstream.templates import TemplateCalls
 from jetspark.subjects import check_publish_subject
+from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class JetStream(
         self,
         client: Client,
         *,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
         trace: bool = False,

@@ -20,6 +20,7 @@ from jetspark.jetstream.publish_headers import merged, publish_headers
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored import StoredCalls
 from jetspark.subjects import check_publish_subject
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 INCREMENT = "Nats-Incr"
@@ -50,7 +51,7 @@ class CounterCalls(StoredCalls):
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> int:
         """Add to a counter, a negative number too, and return its new value.
 

@@ -42,6 +42,7 @@ from jetspark.jetstream.event_kinds import (
     event_subjects,
     parse_event,
 )
+from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -161,11 +162,12 @@ class Events(Leaving):
             self._waiter = self._client.loop.create_future()
             await self._waiter
 
-    async def next(self, timeout: float | None = None) -> Event:
+    async def next(self, timeout: Seconds | None = None) -> Event:
         """The next event; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
         """
+        timeout = in_seconds(timeout)
         if self._callback is not None:
             raise ConfigError("These events have a callback; next() would take them away.")
         try:
@@ -200,7 +202,7 @@ class Events(Leaving):
             self._release()
         self._wake()
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Take what the server has sent until now, then `close`.
 
         Returns when the events are here; with a callback, when it was called for the last one.
@@ -208,6 +210,7 @@ class Events(Leaving):
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
+        timeout = in_seconds(timeout)
         try:
             if not self._ended:
                 await self._client.flush(timeout)

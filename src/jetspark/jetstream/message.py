@@ -9,8 +9,6 @@ and what `Client.publish` raises.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import msgspec
 
 from jetspark.client.messages import Message
@@ -21,7 +19,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.subjects import NO_TEXT
-from jetspark.timestamps import duration_to_ns
+from jetspark.timestamps import Seconds, duration_to_ns
 from jetspark.wire.events import MessageFrame as MessageFrame
 from jetspark.wire.kernel import stream_position as stream_position
 
@@ -47,7 +45,7 @@ class JsMsg(Message):
         """Done; does not wait for the server to confirm it."""
         await self._answer(ACK)
 
-    async def ack_sync(self, *, timeout: float | None = None) -> None:
+    async def ack_sync(self, *, timeout: Seconds | None = None) -> None:
         """Done, and the server confirmed it within `timeout` seconds (None: the client's).
 
         Raises RequestTimeoutError, and NoRespondersError when the consumer is gone.
@@ -59,7 +57,7 @@ class JsMsg(Message):
             self._answered = False
             raise
 
-    async def nak(self, delay: timedelta | float | None = None) -> None:
+    async def nak(self, delay: Seconds | None = None) -> None:
         """Deliver it again: now, or after `delay` (a timedelta, or seconds)."""
         if delay is None:
             await self._answer(NAK)

@@ -20,6 +20,7 @@ from jetspark.jetstream.document import config_to_wire
 from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.timestamps import Seconds, as_timedelta
 
 MAX_MESSAGES = 1000
 HEARTBEAT = 5.0
@@ -42,9 +43,9 @@ class OrderedCalls(ConsumerCalls):
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
-        expires: float = EXPIRES,
-        heartbeat: float = HEARTBEAT,
-        inactive_threshold: timedelta = INACTIVE_THRESHOLD,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
     ) -> OrderedMessages:
         """A stream in order, without a gap and without acks: iterate it, or give a callback.
 
@@ -70,7 +71,7 @@ class OrderedCalls(ConsumerCalls):
             start_time=start_time,
             headers_only=headers_only or None,
             replay_policy=replay_policy,
-            inactive_threshold=inactive_threshold,
+            inactive_threshold=as_timedelta(inactive_threshold),
         )
         check_consumer(config, self._api.server)
         if max_messages is None and max_bytes is None:

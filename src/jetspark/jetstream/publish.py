@@ -17,6 +17,7 @@ from jetspark.jetstream.publish_headers import TimeToLive, headers_of, publish_h
 from jetspark.jetstream.publisher import Publisher
 from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
 from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -38,7 +39,7 @@ class PublishCalls:
         expect_last_subject_seq: int | None = None,
         expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Publish, and return where it was stored.
 
@@ -77,7 +78,7 @@ class PublishCalls:
         expect_last_subject_seq: int | None = None,
         expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """`publish` a message made before, or one that was received; its `reply` is not used.
 
@@ -103,9 +104,9 @@ class PublishCalls:
         self,
         window: int = 4000,
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         on_disconnect: DisconnectPolicy = "auto",
-        retry_for: float = RETRY_FOR,
+        retry_for: Seconds = RETRY_FOR,
         raise_failures: bool = True,
     ) -> Publisher:
         """Publish many without waiting for each ack: `async with js.publisher() as pub`.
@@ -119,19 +120,19 @@ class PublishCalls:
         """
         options = PublisherOptions(
             window=window,
-            timeout=self._api.timeout if timeout is None else timeout,
+            timeout=self._api.timeout if timeout is None else in_seconds(timeout),
             on_disconnect=on_disconnect,
-            retry_for=retry_for,
+            retry_for=in_seconds(retry_for),
             raise_failures=raise_failures,
         )
         return Publisher(self._api, options)
 
 
 async def acknowledged(
-    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: float | None
+    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
 ) -> PubAck:
     """Publish with these headers and await the ack, trying again while nobody listens."""
-    seconds = api.timeout if timeout is None else timeout
+    seconds = api.timeout if timeout is None else in_seconds(timeout)
     if not seconds > 0:
         raise ConfigError("timeout must be more than 0 seconds.")
     payload = payload_bytes(payload)  # once: every try sends the same

@@ -44,7 +44,7 @@ from jetspark.jetstream.fetch_result import FetchResult
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pull_ends import LEFT, End, end_of, error_of, number_in
 from jetspark.jetstream.pull_retry import wait_for_leader_or
-from jetspark.timestamps import duration_to_ns
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
 from jetspark.wire.documents import encode_document
@@ -101,13 +101,14 @@ class Pull:
         stream: str,
         consumer: str,
         batch: int,
-        timeout: float | None,
+        timeout: Seconds | None,
         max_bytes: int | None,
-        heartbeat: float | None,
+        heartbeat: Seconds | None,
         priority: Priority | None = None,
         *,
         acks: bool = True,
     ) -> None:
+        timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
         if batch < 1:
             raise ConfigError("batch must be at least 1.")
         if timeout is not None and not timeout > 0:

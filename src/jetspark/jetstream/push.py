@@ -30,6 +30,7 @@ from jetspark.jetstream.arrivals import LOOKS, Arrivals, not_come
 from jetspark.jetstream.consume import JsMsgCallback
 from jetspark.jetstream.consumer_documents import AckPolicy
 from jetspark.jetstream.message import JsMsg
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
@@ -103,14 +104,14 @@ class PushMessages(Leaving):
             if not self._is_control(frame):
                 return JsMsg(self._client, frame)
 
-    async def next(self, timeout: float | None = None) -> JsMsg:
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
         ConnectionClosedError.
         """
         loop = self._client.loop
-        deadline = None if timeout is None else loop.time() + timeout
+        deadline = None if timeout is None else loop.time() + in_seconds(timeout)
         while True:
             left = None if deadline is None else max(deadline - loop.time(), 0)
             frame = (await self._sub.next(left))._frame
@@ -201,7 +202,7 @@ class PushMessages(Leaving):
         if self._sub.active:
             self._sub.unsubscribe()
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Seconds | None = None) -> None:
         """Let the server send no more, and take all that is on its way.
 
         Returns when the messages are here; with a callback, when it was called for the last one.

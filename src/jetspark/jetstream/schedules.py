@@ -8,7 +8,7 @@ one time (`at`): server 2.12; everything else: 2.14.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jetspark.errors import ConfigError, JetStreamError, MessageNotFoundError
 from jetspark.jetstream.documents import PubAck
@@ -19,7 +19,7 @@ from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored import StoredCalls
 from jetspark.payloads import Payload
 from jetspark.subjects import check_publish_subject
-from jetspark.timestamps import NANOSECONDS, duration_to_ns
+from jetspark.timestamps import NANOSECONDS, Seconds, duration_to_ns
 from jetspark.wire.headers import HeadersLike
 
 SCHEDULE = "Nats-Schedule"
@@ -47,7 +47,7 @@ class ScheduleCalls(StoredCalls):
         *,
         target: str,
         at: datetime | None = None,
-        every: timedelta | float | None = None,
+        every: Seconds | None = None,
         cron: str | None = None,
         time_zone: str | None = None,
         source: str | None = None,
@@ -56,7 +56,7 @@ class ScheduleCalls(StoredCalls):
         ttl: TimeToLive | None = None,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Have the stream publish to `target`: once, or again and again.
 
@@ -118,7 +118,7 @@ class ScheduleCalls(StoredCalls):
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
         ttl: TimeToLive | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Publish a message and end a schedule, both or neither (2.14).
 
@@ -142,7 +142,7 @@ class ScheduleCalls(StoredCalls):
         return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
 
 
-def _pattern(at: datetime | None, every: timedelta | float | None, cron: str | None) -> str:
+def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> str:
     if [at, every, cron].count(None) != 2:
         raise ConfigError("A schedule needs exactly one of at, every and cron.")
     if at is not None:

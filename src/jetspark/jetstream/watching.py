@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     APIError,
+    BadSubscriptionError,
     ConnectionClosedError,
     JetsparkError,
     MessageNotFoundError,
@@ -37,6 +38,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.consumer_documents import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
+from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream
@@ -199,6 +201,30 @@ class Watching(Leaving, Generic[EntryT]):
         """
         ready = self._ready
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
+
+    async def next(self, timeout: Seconds | None = None) -> EntryT | None:
+        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
+        that has ended it.
+        """
+        seconds = in_seconds(timeout)
+        try:
+            async with asyncio.timeout(None if self._ready else seconds):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise BadSubscriptionError("The watch has ended.") from None
+        except JetsparkError:
+            raise  # some are a TimeoutError, too
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"Nothing changed in {self._name!r} within {seconds:g} s."
+            ) from None
+
+    async def __anext__(self) -> EntryT | None:
+        while not self._ready:
+            await self._fill()
+        return self._ready.popleft()
 
     async def _fill(self) -> None:
         """Get on a little. StopAsyncIteration or the error when no more will come."""

@@ -21,7 +21,7 @@ from jetspark.kv.handle import Handle
 from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
 from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
 from jetspark.subjects import subjects_overlap
-from jetspark.timestamps import duration_to_ns
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 
 MARKER_AGE = timedelta(minutes=30)
 
@@ -76,7 +76,7 @@ class ReadingCalls:
         ignore_deletes: bool = False,
         updates_only: bool = False,
         resume_from: int | None = None,
-        heartbeat: float = HEARTBEAT,
+        heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
         """The entries of the bucket, then None once, then every change: iterate, or a callback.
@@ -89,6 +89,7 @@ class ReadingCalls:
         """
         if [include_history, updates_only, resume_from is not None].count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
+        heartbeat = in_seconds(heartbeat)
         if not 0.5 <= heartbeat <= 15:  # what pulls of 30 s allow
             raise ConfigError("heartbeat is from 0.5 to 15 seconds.")
         if resume_from is not None and resume_from < 1:
@@ -109,7 +110,7 @@ class ReadingCalls:
         keys: str | Iterable[str] = ">",
         *,
         on_change: ChangeCallback | None = None,
-        resync: float = RESYNC,
+        resync: Seconds = RESYNC,
     ) -> LiveBucket:
         """The bucket as a mapping that follows every change, once it is entered.
 
@@ -117,13 +118,14 @@ class ReadingCalls:
         between two looks at what the bucket has removed by itself. The rest is in
         `jetspark.kv.live`. Raises BadNameError, ConfigError.
         """
+        resync = in_seconds(resync)
         if not resync > 0:
             raise ConfigError("resync must be more than 0 seconds.")
         wanted = Wanted(self._subjects(keys))
         return LiveBucket(self._js, self._handle, wanted, on_change, resync)
 
     async def purge_deletes(
-        self, keys: str | Iterable[str] = ">", *, older_than: timedelta = MARKER_AGE
+        self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
         """Remove deleted keys with their history; returns how many.
 

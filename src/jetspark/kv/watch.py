@@ -27,6 +27,7 @@ from jetspark.errors import (
 from jetspark.jetstream.message import JsMsg, MessageFrame
 from jetspark.jetstream.watching import Watching
 from jetspark.kv.entries import Entry, operation_of_message
+from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream
@@ -97,10 +98,15 @@ class Watcher(Watching[Entry]):
             raise ConfigError("There is a callback; it cannot be iterated as well.")
         return self._loop()
 
-    async def __anext__(self) -> Entry | None:
-        while not self._ready:
-            await self._fill()
-        return self._ready.popleft()
+    async def next(self, timeout: Seconds | None = None) -> Entry | None:
+        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
+        that has ended it.
+        """
+        if self._callback is not None:
+            raise ConfigError("There is a callback; next() would take its entries.")
+        return await super().next(timeout)
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
         """One loop and few calls: a large bucket starts with a million of them."""
@@ -153,8 +159,8 @@ class _WithClient:
         self._task = task
         self._ready = ready
 
-    async def drain(self, timeout: float | None = None) -> None:
-        if not (await asyncio.wait({self._task}, timeout=timeout))[0]:
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        if not (await asyncio.wait({self._task}, timeout=in_seconds(timeout)))[0]:
             raise RequestTimeoutError(f"{len(self._ready)} entries were not taken in time.")
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:

@@ -36,11 +36,6 @@ class ObjectWatcher(Watching[ObjectInfo]):
     def __aiter__(self) -> AsyncIterator[ObjectInfo | None]:
         return self._loop()
 
-    async def __anext__(self) -> ObjectInfo | None:
-        while not self._ready:
-            await self._fill()
-        return self._ready.popleft()
-
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
         for frame, _, time_ns, _ in self._fresh(frames):
             try:

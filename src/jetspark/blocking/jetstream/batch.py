@@ -21,6 +21,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.fast_ingest import GapPolicy
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 
@@ -114,7 +115,7 @@ class BatchCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    def atomic_batch(self, *, timeout: float | None = None) -> AtomicBatch:
+    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
         """Store messages together or not at all: `with js.atomic_batch() as batch`.
 
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
@@ -128,7 +129,7 @@ class BatchCalls:
         gaps: GapPolicy = "fail",
         ack_every: int = 500,
         outstanding: int = 2,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> FastIngest:
         """Publish as fast as the stream takes it: `with js.fast_ingest() as ingest`.
 

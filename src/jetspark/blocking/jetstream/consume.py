@@ -18,6 +18,7 @@ from jetspark.blocking.taking import Taking
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.timestamps import Seconds
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
 
@@ -61,7 +62,7 @@ class ConsumerMessages(Taking[JsMsg]):
             pass  # not from here, or an interrupt would come with a second traceback
         return self._next()
 
-    def next(self, timeout: float | None = None) -> JsMsg:
+    def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
@@ -81,7 +82,7 @@ class ConsumerMessages(Taking[JsMsg]):
             self._thread.call(self._inner.stop)
         self._taken.clear()
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: Seconds | None = None) -> None:
         """Ask for no more, and take all that is on its way.
 
         Returns when the messages are here; with a callback, when it was called for the last one.

@@ -24,6 +24,7 @@ from jetspark.jetstream.consumer_handles import PushConsumer as AsyncPushConsume
 from jetspark.jetstream.consumers import ConsumerConfigLike
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import ConsumerInfo
+from jetspark.timestamps import Seconds
 
 
 class Consumer(ConsumerControl):
@@ -75,9 +76,9 @@ class PullConsumer(Consumer):
         self,
         batch: int,
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         max_bytes: int | None = None,
-        heartbeat: float | None = None,
+        heartbeat: Seconds | None = None,
         group: str | None = None,
         min_pending: int | None = None,
         min_ack_pending: int | None = None,
@@ -108,7 +109,7 @@ class PullConsumer(Consumer):
 
     def next(
         self,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         *,
         group: str | None = None,
         min_pending: int | None = None,
@@ -136,8 +137,8 @@ class PullConsumer(Consumer):
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
-        expires: float = EXPIRES,
-        heartbeat: float | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds | None = None,
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
         group: str | None = None,

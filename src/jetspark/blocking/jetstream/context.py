@@ -23,6 +23,7 @@ from jetspark.blocking.objects import ObjectStoreCalls
 from jetspark.face import JetStream as AsyncJetStream
 from jetspark.jetstream.document import Configuration
 from jetspark.jetstream.documents import AccountInfo
+from jetspark.timestamps import Seconds
 
 if TYPE_CHECKING:
     from jetspark.blocking.client import Client
@@ -59,7 +60,7 @@ class JetStream(
         self,
         client: Client,
         *,
-        timeout: float = 5.0,
+        timeout: Seconds = 5.0,
         domain: str | None = None,
         api_prefix: str | None = None,
         trace: bool = False,

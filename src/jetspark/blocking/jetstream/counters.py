@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.counters import Counter
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 
@@ -26,7 +27,7 @@ class CounterCalls:
         *,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> int:
         """Add to a counter, a negative number too, and return its new value.
 

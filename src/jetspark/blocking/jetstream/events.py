@@ -21,6 +21,7 @@ from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.event_documents import Event
 from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
 from jetspark.jetstream.events import Events as AsyncEvents
+from jetspark.timestamps import Seconds
 
 EventCallback: TypeAlias = Callable[[Event], None]
 
@@ -64,7 +65,7 @@ class Events(Leaving):
         except StopAsyncIteration:
             raise StopIteration from None
 
-    def next(self, timeout: float | None = None) -> Event:
+    def next(self, timeout: Seconds | None = None) -> Event:
         """The next event; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
@@ -76,7 +77,7 @@ class Events(Leaving):
         if not self._thread.is_over:
             self._thread.call(self._inner.close)
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: Seconds | None = None) -> None:
         """Take what the server has sent until now, then `close`.
 
         Returns when the events are here; with a callback, when it was called for the last one.

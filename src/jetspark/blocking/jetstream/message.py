@@ -8,13 +8,13 @@ it at the same moment both may succeed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.messages import Message
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
+from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import deliver
 
 
@@ -41,14 +41,14 @@ class JsMsg(Message):
         """Done; does not wait for the server to confirm it."""
         drive(self._answerer().ack())
 
-    def ack_sync(self, *, timeout: float | None = None) -> None:
+    def ack_sync(self, *, timeout: Seconds | None = None) -> None:
         """Done, and the server confirmed it within `timeout` seconds (None: the client's).
 
         Raises RequestTimeoutError, and NoRespondersError when the consumer is gone.
         """
         drive(self._answerer().ack_sync(timeout=timeout))
 
-    def nak(self, delay: timedelta | float | None = None) -> None:
+    def nak(self, delay: Seconds | None = None) -> None:
         """Deliver it again: now, or after `delay` (a timedelta, or seconds)."""
         drive(self._answerer().nak(delay))
 

@@ -6,7 +6,7 @@ Contract: that of `jetspark.jetstream.ordered`; otherwise as `jetspark.blocking.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.consumers import ConsumerCalls
@@ -17,6 +17,7 @@ from jetspark.jetstream.consume_limits import EXPIRES
 from jetspark.jetstream.documents import ConsumerInfo, ReplayPolicy
 from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
 from jetspark.jetstream.ordered_calls import HEARTBEAT, INACTIVE_THRESHOLD
+from jetspark.timestamps import Seconds
 
 
 class OrderedMessages(LeavingLoop, ConsumerMessages):
@@ -63,9 +64,9 @@ class OrderedCalls(ConsumerCalls):
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
-        expires: float = EXPIRES,
-        heartbeat: float = HEARTBEAT,
-        inactive_threshold: timedelta = INACTIVE_THRESHOLD,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
     ) -> OrderedMessages:
         """A stream in order, without a gap and without acks: iterate it, or give a callback.
 

@@ -17,6 +17,7 @@ from jetspark.jetstream.publish import PublishCalls as AsyncPublishCalls
 from jetspark.jetstream.publish_headers import TimeToLive, headers_of
 from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import HeadersLike
 
 
@@ -39,7 +40,7 @@ class PublishCalls:
         expect_last_subject_seq: int | None = None,
         expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Publish, and return where it was stored.
 
@@ -81,7 +82,7 @@ class PublishCalls:
         expect_last_subject_seq: int | None = None,
         expect_last_subject_seq_of: str | None = None,
         expect_last_msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """`publish` a message made before, or one that was received; its `reply` is not used.
 
@@ -107,9 +108,9 @@ class PublishCalls:
         self,
         window: int = 4000,
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         on_disconnect: DisconnectPolicy = "auto",
-        retry_for: float = RETRY_FOR,
+        retry_for: Seconds = RETRY_FOR,
         raise_failures: bool = True,
     ) -> Publisher:
         """Publish many without waiting for each ack: `with js.publisher() as pub`.
@@ -124,9 +125,9 @@ class PublishCalls:
         api = self._in_this_thread._api
         options = PublisherOptions(
             window=window,
-            timeout=api.timeout if timeout is None else timeout,
+            timeout=api.timeout if timeout is None else in_seconds(timeout),
             on_disconnect=on_disconnect,
-            retry_for=retry_for,
+            retry_for=in_seconds(retry_for),
             raise_failures=raise_failures,
         )
         return Publisher(self._caller, api, options)

@@ -16,6 +16,7 @@ from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking
 from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
 from jetspark.jetstream.push import PushMessages as AsyncPushMessages
+from jetspark.timestamps import Seconds
 
 
 class PushMessages(Taking[JsMsg]):
@@ -58,7 +59,7 @@ class PushMessages(Taking[JsMsg]):
     def __next__(self) -> JsMsg:
         return self._next()
 
-    def next(self, timeout: float | None = None) -> JsMsg:
+    def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,

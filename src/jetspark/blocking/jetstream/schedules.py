@@ -5,13 +5,14 @@ Contract: that of `jetspark.jetstream.schedules`.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publish_headers import TimeToLive
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 
@@ -28,7 +29,7 @@ class ScheduleCalls:
         *,
         target: str,
         at: datetime | None = None,
-        every: timedelta | float | None = None,
+        every: Seconds | None = None,
         cron: str | None = None,
         time_zone: str | None = None,
         source: str | None = None,
@@ -37,7 +38,7 @@ class ScheduleCalls:
         ttl: TimeToLive | None = None,
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Have the stream publish to `target`: once, or again and again.
 
@@ -89,7 +90,7 @@ class ScheduleCalls:
         headers: HeadersLike | None = None,
         msg_id: str | None = None,
         ttl: TimeToLive | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> PubAck:
         """Publish a message and end a schedule, both or neither (2.14).
 

@@ -6,7 +6,6 @@ Contract: that of `jetspark.kv.reading`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
@@ -17,6 +16,7 @@ from jetspark.kv.entries import Entry
 from jetspark.kv.live import RESYNC
 from jetspark.kv.reading import MARKER_AGE
 from jetspark.kv.watch import HEARTBEAT
+from jetspark.timestamps import Seconds
 
 
 class ReadingCalls:
@@ -45,7 +45,7 @@ class ReadingCalls:
         ignore_deletes: bool = False,
         updates_only: bool = False,
         resume_from: int | None = None,
-        heartbeat: float = HEARTBEAT,
+        heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
         """The entries of the bucket, then None once, then every change: iterate, or a callback.
@@ -78,7 +78,7 @@ class ReadingCalls:
         keys: str | Iterable[str] = ">",
         *,
         on_change: ChangeCallback | None = None,
-        resync: float = RESYNC,
+        resync: Seconds = RESYNC,
     ) -> LiveBucket:
         """The bucket as a mapping that follows every change, once it is entered.
 
@@ -94,7 +94,7 @@ class ReadingCalls:
         )
 
     def purge_deletes(
-        self, keys: str | Iterable[str] = ">", *, older_than: timedelta = MARKER_AGE
+        self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
         """Remove deleted keys with their history; returns how many.
 

@@ -1,0 +1,88 @@
+"""Times that callers give are seconds or a timedelta, in every call."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.blocking.test_twins import TWINS, surface
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
+from jetspark.timestamps import as_timedelta, in_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.face import Client, JetStream
+
+TIMES = {"timeout", "heartbeat", "expires", "stall", "resync", "retry_for", "delay", "every"}
+SHORT = timedelta(milliseconds=50)
+
+CALLS = sorted(
+    (f"{cls.__module__}.{cls.__name__}.{name}", value)
+    for pair in TWINS.items()
+    for cls in pair
+    for name, value in surface(cls).items()
+    if inspect.isfunction(value)
+)
+
+
+def test_a_time_is_seconds_or_a_timedelta() -> None:
+    assert in_seconds(1.5) == in_seconds(timedelta(seconds=1.5)) == 1.5
+    assert in_seconds(None) is None
+    assert as_timedelta(1.5) == as_timedelta(timedelta(seconds=1.5)) == timedelta(seconds=1.5)
+
+
+@pytest.mark.parametrize(("call", "function"), CALLS, ids=[call for call, _ in CALLS])
+def test_every_time_of_a_public_call_may_be_either(call: str, function: Any) -> None:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in TIMES:
+            text = str(parameter.annotation)
+            assert "Seconds" in text or "timedelta" in text, f"{call}: {name}: {text}"
+
+
+def test_options_of_a_connection_keep_seconds() -> None:
+    options = ConnectOptions(connect_timeout=timedelta(seconds=3), reconnect_wait=0.5)  # type: ignore[arg-type]
+    assert (options.connect_timeout, options.reconnect_wait) == (3.0, 0.5)
+    with pytest.raises(ConfigError):
+        ConnectOptions(ping_interval=timedelta(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.server
+async def test_timedeltas_are_times(
+    nc: Client, js: JetStream, stream: str, unique: Callable[[str], str]
+) -> None:
+    sub = nc.subscribe(unique("nothing"))
+    with pytest.raises(RequestTimeoutError, match=r"0\.05 s"):
+        await sub.next(SHORT)
+    with pytest.raises(RequestTimeoutError):
+        await nc.request(sub.subject, timeout=SHORT)
+    with pytest.raises(RequestTimeoutError):
+        await nc.request_many(sub.subject, timeout=SHORT, stall=SHORT)
+    with pytest.raises(BadTimeoutError):
+        await nc.request(sub.subject, timeout=timedelta(0))
+    await nc.flush(timedelta(seconds=20))
+    await sub.drain(timedelta(seconds=20))
+    consumer = await js.create_consumer(stream, name="c")
+    assert await consumer.fetch(1, timeout=SHORT) == []
+    await js.publish(f"{stream}.a", b"1", timeout=timedelta(seconds=20))
+    patient = {"timeout": timedelta(seconds=20), "retry_for": timedelta(seconds=20)}
+    async with js.publisher(**patient) as publisher:  # type: ignore[arg-type]
+        await publisher.send(f"{stream}.a", b"2")
+    seconds = timedelta(seconds=2)
+    async with consumer.consume(expires=seconds, heartbeat=seconds / 4) as messages:
+        message = await messages.next(timedelta(seconds=20))
+        await message.ack_sync(timeout=timedelta(seconds=20))
+        await (await messages.next(timedelta(seconds=20))).nak(SHORT)
+        await messages.drain(timedelta(seconds=20))
+    async with js.ordered(stream, heartbeat=seconds, inactive_threshold=20) as ordered:
+        assert (await ordered.next(timedelta(seconds=20))).data == b"1"
+
+
+def test_the_alias_is_what_it_says() -> None:
+    hints = typing.get_type_hints(in_seconds)
+    assert set(typing.get_args(hints["value"])) == {float, timedelta, type(None)}
