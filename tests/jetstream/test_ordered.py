@@ -549,7 +549,6 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
         {"max_messages": 1, "max_bytes": 1},
         {"heartbeat": 0.1},
         {"expires": 0.5},
-        {"inactive_threshold": 5},
     ]
     for options in wrong:
         with pytest.raises(ConfigError):

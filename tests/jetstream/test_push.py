@@ -149,7 +149,7 @@ async def test_missing_heartbeats_are_told_once_and_it_goes_on(
         await asyncio.sleep(0.4)
         assert [type(error) for error in reported] == [MissedHeartbeatError]
         config = consumer.cached_info.config
-        await js.create_push_consumer(stream, config.replace(name="again"))
+        await js.create_push_consumer(stream, config.replace(name="again", durable_name=None))
         await js.publish(f"{stream}.a", b"x")
         assert (await messages.next(30)).data == b"x"
         assert len(reported) == 1
