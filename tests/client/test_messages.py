@@ -8,7 +8,12 @@ from typing import Any, cast
 import pytest
 
 from jetspark import Client, Message
-from jetspark.errors import BadHeaderError, JetsparkError, NotJetStreamMessageError
+from jetspark.errors import (
+    BadHeaderError,
+    BadSubjectError,
+    JetsparkError,
+    NotJetStreamMessageError,
+)
 from jetspark.wire.events import MessageFrame
 
 
@@ -30,6 +35,13 @@ def test_plain() -> None:
     assert plain.status is None
     assert not any([plain.no_responders, plain.idle_heartbeat, plain.flow_control])
     assert repr(plain) == "Message(subject='a.é', 4 bytes)"
+
+
+async def test_a_reply_subject_that_is_no_utf_8_is_not_answered_elsewhere() -> None:
+    asks = message(b"r.\xff")
+    assert asks.reply == "r.\ufffd"
+    with pytest.raises(BadSubjectError, match="no UTF-8"):
+        await asks.respond(b"answer")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from jetspark.errors import BadHeaderError, ConfigError, JetsparkError
+from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError
 from jetspark.payloads import Payload
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
 from jetspark.wire.kernel import Delivered
@@ -124,4 +124,6 @@ class Message(MessageView):
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
+        if reply.encode() != self._frame[2]:  # an answer to what is shown would go elsewhere
+            raise BadSubjectError(reply, "the reply subject of the message is no UTF-8")
         await self._client.publish(reply, payload, headers=headers)
