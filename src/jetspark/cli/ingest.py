@@ -42,6 +42,7 @@ def ingest(
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: float = 5.0,
     checkpoint: str | None = None,
+    adopt: Annotated[bool, Parameter(negative=())] = False,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
     option: Annotated[list[str] | None, _REPEATED] = None,
     master: str = "local[*]",
@@ -70,6 +71,8 @@ def ingest(
             default, ends at what is there now.
         interval: Seconds between two batches with --follow.
         checkpoint: Where the progress is kept; the folder _checkpoint in the table by default.
+        adopt: Go on with a table that another program has written, whose query's checkpoint is
+            --checkpoint.
         max_offsets_per_trigger: Sequences in one batch at most.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         master: Spark's master.
@@ -101,9 +104,11 @@ def ingest(
             checkpoint=checkpoint,
             follow=follow,
             interval=interval,
+            adopt=adopt,
         )
         job.check()
         watch = Watch(outcome, waiting=check_source(source))
+        job.look_ahead()
         began = time.monotonic()
         stopped = None
         try:

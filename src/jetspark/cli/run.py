@@ -25,6 +25,7 @@ def run(
     *,
     follow: Annotated[bool | None, Parameter(negative="--available-now")] = None,
     check: Annotated[bool, Parameter(negative=())] = False,
+    adopt: Annotated[bool, Parameter(negative=())] = False,
     master: str = "local[*]",
     conf: Annotated[list[str] | None, _REPEATED] = None,
     quiet: QuietOption = False,
@@ -41,6 +42,7 @@ def run(
             what is there now. As the file says by default.
         check: Only look: read the file, ask the servers, let Spark read schemas and SQL; say what
             a run would change on the servers. Starts Spark, but no query.
+        adopt: Go on with tables of files that another program has written, with its checkpoints.
         master: Spark's master.
         conf: Setting of Spark, as name=value, on top of the file's; may be given again.
         quiet: Print errors only.
@@ -48,7 +50,7 @@ def run(
     """
     from dataclasses import replace
 
-    from jetspark.spark.pipeline import check_queries, check_servers, start
+    from jetspark.spark.pipeline import check_queries, check_servers, check_tables, start
     from jetspark.spark.pipeline_file import read_pipeline
 
     outcome = Outcome(quiet, json_output)
@@ -57,6 +59,7 @@ def run(
         pipeline = replace(pipeline, follow=follow)
     settings = {**pipeline.spark, **spark_settings(master, conf)}
     servers = check_servers(pipeline)
+    check_tables(pipeline, adopt=adopt)
     watch = Watch(outcome, waiting=servers.messages)
     began = time.monotonic()
     stopped = None
@@ -68,7 +71,7 @@ def run(
             if check:
                 check_queries(pipeline, spark)
             else:
-                queries = start(pipeline, spark)
+                queries = start(pipeline, spark, adopt=adopt)
                 if pipeline.follow:
                     outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
                 watch.run(queries, stop)

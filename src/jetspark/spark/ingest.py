@@ -18,11 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
+from jetspark.spark import table
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.table_rules import Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +46,21 @@ class Ingest:
     """Go on for ever, instead of ending at what was there at the start."""
     interval: float = 5.0
     """Seconds between two batches when following."""
+    adopt: bool = False
+    """Go on with a table that jetspark has not written, whose query's checkpoint is `checkpoint`:
+    the caller knows that the two belong together, and all that was in the stream before."""
 
     @property
     def checkpoint_location(self) -> str:
         """Where the progress is kept."""
-        return self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint"
+        return (self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint").rstrip("/")
+
+    def look_ahead(self) -> None:
+        """What can be known of the table before Spark is started; changes nothing.
+
+        Raises ConfigError when table, checkpoint and stream do not belong together.
+        """
+        table.look_ahead(self._wanted())
 
     def check(self) -> None:
         """What can be known of this before Spark is started. Raises ConfigError."""
@@ -66,7 +78,11 @@ class Ingest:
             columns.append(name)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query. Raises ConfigError, or PipelineError with Spark's reason."""
+        """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
+
+        A ConfigError also says that table, checkpoint and stream do not belong together, or that
+        another run writes the table; then nothing was written.
+        """
         # Also for a Spark whose executors find the package but whose driver was told not to look.
         spark.dataSource.register(JetStreamDataSource)
         try:
@@ -75,7 +91,7 @@ class Ingest:
             )
             writer = (
                 rows.writeStream.format("parquet")
-                .option("path", self.to)
+                .option("path", self._wanted().table)
                 .option("checkpointLocation", self.checkpoint_location)
             )
             if self.partition_by:
@@ -84,7 +100,7 @@ class Ingest:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
                 writer = writer.trigger(availableNow=True)
-            return writer.start()
+            return table.start(rows, self._wanted(), writer.start)
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
@@ -100,6 +116,16 @@ class Ingest:
             if expression is not None:
                 rows = _of_partition(name, expression, rows)
         return rows
+
+    def _wanted(self) -> Wanted:
+        return Wanted(
+            table=self.to.rstrip("/"),
+            checkpoint=self.checkpoint_location,
+            format="parquet",
+            partition_by=[name for name, _ in self._partitions()],
+            streams=[table.streams_text(parse_options(self.options))],
+            adopt=self.adopt,
+        )
 
     def _partitions(self) -> list[tuple[str, str | None]]:
         pairs: list[tuple[str, str | None]] = []

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.spark import table
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import with_json_fields
 from jetspark.spark.options import parse_options
@@ -21,6 +22,7 @@ from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.sink_target import look_at
 from jetspark.spark.source import JetStreamDataSource, check_written
+from jetspark.spark.table_rules import Wanted
 
 T = TypeVar("T")
 
@@ -63,16 +65,30 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
         _of(f"sink {name}", partial(_check_sink, sink, spark))
 
 
-def start(pipeline: PipelineFile, spark: SparkSession) -> dict[str, StreamingQuery]:
+def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
+    """Look at the tables of files before Spark is started; changes nothing.
+
+    Raises what is wrong with one: see `table`.
+    """
+    for name, sink in pipeline.sinks.items():
+        wanted = _wanted(pipeline, name, sink, adopt)
+        if wanted is not None:
+            _of(f"sink {name}", partial(table.look_ahead, wanted))
+
+
+def start(
+    pipeline: PipelineFile, spark: SparkSession, *, adopt: bool = False
+) -> dict[str, StreamingQuery]:
     """Start the queries, by the names of their sinks; all or none.
 
+    `adopt`: go on with tables of files that jetspark has not written, with their checkpoints.
     Raises ConfigError and PipelineError, which say whose mistake it is.
     """
     _define(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
     try:
         for name, sink in pipeline.sinks.items():
-            queries[name] = _of(f"sink {name}", partial(_start, pipeline, name, sink, spark))
+            queries[name] = _of(f"sink {name}", partial(_start, pipeline, name, sink, spark, adopt))
     except BaseException:
         for query in queries.values():
             query.stop()
@@ -98,7 +114,7 @@ def _load(source: SourceTable, spark: SparkSession) -> DataFrame:
 
 
 def _start(
-    pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession
+    pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession, adopt: bool
 ) -> StreamingQuery:
     rows = _streaming(sink, spark)
     writer = (
@@ -106,7 +122,7 @@ def _start(
         .queryName(name)
         .outputMode(sink.mode)
         .options(**dict(sink.options))
-        .option("checkpointLocation", f"{pipeline.checkpoint.rstrip('/')}/{name}")
+        .option("checkpointLocation", _checkpoint(pipeline, name))
     )
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
@@ -114,7 +130,26 @@ def _start(
         writer = writer.trigger(processingTime=f"{pipeline.interval} seconds")
     else:
         writer = writer.trigger(availableNow=True)
-    return writer.start()
+    wanted = _wanted(pipeline, name, sink, adopt)
+    return writer.start() if wanted is None else table.start(rows, wanted, writer.start)
+
+
+def _checkpoint(pipeline: PipelineFile, name: str) -> str:
+    return f"{pipeline.checkpoint.rstrip('/')}/{name}"
+
+
+def _wanted(pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool) -> Wanted | None:
+    """What a sink writes, if that is a table of files."""
+    path = next((text for key, text in sink.options.items() if key.casefold() == "path"), None)
+    if sink.format.casefold() not in table.FORMATS or path is None:
+        return None
+    return Wanted(
+        table=path.rstrip("/"),
+        checkpoint=_checkpoint(pipeline, name),
+        format=sink.format.casefold(),
+        partition_by=sink.partition_by,
+        adopt=adopt,
+    )
 
 
 def _streaming(sink: SinkTable, spark: SparkSession) -> DataFrame:

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from jetspark.errors import SparkUnavailableError
 from jetspark.spark.jvm import SessionStart, kill
+from jetspark.spark.table_keeper import settle
 
 OLDEST_JAVA = 17
 _STOP_SECONDS = 60.0
@@ -80,6 +81,7 @@ def local_session(
 
 def close_session(session: SparkSession) -> None:
     """Stop the session and wait until its JVM is gone."""
+    settle()  # while the JVM is there
     gateway = session.sparkContext._gateway
     # This thread's own connection may still be busy with a call that a signal has interrupted, and
     # the JVM would take the next one only after it.

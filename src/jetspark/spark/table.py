@@ -1,0 +1,207 @@
+"""A table of files and the query that writes it, held together: the one door to file sinks.
+
+Before the first batch the table's folder, the checkpoint and the query are compared, and what does
+not belong together is refused (`table_rules`); while the query runs, the table's note follows its
+checkpoint (`table_note`, `table_keeper`) and a second writer is refused (`table_claim`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from jetspark.errors import ConfigError
+from jetspark.spark import table_claim
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.table_claim import claim_on
+from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
+from jetspark.spark.table_keeper import Keeper, check_own
+from jetspark.spark.table_note import FOLDER, Note, Notes, Progress
+from jetspark.spark.table_rules import LIKE, Step, Wanted, next_step
+from jetspark.spark.table_state import (
+    entries,
+    left_by_a_kill,
+    named,
+    partitions_of,
+    read_checkpoint,
+    read_table,
+)
+
+logger = logging.getLogger("jetspark.spark")
+
+FORMATS = frozenset({"parquet", "json", "orc", "csv", "text", "xml", "avro"})
+"""Formats that Spark's file sink writes."""
+
+
+def streams_text(options: SourceOptions) -> str:
+    """What a source reads, as one text for the table's note."""
+    if options.stream_pattern is not None:
+        return LIKE + options.stream_pattern
+    return named(options.streams)
+
+
+def look_ahead(wanted: Wanted) -> None:
+    """What can be known before Spark is started, of folders on this machine; changes nothing.
+
+    Raises ConfigError for a table, a checkpoint and a query that do not belong together.
+    """
+    table, checkpoint = local_path(wanted.table), local_path(wanted.checkpoint)
+    if table is None or checkpoint is None:
+        return
+    table_claim.check_lock(wanted.table, table)
+    files = LocalFiles()
+    next_step(read_table(files, table, checkpoint), read_checkpoint(files, checkpoint), wanted)
+
+
+def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start the query that `write` starts, if the table is its own.
+
+    Raises ConfigError; then nothing was written.
+    """
+    files = HadoopFiles(rows.sparkSession)
+    wanted = replace(
+        wanted,
+        streams=_streams_of(rows),
+        columns=[(field.name, field.dataType.simpleString()) for field in rows.schema],
+    )
+    place = files.qualified(wanted.table)
+    check_own(wanted.table, place)
+    claim = claim_on(files, wanted.table)
+    claim.check()
+    _step(files, rows, wanted)
+    claim.take()
+    try:
+        step = _step(files, rows, wanted)
+        note = _prepare(files, step, wanted)
+        keeper = Keeper(files, place, wanted, note, claim)
+    except BaseException:
+        claim.release()
+        raise
+    try:
+        keeper.query = write()
+    except BaseException:
+        keeper.end()
+        raise
+    return keeper.query
+
+
+# -- before the query ------------------------------------------------------------------------
+
+
+def _streams_of(rows: DataFrame) -> list[str]:
+    """What each source of a streaming DataFrame reads, in Spark's order."""
+    found = []
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.isStreaming():
+            continue
+        try:
+            name = str(leaf.sourceName())
+        except Py4JError:
+            name = str(leaf.getClass().getSimpleName())
+        if name == "jetstream":
+            name = streams_text(parse_options(dict(leaf.extraOptions().asCaseSensitiveMap())))
+        found.append(name)
+    return found
+
+
+def _step(files: HadoopFiles, rows: DataFrame, wanted: Wanted) -> Step:
+    table = read_table(files, wanted.table, wanted.checkpoint)
+    step = next_step(table, read_checkpoint(files, wanted.checkpoint), wanted)
+    if step is Step.ADOPT and table.batch is not None:
+        _check_columns(rows, wanted)
+        by = partitions_of(files, wanted.table, table.batch)
+        if by != list(wanted.partition_by):
+            raise ConfigError(
+                f"{wanted.table} is partitioned by {', '.join(by) or 'nothing'}: say the same, or "
+                "take another folder."
+            )
+    return step
+
+
+def _check_columns(rows: DataFrame, wanted: Wanted) -> None:
+    """Of a table without a note: readers say how its rows look."""
+    reader = rows.sparkSession.read.format(wanted.format)
+    there = {
+        field.name: field.dataType.simpleString() for field in reader.load(wanted.table).schema
+    }
+    # Readers guess the types of partition columns from the folders' names.
+    for name, kind in wanted.columns or ():
+        if name in wanted.partition_by and name in there:
+            there[name] = kind
+    if there != dict(wanted.columns or ()):
+        raise ConfigError(
+            f"{wanted.table} has the columns {', '.join(f'{n} {k}' for n, k in there.items())}, "
+            "and this query writes others: take another folder."
+        )
+
+
+def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
+    """Write the note and what the checkpoint lacks; a kill in between leaves a state like before.
+
+    The query's id is chosen here, since Spark takes the one that stands in the checkpoint.
+    """
+    table, checkpoint = wanted.table, wanted.checkpoint
+    for name in files.names(f"{table}/{FOLDER}") or ():
+        if name.startswith(".") and ".tmp" in name:
+            files.remove(f"{table}/{FOLDER}/{name}")
+    notes = Notes(files, table)
+    before = notes.newest()
+    query = read_checkpoint(files, checkpoint).query
+    if query is None or step is Step.REBUILD:
+        query = str(uuid.uuid4())  # a new one, so that the lost checkpoint is not taken again
+    if step is Step.GO_ON and before is not None:
+        return before
+    progress = before.progress if step is Step.REBUILD and before is not None else None
+    note = Note(
+        query=query,
+        streams=list(wanted.streams or ()),
+        format=wanted.format,
+        columns=list(wanted.columns or ()),
+        partition_by=list(wanted.partition_by),
+        progress=progress,
+    )
+    new = {} if progress is None else _rebuilt(progress, files, checkpoint)
+    if note != before:
+        notes.write(files, note)
+    if step is Step.REBUILD:
+        files.remove(f"{checkpoint}/metadata")
+        for path, text in new.items():
+            files.write(f"{checkpoint}/{path}", text)
+        logger.warning(
+            "%s: made again behind the last batch of %s, from what the table knows.",
+            checkpoint,
+            table,
+        )
+    if read_checkpoint(files, checkpoint).is_new:
+        for path in left_by_a_kill(files, checkpoint):
+            files.remove(path)
+    metadata = f"{checkpoint}/metadata"
+    if step is Step.REBUILD or read_checkpoint(files, checkpoint).query is None:
+        files.remove(metadata)
+        files.write(metadata, msgspec.json.encode({"id": query}).decode())
+    return note
+
+
+def _rebuilt(progress: Progress, files: HadoopFiles, checkpoint: str) -> Mapping[str, str]:
+    """The entries that the checkpoint lacks. Raises ConfigError when others are in their place."""
+    all_ = {f"offsets/{number}": text for number, text in progress.offsets.items()}
+    all_[f"commits/{progress.batch}"] = progress.commit
+    there = entries(files, checkpoint)
+    last = max(int(path.rpartition("/")[2]) for path in [*there, *all_])
+    if last > progress.batch or any(
+        all_[path] != text for path, text in there.items() if path in all_
+    ):
+        raise ConfigError(
+            f"{checkpoint} has lost its file metadata: name an empty folder as checkpoint, where "
+            "it is made again from what the table knows."
+        )
+    return {path: text for path, text in all_.items() if path not in there}

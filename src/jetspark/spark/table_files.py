@@ -1,0 +1,156 @@
+"""The few things that are done to files beside a table, on whatever file system Spark reaches.
+
+Before Spark is started, files of this machine are looked at without it (`LocalFiles`); everything
+else goes through Hadoop's FileSystem in the session's JVM (`HadoopFiles`), which knows s3a:// and
+hdfs:// as Spark does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+
+from jetspark.errors import ConfigError
+
+
+class Files(Protocol):
+    """What is asked of a file system; paths are the user's."""
+
+    def names(self, folder: str) -> list[str] | None:
+        """What is in a folder; None when there is no such folder."""
+        ...
+
+    def is_file(self, path: str) -> bool:
+        """Whether this is a file."""
+        ...
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None when there is none."""
+        ...
+
+
+class LocalFiles:
+    """Files of this machine, to look at only."""
+
+    def names(self, folder: str) -> list[str] | None:
+        """What is in a folder; None when there is no such folder."""
+        try:
+            return os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+
+    def is_file(self, path: str) -> bool:
+        """Whether this is a file."""
+        return Path(path).is_file()
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None when there is none."""
+        try:
+            return Path(path).read_text("utf-8", "replace")
+        except OSError:
+            return None
+
+
+def local_path(uri: str) -> str | None:
+    """The path of what is on this machine as far as can be told without Spark; else None."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return unquote(parts.path)
+    # Hadoop's configuration may give paths without a scheme another file system.
+    return uri if not parts.scheme and "HADOOP_CONF_DIR" not in os.environ else None
+
+
+class HadoopFiles:
+    """Files as the session's JVM sees them. What fails raises Py4JJavaError."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = getattr(spark, "_jvm", None)
+        if jvm is None:
+            raise ConfigError(
+                "A table is written where Spark's driver runs, since its folder is looked at "
+                "first; with Spark Connect use writeStream, or run this beside the server."
+            )
+        self.jvm = jvm
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def names(self, folder: str) -> list[str] | None:
+        """What is in a folder; None when there is no such folder."""
+        fs, path = self._at(folder)
+        # Object stores have no empty folders: whatever is not there is listed as missing.
+        if not fs.exists(path) or fs.getFileStatus(path).isFile():
+            return None
+        return [status.getPath().getName() for status in fs.listStatus(path)]
+
+    def is_file(self, path: str) -> bool:
+        """Whether this is a file."""
+        fs, at = self._at(path)
+        return bool(fs.exists(at) and fs.getFileStatus(at).isFile())
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None when there is none."""
+        fs, at = self._at(path)
+        if not fs.exists(at):
+            return None
+        stream = fs.open(at)
+        try:
+            return bytes(stream.readAllBytes()).decode("utf-8", "replace")
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """A new file, there whole or not at all. Raises Py4JJavaError when it cannot be."""
+        folder, _, name = path.rpartition("/")
+        fs, beside = self._at(f"{folder}/.{name}.{secrets.token_hex(4)}.tmp")
+        self._create(fs, beside, text)
+        if not fs.rename(beside, self._at(path)[1]):
+            fs.delete(beside, False)
+            raise ConfigError(f"{path} is there already: another run writes this table.")
+
+    def overwrite(self, path: str, text: str) -> None:
+        """A file with this text, whatever was there; for a moment it may be empty."""
+        self._create(*self._at(path), text)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        fs, at = self._at(path)
+        fs.delete(at, False)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        fs, at = self._at(path)
+        fs.mkdirs(at)
+
+    def local(self, path: str) -> str | None:
+        """The path on the driver's own file system, or None when it is on another."""
+        fs, at = self._at(path)
+        return str(fs.makeQualified(at).toUri().getPath()) if self._is_local(fs) else None
+
+    def qualified(self, path: str) -> str:
+        """The same for every way of writing it."""
+        fs, at = self._at(path)
+        return str(fs.makeQualified(at).toString())
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        at = self.jvm.org.apache.hadoop.fs.Path(path)
+        return at.getFileSystem(self._conf), at
+
+    @staticmethod
+    def _is_local(fs: Any) -> bool:
+        return str(fs.getUri().getScheme()) == "file"
+
+    @staticmethod
+    def _create(fs: Any, at: Any, text: str) -> None:
+        out = fs.create(at, True)
+        try:
+            out.write(bytearray(text.encode()))
+        except BaseException:
+            with suppress(Exception):
+                out.close()
+            raise
+        out.close()

@@ -1,0 +1,110 @@
+"""While a query runs: the table's note follows its checkpoint, and the claim is held.
+
+A thread for each query, since a query may end by itself, and nobody else would let go of the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from jetspark.errors import ConfigError
+from jetspark.spark.table_claim import Claim
+from jetspark.spark.table_files import HadoopFiles
+from jetspark.spark.table_note import Note, Notes
+from jetspark.spark.table_rules import Wanted
+from jetspark.spark.table_state import read_progress
+
+logger = logging.getLogger("jetspark.spark")
+
+_LOOK_SECONDS = 1
+_STARTING_SECONDS = 0.2
+_JOIN_SECONDS = 30.0
+
+
+class Keeper:
+    """Follows a query until it ends. `query` is set when it has started."""
+
+    def __init__(
+        self, files: HadoopFiles, place: str, wanted: Wanted, note: Note, claim: Claim
+    ) -> None:
+        self.query: StreamingQuery | None = None
+        self.place = place
+        self._files = files
+        self._notes = Notes(files, wanted.table)
+        self._note = note
+        self._checkpoint = wanted.checkpoint
+        self._claim = claim
+        self._ending = threading.Event()
+        self._remember()
+        self._thread = threading.Thread(target=self._keep, name="jetspark-table", daemon=True)
+        _keepers.add(self)
+        self._thread.start()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the query runs, or is about to."""
+        return self.query is None or self.query.isActive
+
+    def end(self) -> None:
+        """Look a last time, and let go."""
+        self._ending.set()
+        self._thread.join(_JOIN_SECONDS)
+
+    def _keep(self) -> None:
+        seen = None
+        try:
+            while not self._ended():
+                self._claim.renew()
+                report = None if self.query is None else self.query.lastProgress
+                if report is not None and report["batchId"] != seen:
+                    seen = report["batchId"]
+                    self._remember()
+            self._remember()
+        except (PySparkException, Py4JError, OSError, ConfigError) as error:
+            # The session may have gone with the query. Without the note a lost checkpoint cannot
+            # be made again; nothing else depends on it.
+            logger.debug("The note of %s was not brought up to date: %s", self.place, error)
+        finally:
+            with suppress(PySparkException, Py4JError, OSError):
+                self._claim.release()
+            _keepers.discard(self)
+
+    def _ended(self) -> bool:
+        """Wait a moment; whether there is nothing more to follow."""
+        if self.query is None:
+            return self._ending.wait(_STARTING_SECONDS)
+        with suppress(StreamingQueryException):  # that it failed is told to who waits for it
+            return bool(self.query.awaitTermination(_LOOK_SECONDS)) or self._ending.is_set()
+        return True
+
+    def _remember(self) -> None:
+        progress = read_progress(self._files, self._checkpoint)
+        if progress is not None and progress != self._note.progress:
+            self._note = msgspec.structs.replace(self._note, progress=progress)
+            self._notes.write(self._files, self._note)
+
+
+_keepers: set[Keeper] = set()
+
+
+def check_own(table: str, place: str) -> None:
+    """Raises ConfigError when a query of this process writes the table. One that has ended a
+    moment ago lets it go."""
+    for keeper in list(_keepers):
+        if keeper.place == place:
+            if keeper.is_needed:
+                raise ConfigError(f"Another query of this process writes {table}: stop it first.")
+            keeper.end()
+
+
+def settle() -> None:
+    """Bring the notes up to date and let go of the tables: before a session ends."""
+    for keeper in list(_keepers):
+        keeper.end()

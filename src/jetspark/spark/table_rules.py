@@ -1,0 +1,223 @@
+"""Whether a table, a checkpoint and a query belong together. Pure: states in, a step out.
+
+Spark plans a batch in the checkpoint, writes it, lists its files in the table, and notes in the
+checkpoint that it is done. So a table is at the checkpoint's last batch or one ahead of it, and
+then that batch is the one planned. Anything else is a checkpoint of something else, and going on
+would lose rows: the sink skips numbers that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+from jetspark.errors import ConfigError
+from jetspark.spark.table_note import Note
+from jetspark.spark.table_state import CheckpointState, TableState
+
+_BY_POSITION = ("csv", "text")
+LIKE = "streams like "
+"""How a source with a pattern begins in `Wanted.streams`."""
+
+_START_AGAIN = (
+    "take another folder and another checkpoint, and the stream is read from its start again"
+)
+
+
+class Step(Enum):
+    """What is to be done before the query may start."""
+
+    BEGIN = "write the first note"
+    GO_ON = "nothing"
+    ADOPT = "write a note for a table that has none"
+    REBUILD = "make the checkpoint again from the note"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a query is about to write. What is None is not known yet."""
+
+    table: str
+    checkpoint: str
+    format: str
+    partition_by: Sequence[str]
+    streams: Sequence[str] | None = None
+    columns: Sequence[tuple[str, str]] | None = None
+    adopt: bool = False
+    """Take a table without a note for that of the checkpoint's query."""
+
+
+def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> Step:
+    """Raises ConfigError, with what to do, for everything that does not belong together."""
+    here = wanted.table
+    if table.is_file:
+        _refuse(f"{here} is a file: name a folder for the table.")
+    note = table.note
+    if table.batch is None:
+        _check_nothing_lost(table, checkpoint, wanted)
+        _check_streams_of(checkpoint, wanted)
+        return Step.BEGIN
+    if note is None:
+        _check_adoption(table.batch, checkpoint, wanted)
+        _check_streams_of(checkpoint, wanted)
+        return Step.ADOPT
+    _check_identity(note, wanted)
+    if checkpoint.query is None or checkpoint.is_new:
+        _check_rebuild(table.batch, note, wanted)
+        return Step.REBUILD
+    if checkpoint.query != note.query:
+        _refuse(
+            f"{wanted.checkpoint} is not the checkpoint of {here}: name the table's own, or, if "
+            f"that is lost, {_otherwise(table.batch, note)}."
+        )
+    _check_numbers(table.batch, checkpoint, wanted, note)
+    return Step.GO_ON
+
+
+def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:
+    """Of a table without a batch."""
+    here = wanted.table
+    if table.others:
+        more = ", …" if len(table.others) > 1 else ""
+        _refuse(
+            f"{here} holds files that no streaming query of Spark has listed ({table.others[0]}"
+            f"{more}); Spark would hide them from the first batch on: take another folder."
+        )
+    if table.note is not None and table.note.progress is not None:
+        _refuse(
+            f"{here} has lost Spark's list of its files (_spark_metadata): bring it back, or "
+            f"{_START_AGAIN}."
+        )
+    if checkpoint.committed is not None:
+        _refuse(
+            f"{wanted.checkpoint} counts {_batches(checkpoint.committed)} as read that {here} does "
+            "not have: it is the checkpoint of another table, or this table was removed. Take "
+            "another checkpoint (or remove this one) to read the stream from its start."
+        )
+
+
+def _check_adoption(batch: int, checkpoint: CheckpointState, wanted: Wanted) -> None:
+    """Of a table that has batches and no note."""
+    here = wanted.table
+    whose = f"{here} was written by a streaming query that jetspark knows nothing of"
+    if checkpoint.query is None or checkpoint.is_new:
+        _refuse(f"{whose}, and {wanted.checkpoint} is not its checkpoint: take another folder.")
+    if not wanted.adopt:
+        _refuse(
+            f"{whose}: take another folder, or, if {wanted.checkpoint} is the checkpoint of that "
+            "very query, adopt the table (--adopt, adopt=True)."
+        )
+    _check_numbers(batch, checkpoint, wanted, None)
+
+
+def _check_streams_of(checkpoint: CheckpointState, wanted: Wanted) -> None:
+    known = checkpoint.streams
+    if (
+        known is None
+        or wanted.streams is None
+        or any(one.startswith(LIKE) for one in wanted.streams)
+    ):
+        return  # a pattern may have found more, or fewer, since then
+    if known != list(wanted.streams):
+        _refuse(
+            f"{wanted.checkpoint} is the checkpoint of a query on {_several(known)}, not on "
+            f"{_several(wanted.streams)}: take another checkpoint."
+        )
+
+
+def _check_identity(note: Note, wanted: Wanted) -> None:
+    here, other = wanted.table, "take another folder"
+    if wanted.streams is not None and list(wanted.streams) != note.streams:
+        _refuse(
+            f"{here} is the table of {_several(note.streams)}, not of "
+            f"{_several(wanted.streams)}: {other}."
+        )
+    if wanted.format != note.format:
+        _refuse(f"{here} is a table in {note.format}, not in {wanted.format}: {other}.")
+    if list(wanted.partition_by) != note.partition_by:
+        _refuse(
+            f"{here} is partitioned by {_several(note.partition_by)}, not by "
+            f"{_several(wanted.partition_by)}: leave that as it was, or {other}."
+        )
+    if wanted.columns is not None:
+        changes = _changes(note.columns, wanted.columns, by_position=note.format in _BY_POSITION)
+        if changes:
+            _refuse(
+                f"{here} would get other columns than it has ({changes}), and readers see only "
+                f"one kind of row: leave the columns as they were, or {other}."
+            )
+
+
+def _changes(
+    before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]], *, by_position: bool
+) -> str:
+    old, new = dict(before), dict(now)
+    said = [f"new: {name} {new[name]}" for name in new if name not in old]
+    said += [f"missing: {name}" for name in old if name not in new]
+    said += [
+        f"{name}: {new[name]} in place of {old[name]}"
+        for name in old
+        if name in new and old[name] != new[name]
+    ]
+    if by_position and not said and list(old) != list(new):
+        said = [f"in the order {', '.join(new)}"]
+    return "; ".join(said)
+
+
+def _check_rebuild(batch: int, note: Note, wanted: Wanted) -> None:
+    if _has_all(batch, note):
+        return
+    known = "none" if note.progress is None else f"only {_batches(note.progress.batch)}"
+    _refuse(
+        f"{wanted.checkpoint} is not the checkpoint of {wanted.table}, which has "
+        f"{_batches(batch)}, and it cannot be made again, since the table's note knows {known}: "
+        f"name the table's checkpoint, or {_START_AGAIN}."
+    )
+
+
+def _check_numbers(
+    batch: int, checkpoint: CheckpointState, wanted: Wanted, note: Note | None
+) -> None:
+    done = -1 if checkpoint.committed is None else checkpoint.committed
+    planned = -1 if checkpoint.planned is None else checkpoint.planned
+    if done > batch:
+        _refuse(
+            f"{wanted.checkpoint} counts {_batches(done)} as read, but {wanted.table} has only "
+            f"{_batches(batch)}: bring back the whole table, or {_START_AGAIN}."
+        )
+    same = True
+    if note is not None and note.progress is not None and planned == batch:
+        same = note.progress.offsets.get(batch, checkpoint.end) == checkpoint.end
+    if batch > done + 1 or planned < batch or not same:
+        _refuse(
+            f"{wanted.checkpoint} is older than {wanted.table}, which has {_batches(batch)}: name "
+            f"the checkpoint that wrote the last of them, or {_otherwise(batch, note)}."
+        )
+
+
+def _has_all(batch: int, note: Note | None) -> bool:
+    progress = None if note is None else note.progress
+    return progress is not None and progress.batch == batch and bool(progress.offsets)
+
+
+def _otherwise(batch: int, note: Note | None) -> str:
+    """What helps when the checkpoint is lost."""
+    if _has_all(batch, note):
+        return (
+            "name an empty folder as checkpoint, where it is made again from what the table knows"
+        )
+    return _START_AGAIN
+
+
+def _batches(last: int) -> str:
+    return "1 batch" if last == 0 else f"{last + 1:,} batches"
+
+
+def _several(names: Sequence[str]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise ConfigError(sentence)

@@ -1,0 +1,171 @@
+"""What a table's folder and a checkpoint hold, read without changing anything.
+
+The file sink lists what counts in `<table>/_spark_metadata`, one file a batch, every tenth of them
+a summary of those before ("9.compact"). A checkpoint has `metadata` (the query's id), `offsets`
+(batches that were planned) and `commits` (batches that are done).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.spark.table_files import Files
+from jetspark.spark.table_note import Note, Notes, Progress
+
+SINK_LOG = "_spark_metadata"
+_BATCH = re.compile(r"(\d+)(?:\.compact)?")
+_LOGS = ("offsets", "commits")
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What is in a table's folder."""
+
+    is_file: bool = False
+    batch: int | None = None
+    """The last batch whose files count."""
+    note: Note | None = None
+    others: tuple[str, ...] = ()
+    """What readers would take for rows, when neither a batch nor a note is there."""
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """What is in a checkpoint."""
+
+    query: str | None = None
+    planned: int | None = None
+    committed: int | None = None
+    end: str = ""
+    """Spark's offsets of the last batch that was planned, word for word."""
+
+    @property
+    def is_new(self) -> bool:
+        """No query has planned a batch with it."""
+        return self.planned is None and self.committed is None
+
+    @property
+    def streams(self) -> list[str] | None:
+        """The streams that it is about, a text for each source; None when it does not say."""
+        sources = [_streams(line) for line in self.end.split("\n")[2:]]
+        if not sources or None in sources:
+            return None
+        return [one for one in sources if one is not None]
+
+
+def read_table(files: Files, table: str, checkpoint: str) -> TableState:
+    """The state of a table's folder; the checkpoint may lie in it."""
+    if files.is_file(table):
+        return TableState(is_file=True)
+    batch = _last(files.names(f"{table}/{SINK_LOG}"))
+    note = Notes(files, table).newest()
+    others: tuple[str, ...] = ()
+    if batch is None and note is None:
+        names = sorted(files.names(table) or ())
+        if checkpoint.startswith(f"{table}/"):
+            mine = checkpoint.removeprefix(f"{table}/").partition("/")[0]
+            names = [name for name in names if name != mine]
+        others = tuple(name for name in names if name[0] not in "_.")
+    return TableState(batch=batch, note=note, others=others)
+
+
+def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
+    """The state of a checkpoint."""
+    planned, committed = (_last(files.names(f"{checkpoint}/{log}")) for log in _LOGS)
+    return CheckpointState(
+        query=_query(files.read(f"{checkpoint}/metadata")),
+        planned=planned,
+        committed=committed,
+        end=_entry(files, checkpoint, "offsets", planned),
+    )
+
+
+def read_progress(files: Files, checkpoint: str) -> Progress | None:
+    """What of a checkpoint is needed to make it again; None when no batch is done."""
+    batch = _last(files.names(f"{checkpoint}/commits"))
+    if batch is None:
+        return None
+    more = {name for name in files.names(checkpoint) or () if not name.startswith(".")}
+    if more - {"metadata", *_LOGS}:
+        return Progress(batch=batch)
+    return Progress(
+        batch=batch,
+        # Spark wants the start of the last batch as well as its end.
+        offsets={
+            number: _entry(files, checkpoint, "offsets", number)
+            for number in range(max(0, batch - 1), batch + 1)
+        },
+        commit=_entry(files, checkpoint, "commits", batch),
+    )
+
+
+def partitions_of(files: Files, table: str, batch: int) -> list[str]:
+    """The columns by which the files of a batch are partitioned, as their paths say."""
+    for name in (str(batch), f"{batch}.compact"):
+        for line in (files.read(f"{table}/{SINK_LOG}/{name}") or "").split("\n")[1:]:
+            folders = json.loads(line)["path"].rpartition("/")[0].split("/") if line else []
+            return [one.partition("=")[0] for one in folders if "=" in one]
+    return []
+
+
+def left_by_a_kill(files: Files, checkpoint: str) -> list[str]:
+    """Temporary files of a first batch that was not planned to its end.
+
+    Spark begins only where the logs are empty, and counts these.
+    """
+    return [
+        f"{checkpoint}/{log}/{name}"
+        for log in _LOGS
+        for name in files.names(f"{checkpoint}/{log}") or ()
+        if name.startswith(".")
+    ]
+
+
+def entries(files: Files, checkpoint: str) -> dict[str, str]:
+    """Every entry of the logs by its path in the checkpoint."""
+    return {
+        f"{log}/{number}": _entry(files, checkpoint, log, number)
+        for log in _LOGS
+        for number in _numbers(files.names(f"{checkpoint}/{log}"))
+    }
+
+
+def _entry(files: Files, checkpoint: str, log: str, number: int | None) -> str:
+    return "" if number is None else files.read(f"{checkpoint}/{log}/{number}") or ""
+
+
+def _numbers(names: Iterable[str] | None) -> list[int]:
+    return [int(match[1]) for match in map(_BATCH.fullmatch, names or ()) if match]
+
+
+def _last(names: Iterable[str] | None) -> int | None:
+    return max(_numbers(names), default=None)
+
+
+def _query(metadata: str | None) -> str | None:
+    """The id; None too for a file whose writing was cut off."""
+    try:
+        document: Any = json.loads(metadata or "")
+    except ValueError:
+        return None
+    found = document.get("id") if isinstance(document, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _streams(offset: str) -> str | None:
+    try:
+        document: Any = json.loads(offset)
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get("streams"), dict):
+        return None
+    return named(document["streams"])
+
+
+def named(streams: Iterable[str]) -> str:
+    """One text for the streams of a source."""
+    return ", ".join(sorted(streams))

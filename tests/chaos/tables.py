@@ -1,0 +1,511 @@
+"""A user's order of commands: `python -m tests.chaos.tables 500 --seed 1`.
+
+hypothesis makes sequences of commands over two streams and two folders: `jetspark ingest`,
+`jetspark run`, a PySpark query, kills, folders removed, streams purged, made anew, restored. The
+commands are the real ones, through the command line's own entry, in one process with one Spark.
+After each one:
+
+- it was done: the table, read by Spark, holds what it held and every message of the stream that was
+  not there yet, once, and the figure told is that number;
+- or it was refused, with a sentence: nothing was changed;
+- or it failed while it ran, or was killed: nothing is there twice or from elsewhere, and nothing of
+  what was there is gone.
+
+Exit code 1 and the steps when something else happened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from unittest import mock
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from pyspark.errors import AnalysisException
+from tests.support.streams import Admin
+
+from jetspark.blocking import connect
+from jetspark.cli import app
+from jetspark.server import NatsServer
+from jetspark.spark import table_claim, table_keeper
+from jetspark.spark.session import close_session, local_session
+from jetspark.spark.table_files import HadoopFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from jetspark.blocking import JetStream
+
+STEPS = 7
+_PER_BATCH = 10
+_SENTENCES = (
+    r"is the table of",
+    r"holds files that no streaming query",
+    r"has lost Spark's list",
+    r"as read that .* does not have",
+    r"that jetspark knows nothing of",
+    r"is the checkpoint of a query on",
+    r"is partitioned by",
+    r"would get other columns",
+    r"is not the checkpoint of",
+    r"counts .* as read, but .* has only",
+    r"is older than",
+    r"has lost its file metadata",
+    r"has the columns .* and this query writes others",
+    r"were removed .*before they were read",
+    r"was (deleted and )?(made|created) anew|recreated|restored|another stream",
+    r"the server has lost acknowledged messages",
+)
+"""What may be said."""
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    sequences: int = 0
+    commands: int = 0
+    done: int = 0
+    rows: int = 0
+    refused: int = 0
+    failed: int = 0
+    killed: int = 0
+    made_again: int = 0
+    sentences: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.sequences:,} sequences, {self.commands:,} commands: {self.done:,} done "
+            f"({self.rows:,} rows, {self.made_again:,} checkpoints made again), {self.refused:,} "
+            f"refused, {self.failed:,} failed while they ran, {self.killed:,} killed"
+        ]
+        lines += [f"{count:6}  {said}" for said, count in self.sentences.most_common()]
+        return "\n".join(lines)
+
+
+@dataclass
+class Scene:
+    """What all sequences share."""
+
+    spark: SparkSession
+    server: NatsServer
+    admin: Admin
+    js: JetStream
+    folder: Path
+    figures: Figures = field(default_factory=Figures)
+    ids: int = 0
+
+    def command(self, *arguments: str) -> tuple[int, str, str]:
+        """One command line: its exit code and what it printed."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = app.run(arguments)
+        return code, out.getvalue(), err.getvalue()
+
+    @contextmanager
+    def session(self, *_: object) -> Iterator[SparkSession]:
+        """In place of a Spark for each command."""
+        try:
+            yield self.spark
+        finally:
+            table_keeper.settle()
+
+    def rows(self, table: Path) -> Counter[str]:
+        """What readers see, by the ids of the messages."""
+        if not table.exists():
+            return Counter()
+        try:
+            found = self.spark.read.parquet(str(table)).selectExpr("headers[0].value AS id")
+        except AnalysisException as error:
+            if "UNABLE_TO_INFER_SCHEMA" in str(error) or "PATH_NOT_FOUND" in str(error):
+                return Counter()
+            raise
+        return Counter(row.id for row in found.collect())
+
+
+@contextmanager
+def scene(spark: SparkSession, server: NatsServer) -> Iterator[Scene]:
+    """A scene on a Spark and a server."""
+    folder = Path(tempfile.mkdtemp(prefix="tables-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        admin = stack.enter_context(Admin(server.url))
+        js = stack.enter_context(connect(server.url)).jetstream()
+        one = Scene(spark, server, admin, js, folder)
+        for module in ("ingest", "run"):
+            stack.enter_context(mock.patch(f"jetspark.cli.{module}.quiet_spark", one.session))
+        stack.enter_context(mock.patch.object(table_claim, "LOCK_PATIENCE", 5.0))
+        yield one
+
+
+class Commands(RuleBasedStateMachine):
+    """One sequence of commands."""
+
+    scene: ClassVar[Scene]
+
+    @initialize()
+    def begin(self) -> None:
+        self.scene.figures.sequences += 1
+        number = self.scene.figures.sequences
+        self.folder = self.scene.folder / str(number)
+        self.folder.mkdir()
+        self.streams = {"A": f"A{number}", "B": f"B{number}"}
+        self.stored: dict[str, list[str]] = {"A": [], "B": []}
+        self.backups: dict[str, list[str]] = {}
+        self.seen: dict[str, Counter[str]] = {"X": Counter(), "Y": Counter()}
+        for name, stream in self.streams.items():
+            self.scene.admin.create(stream, stream)
+            self.publish(name, 10)
+
+    def teardown(self) -> None:
+        table_keeper.settle()
+        for stream in getattr(self, "streams", {}).values():
+            self.scene.admin.call(f"STREAM.DELETE.{stream}")
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- streams -------------------------------------------------------------------------------
+
+    @rule(name=st.sampled_from("AAB"), count=st.integers(1, 8))
+    def publish(self, name: str, count: int) -> None:
+        for _ in range(count):
+            self.scene.ids += 1
+            self.stored[name].append(f"{name}{self.scene.ids}")
+            self.scene.js.publish(
+                self.streams[name],
+                b'{"n": %d}' % self.scene.ids,
+                headers={"id": self.stored[name][-1]},
+            )
+
+    @rule(name=st.sampled_from("AB"), keep=st.integers(0, 2))
+    def purge(self, name: str, keep: int) -> None:
+        self.scene.admin.purge(self.streams[name], keep=keep)
+        self.stored[name] = self.stored[name][-keep:] if keep else []
+
+    @rule(name=st.sampled_from("AB"))
+    def recreate(self, name: str) -> None:
+        self.scene.admin.call(f"STREAM.DELETE.{self.streams[name]}")
+        self.scene.admin.create(self.streams[name], self.streams[name])
+        self.stored[name] = []
+        self.publish(name, 5)
+
+    @rule(name=st.sampled_from("AB"))
+    def restore(self, name: str) -> None:
+        """From the backup that was made; or make one."""
+        place = self.folder / f"backup-{name}"
+        if name in self.backups:
+            self.scene.js.delete_stream(self.streams[name])
+            self.scene.js.restore_stream(place)
+            self.stored[name] = list(self.backups[name])
+        else:
+            self.scene.js.backup_stream(self.streams[name], place)
+            self.backups[name] = list(self.stored[name])
+
+    # -- commands ------------------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from("AAAB"),
+        to=st.sampled_from("XXXY"),
+        checkpoint=st.sampled_from([None, None, None, "one", "two"]),
+        json=st.sampled_from([False] * 6 + [True]),
+        parts=st.sampled_from([False] * 6 + [True]),
+        adopt=st.sampled_from([False] * 5 + [True]),
+        kill=st.sampled_from([None] * 4 + ["before", "planned", "written", "done"]),
+        moment=st.integers(1, 9),
+    )
+    def ingest(
+        self,
+        name: str,
+        to: str,
+        checkpoint: str | None,
+        json: bool,
+        parts: bool,
+        adopt: bool,
+        kill: str | None,
+        moment: int,
+    ) -> None:
+        arguments = ["ingest", self.streams[name], "--to", str(self.folder / to)]
+        arguments += ["--server", self.scene.server.url]
+        arguments += ["--max-offsets-per-trigger", str(_PER_BATCH)]
+        if checkpoint is not None:
+            arguments += ["--checkpoint", str(self.folder / checkpoint)]
+        if json:
+            arguments += ["--json", "n INT"]
+        if parts:
+            arguments += ["--partition-by", "part=seq % 2"]
+        if adopt:
+            arguments += ["--adopt"]
+        place = self.folder / (checkpoint or f"{to}/_checkpoint")
+        self._command(arguments, name, to, place, kill, moment)
+
+    @rule(
+        name=st.sampled_from("AAAB"),
+        to=st.sampled_from("XY"),
+        checkpoint=st.sampled_from(["one", "one", "two"]),
+        wide=st.sampled_from([False] * 4 + [True]),
+        kill=st.sampled_from([None] * 4 + ["before", "planned", "written", "done"]),
+        moment=st.integers(1, 9),
+    )
+    def run(
+        self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None, moment: int
+    ) -> None:
+        file = self.folder / "pipeline.toml"
+        columns = "*" if wide else "stream, seq, headers"
+        file.write_text(
+            f'checkpoint = "{self.folder}/{checkpoint}"\n[sources.messages]\n'
+            f'servers = "{self.scene.server.url}"\nstream = "{self.streams[name]}"\n'
+            f'startingOffsets = "earliest"\nmaxOffsetsPerTrigger = {_PER_BATCH}\n'
+            f'[views.v]\nsql = "SELECT {columns} FROM messages"\n'
+            f'[sinks.files]\nformat = "parquet"\npath = "{self.folder}/{to}"\n'
+        )
+        place = self.folder / checkpoint / "files"
+        self._command(["run", str(file)], name, to, place, kill, moment)
+
+    @rule(
+        name=st.sampled_from("AB"),
+        to=st.sampled_from("XY"),
+        checkpoint=st.sampled_from(["one", "plain"]),
+    )
+    def pyspark(self, name: str, to: str, checkpoint: str) -> None:
+        """Not guarded: what comes after it is."""
+        reader = self.scene.spark.readStream.format("jetstream").options(
+            servers=self.scene.server.url,
+            stream=self.streams[name],
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(_PER_BATCH),
+        )
+        with contextlib.suppress(Exception):  # Spark's words, and its own checkpoint
+            (
+                reader.load()
+                .writeStream.format("parquet")
+                .option("path", str(self.folder / to))
+                .option("checkpointLocation", str(self.folder / checkpoint))
+                .trigger(availableNow=True)
+                .start()
+                .awaitTermination(120)
+            )
+        self.seen[to] = self.scene.rows(self.folder / to)
+
+    # -- folders -------------------------------------------------------------------------------
+
+    @rule(
+        what=st.sampled_from(
+            ["X", "X/_checkpoint", "X/_checkpoint", "X/_spark_metadata", "X/_jetspark", "one", "Y"]
+        )
+    )
+    def remove(self, what: str) -> None:
+        shutil.rmtree(self.folder / what, ignore_errors=True)
+        self._look_again()
+
+    @rule(
+        what=st.sampled_from(["X/_checkpoint", "one", "Y/_checkpoint"]),
+        how=st.sampled_from(["commit", "temporary", "metadata"]),
+    )
+    def leave(self, what: str, how: str) -> None:
+        """What a kill may leave of a checkpoint."""
+        place = self.folder / what
+        if how == "commit":
+            numbers = [int(one.name) for one in (place / "commits").glob("[0-9]*")]
+            if numbers:
+                (place / "commits" / str(max(numbers))).unlink()
+                (place / "commits" / f".{max(numbers)}.crc").unlink(missing_ok=True)
+        elif how == "temporary":
+            (place / "offsets").mkdir(parents=True, exist_ok=True)
+            (place / "offsets" / ".0.1a2b.tmp").write_text("v1\n")
+        elif not (place / "offsets" / "0").exists():
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "metadata").write_text('{"id":')
+            (place / ".metadata.crc").unlink(missing_ok=True)
+
+    @rule()
+    def copy_a_checkpoint(self) -> None:
+        shutil.rmtree(self.folder / "two", ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copytree(self.folder / "X" / "_checkpoint", self.folder / "two")
+
+    # -- what must hold ------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        for name in self.seen:
+            self.seen[name] = self.scene.rows(self.folder / name)
+
+    def _command(
+        self,
+        arguments: list[str],
+        name: str,
+        to: str,
+        checkpoint: Path,
+        kill: str | None,
+        moment: int,
+    ) -> None:
+        figures, table = self.scene.figures, self.folder / to
+        figures.commands += 1
+        before, files = self.seen[to], _files(self.folder)
+        again = _planned(checkpoint) > _committed(checkpoint)
+        with _killing(kill, moment, checkpoint, table) as started:
+            try:
+                code, out, err = self.scene.command(*arguments)
+            except Killed:
+                code, out, err = -9, "", ""
+            finally:
+                table_keeper.settle()
+        same = _files(self.folder) == files
+        now = self.seen[to] = before if same else self.scene.rows(table)
+        stored = Counter(self.stored[name])
+        context = f"{arguments}: {code} {out!r} {err!r}"
+        added = now - before
+        assert not before - now, f"rows are gone: {before - now} after {context}"
+        assert not added - (stored - before), f"rows too many: {added} after {context}"
+        assert "Traceback" not in err, context
+        if code == -9:
+            figures.killed += 1
+        elif code == 0:
+            figures.done += 1
+            figures.rows += added.total()
+            figures.made_again += "made again behind" in err
+            missing = stored.keys() - now.keys()
+            assert not missing, f"silent loss of {sorted(missing)} after {context}"
+            told = int((re.search(r"([\d,]+) rows ", out) or ["", "0"])[1].replace(",", ""))
+            assert told == added.total() or (again and told > added.total()), context
+        else:
+            assert code == 1, context
+            sentence = err.strip().splitlines()[-1]
+            known = next((one for one in _SENTENCES if re.search(one, sentence)), None)
+            assert known is not None, f"not explained: {context}"
+            figures.sentences[known] += 1
+            if started:
+                figures.failed += 1
+            else:
+                figures.refused += 1
+                assert same, f"refused, and changed: {context}"
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def _last(folder: Path) -> int:
+    return max((int(one.name.split(".")[0]) for one in folder.glob("[0-9]*")), default=-1)
+
+
+def _planned(checkpoint: Path) -> int:
+    return _last(checkpoint / "offsets")
+
+
+def _committed(checkpoint: Path) -> int:
+    return _last(checkpoint / "commits")
+
+
+@contextmanager
+def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> Iterator[list[bool]]:
+    """Kill what runs inside: before the query at the so-manieth change of a file, or when a batch
+    was planned, written, or is done. The list is filled when a query has started."""
+    from jetspark.cli import spark_runs
+
+    started: list[bool] = []
+    changes = 0
+
+    def watch(queries: dict[str, StreamingQuery], stop: Any) -> dict[str, int]:
+        started.append(True)
+        if kill in (None, "before"):
+            return spark_runs.run_queries(queries, stop)
+        (query,) = queries.values()
+        logs = {"planned": checkpoint / "offsets", "written": table / "_spark_metadata"}
+        log = logs.get(kill or "", checkpoint / "commits")
+        wanted = _last(log) + 1
+        deadline = time.monotonic() + 60
+        while query.isActive and _last(log) < wanted and time.monotonic() < deadline:
+            time.sleep(0.002)
+        with contextlib.suppress(Exception):
+            query.stop()
+        raise Killed
+
+    def counting(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(files: HadoopFiles, *arguments: str) -> None:
+            nonlocal changes
+            changes += 1
+            if changes == moment and not started:
+                raise Killed
+            change(files, *arguments)
+
+        return changed
+
+    with ExitStack() as stack:
+        for module in ("ingest", "run"):
+            stack.enter_context(mock.patch(f"jetspark.cli.{module}.run_queries", watch))
+        if kill == "before":
+            for name in ("write", "remove"):
+                patched = counting(getattr(HadoopFiles, name))
+                stack.enter_context(mock.patch.object(HadoopFiles, name, patched))
+        elif kill is not None and moment % 2:  # its last second is not noted
+            keep = mock.patch.object(table_keeper.Keeper, "_remember")
+            stack.enter_context(keep)
+        yield started
+
+
+def campaign(
+    spark: SparkSession, server: NatsServer, sequences: int, number: int, *, steps: int = STEPS
+) -> Figures:
+    """So many sequences of commands. Raises AssertionError, with the steps that led there."""
+    with scene(spark, server) as one:
+        machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=sequences,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],  # a server and a Spark are not made anew for each
+                suppress_health_check=list(HealthCheck),
+                verbosity=Verbosity.normal,
+                print_blob=False,
+            ),
+        )
+        return one.figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.tables", description=__doc__)
+    parser.add_argument("sequences", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tables-spark-"))
+    with NatsServer() as server, ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
+        spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
+        stack.callback(close_session, spark)
+        began = time.monotonic()
+        print(campaign(spark, server, options.sequences, options.seed, steps=options.steps))
+        print(json.dumps({"seconds": round(time.monotonic() - began)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
