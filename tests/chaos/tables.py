@@ -67,6 +67,7 @@ _SENTENCES = (
     r"counts .* as read, but .* has only",
     r"is older than",
     r"has lost its file metadata",
+    r"Another query has written into",
     r"has the columns .* and this query writes others",
     r"were removed .*before they were read",
     r"was (deleted and )?(made|created) anew|recreated|restored|another stream",

@@ -251,6 +251,26 @@ def test_a_plain_query_that_went_on_in_a_table_is_noticed(lake: Lake) -> None:
     lake.refused("is older than .*, which has 3 batches", lake.a, "x")
 
 
+def test_a_plain_query_that_took_the_number_of_a_planned_batch_is_noticed(lake: Lake) -> None:
+    lake.run(lake.a, "x")
+    lake.fill(lake.a, 10)
+    # As a run leaves it that was killed while it wrote.
+    last = Path(lake.path("x/_checkpoint/offsets/1")).read_text()
+    planned = Path(lake.path("x/_checkpoint/offsets/2"))
+    planned.write_text(last.replace('"next": 31', '"next": 41'))
+    copy = shutil.copytree(lake.path("x"), lake.path("copy"))
+    lake.fill(lake.b, 30)
+    lake.pyspark(lake.b, "x", "chk")
+    before = files(lake.folder)
+    with pytest.raises(ConfigError, match="Another query has written into"):
+        lake.ingest(lake.a, "x").start(lake.spark)
+    assert files(lake.folder) == before
+    shutil.rmtree(lake.path("x"))
+    shutil.move(copy, lake.path("x"))
+    lake.run(lake.a, "x")
+    assert lake.rows("x") == once(lake.a, 40)
+
+
 def test_a_second_run_is_refused_and_the_first_goes_on(lake: Lake) -> None:
     first = lake.ingest(lake.a, "x", follow=True, interval=0.1).start(lake.spark)
     try:

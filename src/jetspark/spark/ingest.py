@@ -124,6 +124,7 @@ class Ingest:
             format="parquet",
             partition_by=[name for name, _ in self._partitions()],
             streams=[table.streams_text(parse_options(self.options))],
+            is_messages=True,
             adopt=self.adopt,
         )
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.errors import ConfigError
 from jetspark.spark import table_claim
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.table_batch import check_open_batch
 from jetspark.spark.table_claim import claim_on
 from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
 from jetspark.spark.table_keeper import Keeper, check_own
@@ -115,7 +116,10 @@ def _streams_of(rows: DataFrame) -> list[str]:
 
 def _step(files: HadoopFiles, rows: DataFrame, wanted: Wanted) -> Step:
     table = read_table(files, wanted.table, wanted.checkpoint)
-    step = next_step(table, read_checkpoint(files, wanted.checkpoint), wanted)
+    checkpoint = read_checkpoint(files, wanted.checkpoint)
+    step = next_step(table, checkpoint, wanted)
+    if step is Step.GO_ON and table.batch is not None and checkpoint.committed != table.batch:
+        check_open_batch(files, rows, wanted, table.batch)
     if step is Step.ADOPT and table.batch is not None:
         _check_columns(rows, wanted)
         by = partitions_of(files, wanted.table, table.batch)

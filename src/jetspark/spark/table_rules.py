@@ -45,6 +45,8 @@ class Wanted:
     partition_by: Sequence[str]
     streams: Sequence[str] | None = None
     columns: Sequence[tuple[str, str]] | None = None
+    is_messages: bool = False
+    """Each message becomes one row with its own stream and seq."""
     adopt: bool = False
     """Take a table without a note for that of the checkpoint's query."""
 

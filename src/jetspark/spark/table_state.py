@@ -125,6 +125,11 @@ def left_by_a_kill(files: Files, checkpoint: str) -> list[str]:
     ]
 
 
+def offsets_of(files: Files, checkpoint: str, batch: int) -> list[str]:
+    """The offsets of a batch, one for each source; none when it was not planned."""
+    return _entry(files, checkpoint, "offsets", batch).split("\n")[2:]
+
+
 def entries(files: Files, checkpoint: str) -> dict[str, str]:
     """Every entry of the logs by its path in the checkpoint."""
     return {
