@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError, PipelineError
@@ -201,6 +202,21 @@ def test_a_batch_planned_by_a_copy_of_the_checkpoint_is_not_taken_for_the_table_
     planned = Path(lake.path("chk/offsets/2")).read_text().replace('"next": 41', '"next": 36')
     Path(lake.path("copy/offsets/2")).write_text(planned)
     lake.refused("copy is older than", lake.a, "x", "copy")
+
+
+def test_after_a_restore_a_new_checkpoint_loses_nothing_in_silence(lake: Lake) -> None:
+    lake.run(lake.a, "x")
+    lake.admin.call(f"STREAM.DELETE.{lake.a}")
+    lake.admin.create(lake.a, lake.a)
+    lake.fill(lake.a, 50)
+    # The lost checkpoint's place is taken by the note, which knows when the stream was made.
+    for checkpoint in (None, "new", "newer"):
+        with pytest.raises(StreamingQueryException, match="StreamRecreatedError"):
+            lake.run(lake.a, "x", checkpoint)
+        settle()
+        assert lake.rows("x") == once(lake.a, 30)
+    lake.run(lake.a, "y", "own", options={"startingOffsets": "31"})
+    assert sorted(seq for _, seq in lake.rows("y")) == list(range(31, 51))
 
 
 def test_files_that_no_query_wrote_are_not_hidden(lake: Lake) -> None:
