@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from jetspark.blocking import JetStream
 
-STEPS = 7
+STEPS = 10
 _PER_BATCH = 10
 _SENTENCES = (
     r"is the table of",
@@ -74,6 +75,10 @@ _SENTENCES = (
     r"the server has lost acknowledged messages",
 )
 """What may be said."""
+
+
+_KILLS = st.sampled_from([None] * 5 + ["before", "planned", "written", "done"])
+_MOMENTS = st.integers(1, 9)
 
 
 class Killed(BaseException):
@@ -174,6 +179,7 @@ class Commands(RuleBasedStateMachine):
         self.stored: dict[str, list[str]] = {"A": [], "B": []}
         self.backups: dict[str, list[str]] = {}
         self.seen: dict[str, Counter[str]] = {"X": Counter(), "Y": Counter()}
+        self.usual: dict[str, tuple[str, Callable[[str | None, int], None]]] = {}
         for name, stream in self.streams.items():
             self.scene.admin.create(stream, stream)
             self.publish(name, 10)
@@ -224,6 +230,17 @@ class Commands(RuleBasedStateMachine):
 
     # -- commands ------------------------------------------------------------------------------
 
+    @rule(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS, moment=_MOMENTS)
+    def again(self, to: str, news: int, kill: str | None, moment: int) -> None:
+        """The command that made this table, as a user repeats it."""
+        name, command = self.usual.get(to, ("A", None))
+        if news:
+            self.publish(name, news)
+        if command is None:
+            self.ingest(name, to, None, False, False, False, kill, moment)
+        else:
+            command(kill, moment)
+
     @rule(
         name=st.sampled_from("AAAB"),
         to=st.sampled_from("XXXY"),
@@ -231,8 +248,8 @@ class Commands(RuleBasedStateMachine):
         json=st.sampled_from([False] * 6 + [True]),
         parts=st.sampled_from([False] * 6 + [True]),
         adopt=st.sampled_from([False] * 5 + [True]),
-        kill=st.sampled_from([None] * 4 + ["before", "planned", "written", "done"]),
-        moment=st.integers(1, 9),
+        kill=_KILLS,
+        moment=_MOMENTS,
     )
     def ingest(
         self,
@@ -264,13 +281,13 @@ class Commands(RuleBasedStateMachine):
         to=st.sampled_from("XY"),
         checkpoint=st.sampled_from(["one", "one", "two"]),
         wide=st.sampled_from([False] * 4 + [True]),
-        kill=st.sampled_from([None] * 4 + ["before", "planned", "written", "done"]),
-        moment=st.integers(1, 9),
+        kill=_KILLS,
+        moment=_MOMENTS,
     )
     def run(
         self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None, moment: int
     ) -> None:
-        file = self.folder / "pipeline.toml"
+        file = self.folder / f"{name}-{to}-{checkpoint}-{wide}.toml"
         columns = "*" if wide else "stream, seq, headers"
         file.write_text(
             f'checkpoint = "{self.folder}/{checkpoint}"\n[sources.messages]\n'
@@ -378,6 +395,8 @@ class Commands(RuleBasedStateMachine):
         assert not before - now, f"rows are gone: {before - now} after {context}"
         assert not added - (stored - before), f"rows too many: {added} after {context}"
         assert "Traceback" not in err, context
+        if code in (0, -9) and to not in self.usual:
+            self.usual[to] = name, partial(self._command, arguments, name, to, checkpoint)
         if code == -9:
             figures.killed += 1
         elif code == 0:
