@@ -27,6 +27,8 @@ from jetspark.spark.table_keeper import Keeper, check_own
 from jetspark.spark.table_note import FOLDER, Note, Notes, Progress
 from jetspark.spark.table_rules import LIKE, Step, Wanted, next_step
 from jetspark.spark.table_state import (
+    CheckpointState,
+    TableState,
     entries,
     left_by_a_kill,
     named,
@@ -76,10 +78,13 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
     check_own(wanted.table, place)
     claim = claim_on(files, wanted.table)
     claim.check()
-    _step(files, rows, wanted)
+    states = _states(files, wanted)
+    step = _checked(files, rows, wanted, *states)
     claim.take()
     try:
-        step = _step(files, rows, wanted)
+        # Somebody may have written meanwhile.
+        if (now := _states(files, wanted)) != states:
+            step = _checked(files, rows, wanted, *now)
         note = _prepare(files, step, wanted)
         keeper = Keeper(files, place, wanted, note, claim)
     except BaseException:
@@ -114,9 +119,19 @@ def _streams_of(rows: DataFrame) -> list[str]:
     return found
 
 
-def _step(files: HadoopFiles, rows: DataFrame, wanted: Wanted) -> Step:
+def _states(files: HadoopFiles, wanted: Wanted) -> tuple[TableState, CheckpointState]:
     table = read_table(files, wanted.table, wanted.checkpoint)
-    checkpoint = read_checkpoint(files, wanted.checkpoint)
+    return table, read_checkpoint(files, wanted.checkpoint)
+
+
+def _checked(
+    files: HadoopFiles,
+    rows: DataFrame,
+    wanted: Wanted,
+    table: TableState,
+    checkpoint: CheckpointState,
+) -> Step:
+    """What is to be done first. Raises ConfigError, also for what only Spark can tell."""
     step = next_step(table, checkpoint, wanted)
     if step is Step.GO_ON and table.batch is not None and checkpoint.committed != table.batch:
         check_open_batch(files, rows, wanted, table.batch)
