@@ -19,19 +19,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import re
 import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from unittest import mock
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -98,15 +98,48 @@ class Figures:
     killed: int = 0
     made_again: int = 0
     sentences: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    """The steps, and what went wrong."""
 
     def __str__(self) -> str:
         lines = [
             f"{self.sequences:,} sequences, {self.commands:,} commands: {self.done:,} done "
             f"({self.rows:,} rows, {self.made_again:,} checkpoints made again), {self.refused:,} "
-            f"refused, {self.failed:,} failed while they ran, {self.killed:,} killed"
+            f"refused, {self.failed:,} failed while they ran, {self.killed:,} killed; "
+            f"{len(self.failures)} wrong"
         ]
         lines += [f"{count:6}  {said}" for said, count in self.sentences.most_common()]
         return "\n".join(lines)
+
+
+Step = TypeVar("Step", bound=Callable[..., None])
+
+
+def noted(step: Step) -> Step:
+    """What goes wrong is written down and ends the sequence. hypothesis would repeat it, on a
+    server and a Spark that are not as they were."""
+
+    @wraps(step)
+    def run(machine: Commands, *positional: Any, **named: Any) -> None:
+        if machine.broken:
+            return
+        outermost, machine.inside = not machine.inside, True
+        if outermost:
+            said = ", ".join(f"{name}={value!r}" for name, value in named.items())
+            machine.steps.append(f"{step.__name__}({said})")
+        try:
+            step(machine, *positional, **named)
+        except Exception:
+            if not outermost:
+                raise
+            machine.broken = True
+            failure = "\n".join([*machine.steps, traceback.format_exc()])
+            machine.scene.figures.failures.append(failure)
+            print(failure, file=sys.stderr, flush=True)
+        finally:
+            machine.inside = not outermost
+
+    return run  # type: ignore[return-value]
 
 
 @dataclass
@@ -169,6 +202,11 @@ class Commands(RuleBasedStateMachine):
 
     scene: ClassVar[Scene]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+        self.broken = self.inside = False
+
     @initialize()
     def begin(self) -> None:
         self.scene.figures.sequences += 1
@@ -194,6 +232,7 @@ class Commands(RuleBasedStateMachine):
     # -- streams -------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from("AAB"), count=st.integers(1, 8))
+    @noted
     def publish(self, name: str, count: int) -> None:
         for _ in range(count):
             self.scene.ids += 1
@@ -205,11 +244,13 @@ class Commands(RuleBasedStateMachine):
             )
 
     @rule(name=st.sampled_from("AB"), keep=st.integers(0, 2))
+    @noted
     def purge(self, name: str, keep: int) -> None:
         self.scene.admin.purge(self.streams[name], keep=keep)
         self.stored[name] = self.stored[name][-keep:] if keep else []
 
     @rule(name=st.sampled_from("AB"))
+    @noted
     def recreate(self, name: str) -> None:
         self.scene.admin.call(f"STREAM.DELETE.{self.streams[name]}")
         self.scene.admin.create(self.streams[name], self.streams[name])
@@ -217,6 +258,7 @@ class Commands(RuleBasedStateMachine):
         self.publish(name, 5)
 
     @rule(name=st.sampled_from("AB"))
+    @noted
     def restore(self, name: str) -> None:
         """From the backup that was made; or make one."""
         place = self.folder / f"backup-{name}"
@@ -231,6 +273,7 @@ class Commands(RuleBasedStateMachine):
     # -- commands ------------------------------------------------------------------------------
 
     @rule(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS, moment=_MOMENTS)
+    @noted
     def again(self, to: str, news: int, kill: str | None, moment: int) -> None:
         """The command that made this table, as a user repeats it."""
         name, command = self.usual.get(to, ("A", None))
@@ -251,6 +294,7 @@ class Commands(RuleBasedStateMachine):
         kill=_KILLS,
         moment=_MOMENTS,
     )
+    @noted
     def ingest(
         self,
         name: str,
@@ -284,6 +328,7 @@ class Commands(RuleBasedStateMachine):
         kill=_KILLS,
         moment=_MOMENTS,
     )
+    @noted
     def run(
         self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None, moment: int
     ) -> None:
@@ -304,6 +349,7 @@ class Commands(RuleBasedStateMachine):
         to=st.sampled_from("XY"),
         checkpoint=st.sampled_from(["one", "plain"]),
     )
+    @noted
     def pyspark(self, name: str, to: str, checkpoint: str) -> None:
         """Not guarded: what comes after it is."""
         reader = self.scene.spark.readStream.format("jetstream").options(
@@ -331,6 +377,7 @@ class Commands(RuleBasedStateMachine):
             ["X", "X/_checkpoint", "X/_checkpoint", "X/_spark_metadata", "X/_jetspark", "one", "Y"]
         )
     )
+    @noted
     def remove(self, what: str) -> None:
         shutil.rmtree(self.folder / what, ignore_errors=True)
         self._look_again()
@@ -339,6 +386,7 @@ class Commands(RuleBasedStateMachine):
         what=st.sampled_from(["X/_checkpoint", "one", "Y/_checkpoint"]),
         how=st.sampled_from(["commit", "temporary", "metadata"]),
     )
+    @noted
     def leave(self, what: str, how: str) -> None:
         """What a kill may leave of a checkpoint."""
         place = self.folder / what
@@ -356,6 +404,7 @@ class Commands(RuleBasedStateMachine):
             (place / ".metadata.crc").unlink(missing_ok=True)
 
     @rule()
+    @noted
     def copy_a_checkpoint(self) -> None:
         shutil.rmtree(self.folder / "two", ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
@@ -490,7 +539,7 @@ def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> It
 def campaign(
     spark: SparkSession, server: NatsServer, sequences: int, number: int, *, steps: int = STEPS
 ) -> Figures:
-    """So many sequences of commands. Raises AssertionError, with the steps that led there."""
+    """So many sequences of commands."""
     with scene(spark, server) as one:
         machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
         run_state_machine_as_test(
@@ -522,9 +571,9 @@ def main() -> int:
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()
-        print(campaign(spark, server, options.sequences, options.seed, steps=options.steps))
-        print(json.dumps({"seconds": round(time.monotonic() - began)}))
-    return 0
+        figures = campaign(spark, server, options.sequences, options.seed, steps=options.steps)
+        print(f"{figures}\n{time.monotonic() - began:.0f} s")
+    return 1 if figures.failures else 0
 
 
 if __name__ == "__main__":
