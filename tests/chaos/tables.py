@@ -568,6 +568,7 @@ def main() -> int:
     with NatsServer() as server, ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
+        conf["spark.python.authenticate.socketTimeout"] = "120s"  # on a busy machine
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()
