@@ -26,7 +26,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from jetspark.blocking import JetStream
+    from jetspark.cli.signals import Stop
 
 STEPS = 10
 _PER_BATCH = 10
@@ -162,7 +163,7 @@ class Scene:
         return code, out.getvalue(), err.getvalue()
 
     @contextmanager
-    def session(self, *_: object) -> Iterator[SparkSession]:
+    def session(self, *_: object, **__: object) -> Iterator[SparkSession]:
         """In place of a Spark for each command."""
         try:
             yield self.spark
@@ -498,10 +499,13 @@ def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> It
     started: list[bool] = []
     changes = 0
 
-    def watch(queries: dict[str, StreamingQuery], stop: Any) -> dict[str, int]:
+    run = spark_runs.Watch.run
+
+    def watch(self: spark_runs.Watch, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
         started.append(True)
         if kill in (None, "before"):
-            return spark_runs.run_queries(queries, stop)
+            run(self, queries, stop)
+            return
         (query,) = queries.values()
         logs = {"planned": checkpoint / "offsets", "written": table / "_spark_metadata"}
         log = logs.get(kill or "", checkpoint / "commits")
@@ -524,8 +528,7 @@ def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> It
         return changed
 
     with ExitStack() as stack:
-        for module in ("ingest", "run"):
-            stack.enter_context(mock.patch(f"jetspark.cli.{module}.run_queries", watch))
+        stack.enter_context(mock.patch.object(spark_runs.Watch, "run", watch))
         if kill == "before":
             for name in ("write", "remove"):
                 patched = counting(getattr(HadoopFiles, name))
