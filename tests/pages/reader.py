@@ -40,6 +40,7 @@ spark.ui.showConsoleProgress false
 spark.sql.shuffle.partitions 2
 spark.python.authenticate.socketTimeout 120s
 spark.driver.bindAddress 127.0.0.1
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark.driver.host 127.0.0.1
 """
 _SPARK_LOG = """\
