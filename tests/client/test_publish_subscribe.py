@@ -381,9 +381,10 @@ async def test_everything_is_refused_after_close(
         nc.flush(),
         nc.rtt(),
         nc.force_reconnect(),
-        nc.connect(),
     ):
         with pytest.raises(ConnectionClosedError):
             await coroutine
+    with pytest.raises(ConnectionClosedError, match="make a new client"):
+        await nc.connect()
     assert [message async for message in sub] == []
     await nc.close()

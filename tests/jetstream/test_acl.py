@@ -652,7 +652,7 @@ async def test_without_the_permission_a_call_is_refused(guard: Callable[..., Gua
 
 
 def test_joining_keeps_each_line_once() -> None:
-    one = Permissions(("a", "b"), ("i",), Responses(max=5, expires=timedelta(seconds=7)))
+    one = Permissions(("a", "b"), ("i",), Responses(max=5, expires=7))
     other = Permissions(("b", "c"), ("i",), Responses(max=2, expires=timedelta(hours=1)))
     assert one | other == Permissions(
         ("a", "b", "c"), ("i",), Responses(max=5, expires=timedelta(hours=1))

@@ -128,7 +128,9 @@ class Supervisor:
         Does nothing when connected already. A connection that was closed stays closed.
         """
         if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
-            raise ConnectionClosedError from self.last_error
+            raise ConnectionClosedError(
+                "The connection was closed, and stays so: make a new client with connect()."
+            ) from self.last_error
         if self._task:
             return await asyncio.shield(self._first)
         self._enter(ConnectionStatus.CONNECTING)

@@ -12,29 +12,30 @@ from datetime import timedelta
 from typing import Any, Self
 
 from jetspark.errors import ConfigError
+from jetspark.timestamps import Seconds, in_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Responses:
     """Leave to answer what was received, in place of subjects for acknowledgements.
 
-    `max`: answers to one message; each in_progress counts. `expires`: how long after its delivery:
-    not less than the consumer's ack_wait.
+    `max`: answers to one message; each in_progress counts. `expires`: how long after its delivery,
+    in seconds or as a timedelta: not less than the consumer's ack_wait.
     """
 
     max: int = 10
-    expires: timedelta = timedelta(minutes=10)
+    expires: Seconds = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
-        if self.max < 1 or self.expires < timedelta(seconds=1):
+        if self.max < 1 or in_seconds(self.expires) < 1:
             raise ConfigError("Responses need max of at least 1 and expires of at least 1 second.")
 
     def __or__(self, other: Self) -> Responses:
-        return Responses(max(self.max, other.max), max(self.expires, other.expires))
+        return Responses(max(self.max, other.max), max(self.expires, other.expires, key=in_seconds))
 
     def to_dict(self) -> dict[str, Any]:
         """As the configuration has it."""
-        return {"max": self.max, "expires": f"{round(self.expires.total_seconds())}s"}
+        return {"max": self.max, "expires": f"{round(in_seconds(self.expires))}s"}
 
 
 @dataclass(frozen=True, slots=True)
