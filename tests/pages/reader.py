@@ -7,6 +7,7 @@ listens on a free port of loopback in place of 4222, which is exchanged in what 
 from __future__ import annotations
 
 import ast
+import ctypes
 import json
 import os
 import re
@@ -247,8 +248,13 @@ class Reader:
 
 
 def _take_interrupts() -> None:
-    """Tests in the background have Ctrl-C ignored, and their children would, too."""
+    """Tests in the background have Ctrl-C ignored, and their children would, too.
+
+    When the run of the tests is killed, what it has started goes with it (1: PR_SET_PDEATHSIG).
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
 
 
 class _Typing:
