@@ -7,6 +7,7 @@
      │   ├─ BadSubjectError                ErrBadSubject
      │   ├─ BadQueueError                  ErrBadQueueName
      │   ├─ BadTimeoutError                ErrBadTimeout
+     │   ├─ BadTimeError(TypeError)        neither a number of seconds nor a timedelta
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
@@ -132,6 +133,13 @@ class BadTimeoutError(ConfigError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"A timeout must be more than 0 seconds, not {timeout!r}.")
         self.timeout = timeout
+
+
+class BadTimeError(ConfigError, TypeError):
+    """A time that is neither a number of seconds nor a timedelta."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(f"A time is a number of seconds or a timedelta, not {value!r:.80}.")
 
 
 class BadPayloadError(ConfigError, TypeError):

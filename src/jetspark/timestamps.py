@@ -11,6 +11,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
+from jetspark.errors import BadTimeError
+
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
 
@@ -69,20 +71,40 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds; None stays None."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    """The number of seconds; None stays None. Raises BadTimeError for what is no time."""
+    if value is None or (type(value) is float and value == value):
+        return value
+    return _number(value)
 
 
 def as_timedelta(value: Seconds) -> timedelta:
-    """The same as a timedelta."""
-    return value if isinstance(value, timedelta) else timedelta(seconds=value)
+    """The same as a timedelta. Raises BadTimeError for what is none."""
+    if isinstance(value, timedelta):
+        return value
+    try:
+        return timedelta(seconds=_number(value))
+    except OverflowError:
+        raise BadTimeError(value) from None
 
 
 def duration_to_ns(value: timedelta | float) -> int:
-    """Nanoseconds of a `timedelta` or of a number of seconds."""
+    """Nanoseconds of a `timedelta` or of a number of seconds. Raises BadTimeError for others."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    return round(value * NANOSECONDS)
+    try:
+        return round(_number(value) * NANOSECONDS)
+    except OverflowError:
+        raise BadTimeError(value) from None
+
+
+def _number(value: Seconds) -> float:
+    """Seconds as a number, infinity among them."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    # A text or a list could be multiplied, too, to gigabytes.
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise BadTimeError(value)
+    return value
 
 
 def ns_to_timedelta(ns: int) -> timedelta:

@@ -549,6 +549,7 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
         {"max_messages": 1, "max_bytes": 1},
         {"heartbeat": 0.1},
         {"expires": 0.5},
+        {"subjects": []},
     ]
     for options in wrong:
         with pytest.raises(ConfigError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,15 @@ async def test_create_or_update_does_either(js: JetStream, unique: Callable[[str
     assert changed.config.subjects == [name]
     assert changed.config.max_msgs == 5
     await js.delete_stream(name)
+
+
+async def test_a_number_that_is_none_purges_nothing(js: JetStream, stream: str) -> None:
+    await js.publish(f"{stream}.a", b"1")
+    for number in (math.nan, math.inf):
+        for what in ("keep", "seq"):
+            with pytest.raises(ConfigError, match="no number"):
+                await js.purge_stream(stream, **{what: number})  # type: ignore[arg-type]
+    assert (await js.stream_info(stream)).state.messages == 1
 
 
 async def test_purge_forms(js: JetStream, stream: str) -> None:

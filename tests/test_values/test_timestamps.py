@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetspark.errors import BadTimeError
 from jetspark.timestamps import (
+    as_timedelta,
     datetime_to_ns,
     duration_to_ns,
     format_isotime,
+    in_seconds,
     ns_to_datetime,
     ns_to_timedelta,
     parse_isotime,
@@ -59,3 +64,17 @@ def test_other_text_is_refused(text: str) -> None:
 def test_a_datetime_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError):
         datetime_to_ns(datetime(2020, 1, 1))
+
+
+@pytest.mark.parametrize("value", ["30", b"x", [1], True, float("nan"), 1j])
+def test_what_is_no_time_is_refused_at_once(value: Any) -> None:
+    for convert in (in_seconds, as_timedelta, duration_to_ns):
+        with pytest.raises(BadTimeError, match="a number of seconds or a timedelta"):
+            convert(value)
+
+
+def test_a_time_without_end_is_seconds_but_no_duration() -> None:
+    assert in_seconds(math.inf) == math.inf
+    for convert in (as_timedelta, duration_to_ns):
+        with pytest.raises(BadTimeError):
+            convert(math.inf)

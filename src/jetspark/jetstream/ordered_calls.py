@@ -106,6 +106,8 @@ def _config(
     elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
         raise ConfigError("Say where to begin by start_seq or start_time.")
     filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
+    if subjects is not None and not filters:
+        raise ConfigError("subjects is empty: leave it out to read all of them.")
     for subject in filters:
         check_subscribe_subject(subject)
     if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:

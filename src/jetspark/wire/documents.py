@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -90,12 +92,28 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def encode_document(document: object) -> bytes:
-    """As JSON. Raises ConfigError for text that is none: with a lone surrogate."""
+    """As JSON. Raises ConfigError for text with a lone surrogate and for numbers that are none.
+
+    JSON has no infinity and no NaN; msgspec writes null, which the server takes as "not said".
+    """
     try:
-        return msgspec.json.encode(document)
+        encoded = msgspec.json.encode(document)
+        if b"null" in encoded:
+            _check_numbers(document)
+        return encoded
     except UnicodeEncodeError:
         # Not the error's own words: they show the document, which may hold secrets.
         raise ConfigError(
             "A text that is to be sent holds a lone surrogate, which no UTF-8 has: was it made of "
             "bytes that are not UTF-8?"
         ) from None
+
+
+def _check_numbers(document: object) -> None:
+    if isinstance(document, float) and not math.isfinite(document):
+        raise ConfigError(f"{document} is no number that can be sent.")
+    if isinstance(document, Mapping):
+        document = list(document.values())
+    if isinstance(document, list | tuple):
+        for value in document:
+            _check_numbers(value)
