@@ -8,9 +8,10 @@ it cannot have is a follower that heard from it afterwards and agreed. So an ans
   (*proven*), or
 - each replica had such a contact so lately that none can have stood for election since (*leased*).
 
-Replicas answer their leader at least every second, and stand for election after 4 seconds of
-silence or more. Only durations are compared: those that the server tells and our own clock's, so
-clocks that are wrong or set do no harm. docs/exactly-once.md has the assumptions.
+Replicas answer their leader at least every two seconds (each second it sends a heartbeat, unless
+something was stored within it), and stand for election after 4 seconds of silence or more. Only
+durations are compared: those that the server tells and our own clock's, so clocks that are wrong or
+set do no harm. docs/exactly-once.md has the assumptions.
 """
 
 from __future__ import annotations
