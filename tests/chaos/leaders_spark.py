@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.campaign import Kind, Kinds, Run
-from tests.chaos.leaders import Streams, Verdict, cluster_of, new_leaders, until
+from tests.chaos.leaders import Streams, Verdict, cluster_of, new_leaders
 from tests.chaos.outcome import Outcome
-from tests.chaos.reading_scene import spark_session
+from tests.chaos.reading_scene import eventually, spark_session
 from tests.support.driven_query import DrivenQuery
 
 from jetspark.bulk import links
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_MOST_STARTS = 12
 
 
 def _kind(act: Callable[[Run, Streams, Verdict], None]) -> Kind:
@@ -118,12 +121,14 @@ def source_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
 # -- real Spark ----------------------------------------------------------------------------------
 
 
-def _connections(port: int) -> int:
-    """Connections to a port, those too that nobody has accepted."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(
-        line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "01" for line in lines
-    )
+def _at_the_door(port: int) -> set[tuple[str, ...]]:
+    """Connections at a port, also those that nobody has accepted, and how much each has unread."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {
+        (remote, queues)
+        for _, local, remote, state, queues, *_ in lines
+        if local.endswith(f":{port:04X}") and state == "01"
+    }
 
 
 def _collected(spark: SparkSession, options: dict[str, str], into: list[Any]) -> None:
@@ -138,12 +143,15 @@ def spark_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
     spark = run.shared.once("spark", spark_session)
     end = _replace_leader(streams)
     found: list[Any] = []
-    before = _connections(streams.leader.port)
+    before = _at_the_door(streams.leader.port)
     thread = threading.Thread(
         target=_collected, args=(spark, _options(run, streams, minPartitions="2"), found)
     )
     thread.start()
-    until(lambda: _connections(streams.leader.port) > before or not thread.is_alive(), "Spark")
+    eventually(
+        lambda: _at_the_door(streams.leader.port) - before or not thread.is_alive(),
+        "Spark asks the leader",
+    )
     streams.leader.resume()
     thread.join()
     if found and isinstance(found[-1], Exception):
@@ -152,33 +160,51 @@ def spark_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
         verdict.rows("Spark batch", found, range(1, end))
 
 
+def _rows_read(query: StreamingQuery) -> int:
+    return sum(one["numInputRows"] for one in query.recentProgress)
+
+
+def _read_something(query: StreamingQuery) -> bool:
+    """Waits for a first batch; whether there was one, and not a worker that was too slow.
+
+    Spark gives a worker ten seconds to start, which a busy machine may need.
+    """
+    eventually(lambda: _rows_read(query) or not query.isActive, "a first batch")
+    return query.isActive or "failed to connect back" not in str(query.exception())
+
+
+def _started(run: Run, spark: SparkSession, options: dict[str, str]) -> StreamingQuery:
+    """A query into a table in memory of its name, which has a first batch."""
+    for attempt in range(_MOST_STARTS):
+        query = (
+            spark.readStream.format("jetstream")
+            .options(**options)
+            .load()
+            .select("seq")
+            .writeStream.format("memory")
+            .queryName(f"q{run.number}_{attempt}")
+            .option("checkpointLocation", str(run.folder / f"checkpoint{attempt}"))
+            .start()
+        )
+        if _read_something(query):
+            break
+    return query
+
+
 def spark_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
+    more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "150"}
     spark = run.shared.once("spark", spark_session)
-    options = _options(run, streams, startingOffsets="earliest", maxOffsetsPerTrigger="150")
-    name = f"q{run.number}"
-    query = (
-        spark.readStream.format("jetstream")
-        .options(**options)
-        .load()
-        .select("seq")
-        .writeStream.format("memory")
-        .queryName(name)
-        .option("checkpointLocation", str(run.folder / "checkpoint"))
-        .start()
-    )
+    query = _started(run, spark, _options(run, streams, **more))
     try:
-        until(lambda: spark.table(name).count() > 0 or not query.isActive, "a first batch")
         end = _replace_leader(streams)
         streams.leader.resume()
-        until(
-            lambda: spark.table(name).count() >= end - 1 or not query.isActive,
-            "all rows",
-        )
-        if (error := query.exception()) is not None:
+        eventually(lambda: _rows_read(query) >= end - 1 or not query.isActive, "all rows")
+        if (error := query.exception()) is None:
+            query.processAllAvailable()  # nothing may come again
+        else:
             verdict.fail(f"Spark stream: {str(error).splitlines()[0]}")
-        verdict.rows(
-            "Spark stream", [row.seq for row in spark.table(name).collect()], range(1, end)
-        )
+        found = spark.table(query.name).collect()
+        verdict.rows("Spark stream", [row.seq for row in found], range(1, end))
     finally:
         query.stop()
 
