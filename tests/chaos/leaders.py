@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import DataLossError, JetsparkError
+from jetspark.errors import DataLossError, JetsparkError, RequestTimeoutError
 from jetspark.server import NatsServer
 
 _ELECTED_WITHIN = 60.0
@@ -142,9 +143,10 @@ class Streams:
             for name in self.names[1:]:
                 while leader_of(url, name) != wanted:
                     where = {"placement": {"preferred": wanted}}
-                    admin.link.request(
-                        f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", msgspec.json.encode(where), 5
-                    )
+                    with suppress(RequestTimeoutError):  # the answer went with the leader
+                        admin.link.request(
+                            f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", msgspec.json.encode(where), 5
+                        )
                     time.sleep(0.1)
         assert wanted is not None
         return wanted
