@@ -175,8 +175,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.task.maxFailures": "1",
-            # On a busy machine a Python worker takes longer to begin than Spark waits.
-            "spark.python.authenticate.socketTimeout": "120s",
         },
     )
     yield session

@@ -98,19 +98,19 @@ def test_a_pipeline_runs_follows_and_stops(
 def test_mistakes_are_sentences(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, url = unique("FROM"), shared_server.url
+    source, url, table = unique("FROM"), shared_server.url, str(tmp_path)
     admin.create(source, source)
     file = pipeline(tmp_path, shared_server, source, source + "X")
     for arguments, says in (
         (["run", str(tmp_path / "nope.toml")], "cannot be read"),
         (["run", str(file)], f'did you mean "{source}"'),
         (
-            ["replay", "t", "--to", source, "--server", shared_server.url, "--guarantee", "x"],
+            ["replay", table, "--to", source, "--server", url, "--guarantee", "x"],
             "must",
         ),
         (
-            ["replay", "t", "--to", source, "--server", url, "--guarantee", "exactly-once"],
-            "transactionId",
+            ["replay", table, "--to", source, "--server", url, "--guarantee", "exactly-once"],
+            "--transaction-id",
         ),
     ):
         with jetspark(*arguments) as command:

@@ -13,6 +13,7 @@ from jetspark.errors import (
     ConsumerIsPushError,
     ConsumerNotFoundError,
     NameInUseError,
+    PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
@@ -213,5 +214,5 @@ async def test_permissions_can_be_given_by_filter(
         js = JetStream(eu, timeout=2)
         consumer = await js.create_consumer("S", name="c", filter_subject="orders.eu")
         assert len(await consumer.fetch(1, timeout=5)) == 1
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(PermissionsError):
             await js.create_consumer("S", name="d", filter_subject="orders.us")

@@ -68,6 +68,8 @@ def local_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # On a busy machine a Python worker takes longer to begin than Spark waits by default.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "jetspark-warehouse")),
     }
     if master.startswith("local"):
