@@ -21,13 +21,14 @@ import contextlib
 import io
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -102,6 +103,11 @@ class Figures:
     failures: list[str] = field(default_factory=list)
     """The steps, and what went wrong."""
 
+    def note(self, failure: str) -> None:
+        """Something went wrong; said at once, since a campaign is long."""
+        self.failures.append(failure)
+        print(failure, file=sys.stderr, flush=True)
+
     def __str__(self) -> str:
         lines = [
             f"{self.sequences:,} sequences, {self.commands:,} commands: {self.done:,} done "
@@ -134,9 +140,7 @@ def noted(step: Step) -> Step:
             if not outermost:
                 raise
             machine.broken = True
-            failure = "\n".join([*machine.steps, traceback.format_exc()])
-            machine.scene.figures.failures.append(failure)
-            print(failure, file=sys.stderr, flush=True)
+            machine.scene.figures.note("\n".join([*machine.steps, traceback.format_exc()]))
         finally:
             machine.inside = not outermost
 
@@ -183,17 +187,28 @@ class Scene:
         return Counter(row.id for row in found.collect())
 
 
+def _never_stopped() -> nullcontext[Stop]:
+    from jetspark.cli.signals import Stop
+
+    return nullcontext(Stop())
+
+
 @contextmanager
-def scene(spark: SparkSession, server: NatsServer) -> Iterator[Scene]:
+def scene(
+    spark: SparkSession, server: NatsServer, figures: Figures | None = None
+) -> Iterator[Scene]:
     """A scene on a Spark and a server."""
     folder = Path(tempfile.mkdtemp(prefix="tables-"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         admin = stack.enter_context(Admin(server.url))
         js = stack.enter_context(connect(server.url)).jetstream()
-        one = Scene(spark, server, admin, js, folder)
+        one = Scene(spark, server, admin, js, folder, figures or Figures())
         for module in ("ingest", "run"):
             stack.enter_context(mock.patch(f"jetspark.cli.{module}.quiet_spark", one.session))
+            # A signal is for the campaign, not for the command that happens to run in it.
+            signals = mock.patch(f"jetspark.cli.{module}.stop_on_signals", _never_stopped)
+            stack.enter_context(signals)
         stack.enter_context(mock.patch.object(table_claim, "LOCK_PATIENCE", 5.0))
         yield one
 
@@ -209,7 +224,10 @@ class Commands(RuleBasedStateMachine):
         self.broken = self.inside = False
 
     @initialize()
+    @noted
     def begin(self) -> None:
+        if self.scene.figures.sequences and self.scene.figures.sequences % 25 == 0:
+            print(self.scene.figures, file=sys.stderr, flush=True)
         self.scene.figures.sequences += 1
         number = self.scene.figures.sequences
         self.folder = self.scene.folder / str(number)
@@ -224,6 +242,11 @@ class Commands(RuleBasedStateMachine):
             self.publish(name, 10)
 
     def teardown(self) -> None:
+        self.broken = False  # after what went wrong, too
+        self.clear()
+
+    @noted
+    def clear(self) -> None:
         table_keeper.settle()
         for stream in getattr(self, "streams", {}).values():
             self.scene.admin.call(f"STREAM.DELETE.{stream}")
@@ -359,16 +382,19 @@ class Commands(RuleBasedStateMachine):
             startingOffsets="earliest",
             maxOffsetsPerTrigger=str(_PER_BATCH),
         )
+        writer = (
+            reader.load()
+            .writeStream.format("parquet")
+            .option("path", str(self.folder / to))
+            .option("checkpointLocation", str(self.folder / checkpoint))
+            .trigger(availableNow=True)
+        )
         with contextlib.suppress(Exception):  # Spark's words, and its own checkpoint
-            (
-                reader.load()
-                .writeStream.format("parquet")
-                .option("path", str(self.folder / to))
-                .option("checkpointLocation", str(self.folder / checkpoint))
-                .trigger(availableNow=True)
-                .start()
-                .awaitTermination(120)
-            )
+            query = writer.start()
+            try:
+                query.awaitTermination(120)
+            finally:
+                query.stop()
         self.seen[to] = self.scene.rows(self.folder / to)
 
     # -- folders -------------------------------------------------------------------------------
@@ -540,24 +566,33 @@ def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> It
 
 
 def campaign(
-    spark: SparkSession, server: NatsServer, sequences: int, number: int, *, steps: int = STEPS
+    spark: SparkSession,
+    server: NatsServer,
+    sequences: int,
+    number: int,
+    *,
+    steps: int = STEPS,
+    figures: Figures | None = None,
 ) -> Figures:
-    """So many sequences of commands."""
-    with scene(spark, server) as one:
+    """So many sequences of commands. `figures` are filled on the way."""
+    with scene(spark, server, figures) as one:
         machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=sequences,
-                stateful_step_count=steps,
-                deadline=None,
-                database=None,
-                phases=[Phase.generate],  # a server and a Spark are not made anew for each
-                suppress_health_check=list(HealthCheck),
-                verbosity=Verbosity.normal,
-                print_blob=False,
-            ),
-        )
+        try:
+            run_state_machine_as_test(
+                machine,
+                settings=settings(
+                    max_examples=sequences,
+                    stateful_step_count=steps,
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate],  # a server and a Spark are not made anew for each
+                    suppress_health_check=list(HealthCheck),
+                    verbosity=Verbosity.normal,
+                    print_blob=False,
+                ),
+            )
+        except Exception:
+            one.figures.note(traceback.format_exc())
         return one.figures
 
 
@@ -567,6 +602,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
+    figures = Figures()
+    # Stopped before its end, it tells what it has.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="tables-spark-"))
     with NatsServer() as server, ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -575,7 +613,15 @@ def main() -> int:
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()
-        figures = campaign(spark, server, options.sequences, options.seed, steps=options.steps)
+        with contextlib.suppress(KeyboardInterrupt):
+            campaign(
+                spark,
+                server,
+                options.sequences,
+                options.seed,
+                steps=options.steps,
+                figures=figures,
+            )
         print(f"{figures}\n{time.monotonic() - began:.0f} s")
     return 1 if figures.failures else 0
 

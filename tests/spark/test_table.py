@@ -202,6 +202,11 @@ def test_a_batch_planned_by_a_copy_of_the_checkpoint_is_not_taken_for_the_table_
     planned = Path(lake.path("chk/offsets/2")).read_text().replace('"next": 41', '"next": 36')
     Path(lake.path("copy/offsets/2")).write_text(planned)
     lake.refused("copy is older than", lake.a, "x", "copy")
+    Path(lake.path("copy/metadata")).unlink()
+    before = files(lake.folder)
+    with pytest.raises(ConfigError, match="copy has lost its file metadata: name an empty folder"):
+        lake.ingest(lake.a, "x", "copy").start(lake.spark)
+    assert files(lake.folder) == before
 
 
 def test_after_a_restore_a_new_checkpoint_loses_nothing_in_silence(lake: Lake) -> None:
