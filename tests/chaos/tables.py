@@ -87,6 +87,11 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+class Ended(BaseException):
+    """A signal ends the campaign, which tells what it has so far. Commands would take
+    KeyboardInterrupt for theirs."""
+
+
 @dataclass
 class Figures:
     """What happened."""
@@ -596,6 +601,10 @@ def campaign(
         return one.figures
 
 
+def _end(*_: object) -> None:
+    raise Ended
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.tables", description=__doc__)
     parser.add_argument("sequences", type=int)
@@ -603,8 +612,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     figures = Figures()
-    # Stopped before its end, it tells what it has.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     folder = Path(tempfile.mkdtemp(prefix="tables-spark-"))
     with NatsServer() as server, ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -613,7 +622,7 @@ def main() -> int:
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(Ended):
             campaign(
                 spark,
                 server,
