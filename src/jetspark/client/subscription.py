@@ -14,11 +14,11 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.messages import Message
@@ -31,7 +31,6 @@ from jetspark.errors import (
     JetsparkError,
     RequestTimeoutError,
     SlowConsumerError,
-    user_error,
 )
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
@@ -235,6 +234,7 @@ class Subscription(Leaving):
     async def _call_back(self, callback: MessageCallback) -> None:
         # As __anext__, without making a coroutine for each message.
         frames, client = self._frames, self._client
+        call = Callback(callback, f"The callback of {self.subject!r}", self._link.report).call
         while True:
             if not frames:
                 try:
@@ -243,12 +243,8 @@ class Subscription(Leaving):
                     return
             frame = frames.popleft()
             self._pending_bytes -= len(frame[4])
-            try:
-                result = callback(Message(client, frame))
-                if result is not None and inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                self._link.report(user_error(f"The callback of {self.subject!r}", error))
+            if (rest := call(Message(client, frame))) is not None:
+                await rest
 
     # -- ending --------------------------------------------------------------------------------
 

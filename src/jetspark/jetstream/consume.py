@@ -21,10 +21,10 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
     BadSubscriptionError,
@@ -35,7 +35,6 @@ from jetspark.errors import (
     PullError,
     RequestTimeoutError,
     StreamNotFoundError,
-    user_error,
 )
 from jetspark.jetstream.arrivals import not_come
 from jetspark.jetstream.consume_engine import ContinuousPull
@@ -273,6 +272,8 @@ class ConsumerMessages(Leaving):
         return self._pull.take_many(limit)
 
     async def _call_back(self, callback: JsMsgCallback) -> None:
+        what = f"The callback of consumer {self._names['consumer']!r}"
+        call = Callback(callback, what, self._client.report).call
         while True:
             try:
                 # Not the queue itself: an ordered consumer looks at each message there.
@@ -282,13 +283,8 @@ class ConsumerMessages(Leaving):
             except JetsparkError as error:
                 self._client.report(error)
                 return
-            try:
-                result = callback(message)
-                if result is not None and inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                what = f"The callback of consumer {self._names['consumer']!r}"
-                self._client.report(user_error(what, error))
+            if (rest := call(message)) is not None:
+                await rest
 
     # -- ending --------------------------------------------------------------------------------
 

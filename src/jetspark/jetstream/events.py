@@ -17,11 +17,11 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from jetspark.client.callbacks import Callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
@@ -32,7 +32,6 @@ from jetspark.errors import (
     JetStreamError,
     RequestTimeoutError,
     SlowConsumerError,
-    user_error,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.event_documents import Event
@@ -179,17 +178,14 @@ class Events(Leaving):
             raise RequestTimeoutError(f"No event within {timeout:g} s.") from None
 
     async def _call_back(self, callback: EventCallback) -> None:
+        call = Callback(callback, "The callback of events", self._client.report).call
         while True:
             try:
                 event = await self.__anext__()
             except (StopAsyncIteration, JetsparkError):
                 return
-            try:
-                result = callback(event)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                self._client.report(user_error("The callback of events", error))
+            if (rest := call(event)) is not None:
+                await rest
 
     # -- ending --------------------------------------------------------------------------------
 

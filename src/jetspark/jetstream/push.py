@@ -19,8 +19,7 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
 from jetspark.client.leaving import Leaving
@@ -125,11 +124,10 @@ class PushMessages(Leaving):
         """
         return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
 
-    async def _call_back(self, message: Message) -> None:
-        if self._callback is not None and not self._is_control(message._frame):
-            result = self._callback(JsMsg(self._client, message._frame))
-            if inspect.isawaitable(result):
-                await result
+    def _call_back(self, message: Message) -> Awaitable[None] | None:
+        if self._callback is None or self._is_control(message._frame):
+            return None
+        return self._callback(JsMsg(self._client, message._frame))
 
     # -- the server's own messages -------------------------------------------------------------
 

@@ -13,7 +13,6 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import msgspec
 
 from jetspark.buckets import Operation
+from jetspark.client.callbacks import Callback
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import Wanted, Watcher
@@ -49,13 +49,15 @@ class LiveBucket(Mapping[str, bytes]):
         self._js = js
         self._handle = handle
         self._wanted = wanted
-        self._on_change = on_change
+        what = f"The callback of a live mapping on bucket {handle.name!r}"
+        self._on_change = None if on_change is None else Callback(on_change, what, js.client.report)
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
         self._entries: dict[str, Entry] = {}
         self._error: JetsparkError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._first_seq = 0
+        self._left = False
 
     @property
     def error(self) -> JetsparkError | None:
@@ -128,6 +130,7 @@ class LiveBucket(Mapping[str, bytes]):
         await self._end()
 
     async def _end(self) -> None:
+        self._left = True
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -140,15 +143,23 @@ class LiveBucket(Mapping[str, bytes]):
                         started.set_result(None)
                         continue
                     self._set(entry)
-                    if self._on_change is not None:
-                        await self._tell(entry)
+                    await self._tell(entry)
             self._error = ConnectionClosedError()
-        except JetsparkError as error:
-            self._error = error
-            if started.done():
-                self._js.client.report(error)
-        if not started.done():
-            started.set_exception(self._error)
+        except BaseException as error:
+            if not self._left:
+                self._stands_still(error, report=started.done())
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            if self._error is not None and not started.done():
+                started.set_exception(self._error)
+
+    def _stands_still(self, error: BaseException, *, report: bool) -> None:
+        if not isinstance(error, JetsparkError):
+            error = user_error(f"Following bucket {self._handle.name!r}", error)
+        self._error = error
+        if report:
+            self._js.client.report(error)
 
     def _set(self, entry: Entry) -> None:
         # Put last, so that the entries stay in the order of their revisions.
@@ -157,14 +168,8 @@ class LiveBucket(Mapping[str, bytes]):
             self._entries[entry.key] = entry
 
     async def _tell(self, entry: Entry) -> None:
-        assert self._on_change is not None  # noqa: S101
-        try:
-            result = self._on_change(entry)
-            if inspect.isawaitable(result):
-                await result
-        except Exception as error:
-            what = f"The callback of a live mapping on bucket {self._handle.name!r}"
-            self._js.client.report(user_error(what, error))
+        if self._on_change is not None and (rest := self._on_change.call(entry)) is not None:
+            await rest
 
     async def _look(self) -> None:
         """Removal by limits and by emptying begins at a stream's head."""

@@ -9,12 +9,12 @@ Contract: that of `jetspark.jetstream.watching`, and
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jetspark.buckets import Operation
+from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
     BucketNotFoundError,
@@ -22,7 +22,6 @@ from jetspark.errors import (
     ConfigError,
     JetsparkError,
     RequestTimeoutError,
-    user_error,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame
 from jetspark.jetstream.watching import Watching
@@ -135,6 +134,8 @@ class Watcher(Watching[Entry]):
                 ready.append(Entry(name, key, value, revision, created_ns, pending, operation))
 
     async def _call_back(self, callback: EntryCallback) -> None:
+        what = f"The callback of a watch on bucket {self._name!r}"
+        call = Callback(callback, what, self.report).call
         while True:
             try:
                 entry = await self.__anext__()
@@ -143,13 +144,8 @@ class Watcher(Watching[Entry]):
             except JetsparkError as error:
                 self.report(error)
                 return
-            try:
-                result = callback(entry)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                what = f"The callback of a watch on bucket {self._name!r}"
-                self.report(user_error(what, error))
+            if (rest := call(entry)) is not None:
+                await rest
 
 
 class _WithClient:

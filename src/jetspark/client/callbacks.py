@@ -1,0 +1,67 @@
+"""Calling what a user gave us, with one thing after the other.
+
+Contract: whatever a callback raises is reported, and the next thing can come: a CancelledError
+too, when it met one of somebody else's (it awaited a task that was cancelled), and GeneratorExit.
+Only when our own task is being cancelled, or its coroutine closed, does that go on upwards. So do
+SystemExit and KeyboardInterrupt, reported as well: they are for the event loop, which ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from jetspark.errors import JetsparkError, user_error
+
+T = TypeVar("T")
+
+
+class Callback(Generic[T]):
+    """`if (rest := callback.call(value)) is not None: await rest`: no coroutine for a function."""
+
+    __slots__ = ("_function", "_report", "_what")
+
+    def __init__(
+        self,
+        function: Callable[[T], Awaitable[None] | None],
+        what: str,
+        report: Callable[[JetsparkError], None],
+    ) -> None:
+        """`what` begins the report: "The callback of …"."""
+        self._function = function
+        self._what = what
+        self._report = report
+
+    def call(self, value: T) -> Awaitable[None] | None:
+        """Call it; returns what remains to be awaited, at once and by a task."""
+        try:
+            result = self._function(value)
+        except BaseException as error:
+            self._raised(error)
+            return None
+        if result is None or not inspect.isawaitable(result):
+            return None
+        return self._rest(result)
+
+    async def _rest(self, result: Awaitable[None]) -> None:
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        try:
+            await result
+        except asyncio.CancelledError as error:
+            if task is None or task.cancelling():
+                raise
+            self._raised(error)
+        except GeneratorExit as error:
+            if asyncio.current_task(loop) is not task:
+                raise  # nobody runs this any more: it is being closed
+            self._raised(error)
+        except BaseException as error:
+            self._raised(error)
+
+    def _raised(self, error: BaseException) -> None:
+        self._report(user_error(self._what, error))
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error

@@ -1,0 +1,214 @@
+"""What a callback raises is reported and the next thing comes, whatever it is and whoever calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark.client.callbacks import Callback
+from jetspark.errors import JetsparkError
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from jetspark.face import Client
+    from jetspark.server import NatsServer
+
+Calls = Callable[[Any], Awaitable[None] | None]
+Begin = Callable[["Client", str, Calls, AsyncExitStack], Awaitable[None]]
+
+
+async def awaits_what_was_cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+async def raises_after_a_while(error: BaseException) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+def raises(error: BaseException) -> None:
+    raise error
+
+
+TROUBLE: list[Callable[[], Awaitable[None] | None]] = [
+    awaits_what_was_cancelled,
+    lambda: raises(asyncio.CancelledError("mine")),
+    lambda: raises_after_a_while(GeneratorExit("mine")),
+    lambda: raises(GeneratorExit("mine")),
+    lambda: raises_after_a_while(ValueError("mine")),
+]
+COUNT = len(TROUBLE) + 1
+
+
+async def by_subscription(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    nc.subscribe(name, callback=call)
+    for _ in range(COUNT):
+        await nc.publish(name, b"x")
+
+
+async def in_a_stream(nc: Client, name: str) -> None:
+    await nc.jetstream(timeout=20).create_stream(name=name, subjects=[name], storage="memory")
+    for _ in range(COUNT):
+        await nc.jetstream(timeout=20).publish(name, b"x")
+
+
+async def by_consume(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    await in_a_stream(nc, name)
+    consumer = await nc.jetstream(timeout=20).create_consumer(name, ack_policy="none")
+    consumer.consume(callback=call)
+
+
+async def by_ordered(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    await in_a_stream(nc, name)
+    nc.jetstream(timeout=20).ordered(name, callback=call)
+
+
+async def by_push(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    await in_a_stream(nc, name)
+    consumer = await nc.jetstream(timeout=20).create_push_consumer(
+        name, deliver_subject=nc.new_inbox(), ack_policy="none"
+    )
+    consumer.subscribe(callback=call)
+
+
+async def by_watch(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    bucket = await nc.jetstream(timeout=20).create_bucket(name, storage="memory")
+    bucket.watch(callback=call)  # its first call is for the mark
+    for number in range(COUNT):
+        await bucket.put(f"k{number}", b"x")
+
+
+async def by_live(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    bucket = await nc.jetstream(timeout=20).create_bucket(name, storage="memory")
+    for number in range(COUNT - 3):
+        await bucket.put(f"k{number}", b"x")
+    live = await stack.enter_async_context(bucket.live(on_change=call))
+    for number in range(COUNT - 3, COUNT):
+        await bucket.put(f"k{number}", b"x")
+    while len(live) < COUNT:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # in time, or the test's timeout says so
+    assert live.error is None
+
+
+async def by_events(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
+    js = nc.jetstream(timeout=20)
+    js.events(stream=name, kinds=["stream_action"], callback=call)
+    await nc.flush(20)
+    await js.create_stream(name=name, subjects=[name], storage="memory")
+    for number in range(COUNT - 1):
+        await js.update_stream(name=name, description=f"{number}")
+
+
+@pytest.mark.parametrize(
+    "begin", [by_subscription, by_consume, by_ordered, by_push, by_watch, by_live, by_events]
+)
+async def test_what_a_callback_raises_is_reported_and_the_next_call_comes(
+    shared_server: NatsServer, unique: Callable[[str], str], begin: Begin
+) -> None:
+    """A CancelledError of its own, and GeneratorExit, ended delivery for ever and in silence."""
+    calls, last = 0, asyncio.Event()
+    reported: list[JetsparkError] = []
+
+    def call(_: object) -> Awaitable[None] | None:
+        nonlocal calls
+        calls += 1
+        if calls <= len(TROUBLE):
+            return TROUBLE[calls - 1]()
+        last.set()
+        return None
+
+    name = unique("CALLS")
+    async with (
+        asyncio.timeout(60),
+        connect(shared_server.url, error_callback=reported.append) as nc,
+        AsyncExitStack() as stack,
+    ):
+        try:
+            await begin(nc, name, call, stack)
+            await last.wait()
+            told = reported.copy()  # deleting a stream is reported, too
+        finally:
+            await stack.aclose()
+            async for stream in nc.jetstream(timeout=20).stream_names():
+                if stream.endswith(name):
+                    await nc.jetstream(timeout=20).delete_stream(stream)
+    assert [type(error.__cause__) for error in told] == [
+        *(asyncio.CancelledError, asyncio.CancelledError),
+        *(GeneratorExit, GeneratorExit, ValueError),
+    ]
+    assert all(str(error).startswith("The callback of ") for error in told)
+
+
+def test_exit_ends_the_loop_and_is_reported(shared_server: NatsServer) -> None:
+    reported: list[JetsparkError] = []
+
+    async def main() -> None:
+        # asyncio writes of it what it always does, some time later.
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        async with connect(shared_server.url, error_callback=reported.append) as nc:
+            nc.subscribe(nc.new_inbox(), callback=lambda _: None)
+            subject = nc.new_inbox()
+            nc.subscribe(subject, callback=lambda _: raises(SystemExit(7)))
+            await nc.publish(subject)
+            await asyncio.sleep(60)
+
+    with pytest.raises(SystemExit) as exit_:
+        asyncio.run(main())
+    assert exit_.value.code == 7
+    assert [type(error.__cause__) for error in reported] == [SystemExit]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_callback_ends_with_the_task_that_runs_it(closed: bool) -> None:
+    """Cancelled, or closed when the loop has ended: neither is the callback's own."""
+    reported: list[JetsparkError] = []
+
+    async def call(waits: asyncio.Event) -> None:
+        waits.set()
+        await asyncio.sleep(60)
+
+    async def deliver(waits: asyncio.Event) -> None:
+        while (rest := Callback(call, "It", reported.append).call(waits)) is not None:
+            await rest
+
+    async def start() -> asyncio.Task[None]:
+        waits = asyncio.Event()
+        task = asyncio.ensure_future(deliver(waits))
+        await waits.wait()
+        if not closed:
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+        return task
+
+    loop = asyncio.new_event_loop()
+    task = loop.run_until_complete(start())
+    loop.close()
+    if closed:
+        task.get_coro().close()  # raises RuntimeError when it goes on
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert reported == []
+
+
+async def test_a_live_mapping_that_nobody_keeps_up_to_date_says_so(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    async with connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=20)
+        bucket = await js.create_bucket(unique("B"), storage="memory")
+        await bucket.put("k", b"v")
+        async with bucket.live() as live:
+            name = f"jetspark-live-{bucket.name}"
+            (task,) = [task for task in asyncio.all_tasks() if task.get_name() == name]
+            task.cancel()
+            await asyncio.wait({task})
+            with pytest.raises(JetsparkError, match="Following bucket"):
+                live["k"]
+            assert nc.last_error is live.error
+        await js.delete_bucket(bucket.name)
