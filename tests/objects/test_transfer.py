@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.frame_proxy import FrameProxy
 
 from jetspark.connection.events import Disconnected
 from jetspark.errors import (
@@ -435,3 +436,21 @@ async def test_a_store_of_another_domain(
             same = await there.jetstream().object_store(store.name)
             assert [info.name async for info in same.objects()] == ["b"]
         await js.delete_object_store(store.name)
+
+
+async def test_a_lost_answer_about_the_object_does_not_break_a_get_off(
+    store: ObjectStore, shared_server: NatsServer
+) -> None:
+    await store.put("x", b"whole")
+
+    def is_info(frame: bytes) -> bool:
+        return b"stream_msg_get_response" in frame
+
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as far:
+        there = await far.jetstream(timeout=0.5).object_store(store.name)
+        fault = proxy.arm(1, wanted=is_info)
+        assert await there.get_bytes("x") == b"whole"
+        assert fault.hit is not None
+        fault = proxy.arm(1, wanted=is_info)
+        assert (await there.get("x")).info.size == 5
+        assert fault.hit is not None

@@ -74,6 +74,15 @@ class Records:
             return found._replace(info=found.info or theirs.info)
         return theirs
 
+    async def find_patiently(self, name: str) -> Record:
+        """As `find`, for a transfer: lost links and answers do not break it off."""
+        patience = Patience()
+        while True:
+            try:
+                return await self.find(name)
+            except JetsparkError as error:
+                await patience.wait(error)
+
     async def _at(self, subject: str) -> Record:
         try:
             stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)

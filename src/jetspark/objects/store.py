@@ -249,9 +249,13 @@ class ObjectStore:
         """
         records, wanted = self._records, name
         for _ in range(_MOST_LINKS):
-            info = (await records.find(wanted)).info
+            info = (await records.find_patiently(wanted)).info
             if info is None or info.deleted:
-                raise self._not_found(name)
+                if records is self._records and wanted == name:
+                    raise self._not_found(name)
+                raise self._not_found(
+                    name, f'leads to "{wanted}" in store "{records.store}", which is not there'
+                )
             if info.link is None:
                 return ObjectReader(records, info)
             if not info.link.name:
