@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
-from jetspark.errors import BadTimeError
+from jetspark.errors import BadTimeError, BadTimeoutError
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
@@ -71,7 +71,10 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds; None stays None. Raises BadTimeError for what is no time."""
+    """The number of seconds; None stays None.
+
+    Raises BadTimeError for what is no time, BadTimeoutError for NaN.
+    """
     if value is None or (type(value) is float and value == value):
         return value
     return _number(value)
@@ -102,8 +105,10 @@ def _number(value: Seconds) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     # A text or a list could be multiplied, too, to gigabytes.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadTimeError(value)
+    if value != value:  # NaN
+        raise BadTimeoutError(value)
     return value
 
 

@@ -49,7 +49,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, nothing_left: Callable[[], None])
             line = command.stdout.readline().decode()
         os.killpg(command.pid, signal.SIGINT)
         code, out, err = finish(command, 300)
-    assert (code, out.splitlines()[-1]) == (0, "Stopped; nothing is left behind.")
+    assert (code, out.splitlines()[-1]) == (130, "Stopped; nothing is left behind.")
     assert "Traceback" not in err
     nothing_left()
     assert not list((tmp_path / "temporary").glob("jetspark-*"))

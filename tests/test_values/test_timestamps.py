@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.errors import BadTimeError
+from jetspark.errors import BadTimeError, BadTimeoutError
 from jetspark.timestamps import (
     as_timedelta,
     datetime_to_ns,
@@ -66,7 +66,13 @@ def test_a_datetime_without_a_zone_is_refused() -> None:
         datetime_to_ns(datetime(2020, 1, 1))
 
 
-@pytest.mark.parametrize("value", ["30", b"x", [1], True, float("nan"), 1j])
+def test_a_time_that_is_no_number_is_refused() -> None:
+    for convert in (in_seconds, as_timedelta, duration_to_ns):
+        with pytest.raises(BadTimeoutError):
+            convert(math.nan)
+
+
+@pytest.mark.parametrize("value", ["30", b"x", [1], True, 1j])
 def test_what_is_no_time_is_refused_at_once(value: Any) -> None:
     for convert in (in_seconds, as_timedelta, duration_to_ns):
         with pytest.raises(BadTimeError, match="a number of seconds or a timedelta"):
