@@ -40,6 +40,7 @@ WINDOW_BYTES = 8 * 1024 * 1024
 """Of chunks that have no ack yet."""
 
 _MOST_CHUNKS = 4000
+_WORKED_OFF_SECONDS = 0.25
 _NEVER = 2**53  # no stream gets so far
 _REMOVALS: set[asyncio.Task[None]] = set()  # an event loop keeps only a weak reference
 _IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
@@ -139,7 +140,7 @@ class ObjectWriter:
             # First the chunks on their way: they might be stored behind the removal.
             await self._publisher.flush()
             gone = not self._chunks or await self._is_visible()
-            gone = gone or await self._records.remove_chunks(self._info.nuid)
+            gone = gone or await self._removed()
         finally:  # cancelled, too, when the event loop ends
             if not gone:
                 self._js.client.report(
@@ -148,6 +149,15 @@ class ObjectWriter:
                     )
                 )
             await self._close()
+
+    async def _removed(self) -> bool:
+        unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
+        gone = await self._records.remove_chunks(self._info.nuid)
+        if gone and unknown:
+            # A server that stood still may store chunks that waited behind the removal.
+            await asyncio.sleep(_WORKED_OFF_SECONDS)
+            gone = await self._records.remove_chunks(self._info.nuid)
+        return gone
 
     async def _is_visible(self) -> bool:
         if self._commit is None:
