@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.errors import ConfigError, PipelineError, StreamNotFoundError
+from jetspark.errors import ConfigError, PipelineError
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.pipeline import check_queries, check_servers, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
@@ -141,7 +141,7 @@ def test_whose_mistake_it_is_is_told(
         start(write(tmp_path, shared_server, orders, view + sink), spark)
     with pytest.raises(PipelineError, match=r"^sink out: .*[Nn]o[Ss]uch"):
         start(write(tmp_path, shared_server, orders, '[sinks.out]\nformat = "nosuch"\n'), spark)
-    with pytest.raises(StreamNotFoundError, match="did you mean"):
+    with pytest.raises(PipelineError, match=r"^source orders: .*did you mean"):
         check_servers(write(tmp_path, shared_server, orders[:-1], sink))
 
 
