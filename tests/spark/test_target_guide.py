@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.support.streams import Admin
 
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.sink_target import look_at
+from jetspark.spark.sink_target import look_at, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def test_what_the_page_makes_lacks_nothing(
         # The way over prepareStream.
         code = simple.replace("nats://127.0.0.1:4222", server.url)
         exec(code)
-        look_at(parse_sink_options(exactly | PREPARED))
+        prepare(parse_sink_options(exactly | PREPARED))
         configs.append(admin.api.config("TOTALS"))
         # In Python, over the simple one.
         admin.call("STREAM.DELETE.TOTALS")
