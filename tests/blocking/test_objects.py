@@ -89,6 +89,14 @@ def test_bytes_come_from_everywhere_and_go_into_files(store: ObjectStore, tmp_pa
             store.put("b", wrong)  # type: ignore[arg-type]
 
 
+def test_chunks_of_no_object_are_purged(store: ObjectStore, nc: Client) -> None:
+    store.put("a", b"1")
+    nc.jetstream().publish(f"$O.{store.name}.C.orphan", b"x")
+    assert store.purge_orphans() == 0
+    assert store.purge_orphans(older_than=0) == 1
+    assert store.get_bytes("a") == b"1"
+
+
 def test_a_source_that_fails_leaves_the_store_as_it_was(store: ObjectStore) -> None:
     def failing() -> Iterator[bytes]:
         yield CONTENT

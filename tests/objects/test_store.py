@@ -252,6 +252,35 @@ async def test_a_deleted_object_is_gone_with_its_chunks(store: ObjectStore) -> N
     assert await store.get_bytes("a") == b"back"
 
 
+async def test_chunks_of_no_object_are_purged_when_they_are_old(store: ObjectStore) -> None:
+    await store.put("a", b"1" * 3000, chunk_size=1000)
+    await store.put("b", b"2" * 3000, chunk_size=1000)
+    await store.update_meta("a", new_name="c")
+    await store.add_link("l", await store.info("c"))
+    deleted = await store.put("d", b"3" * 3000, chunk_size=1000)
+    await store.delete("d")
+    before = await messages(store)
+    assert await store.purge_orphans(older_than=0) == 0
+    # One whose put was broken off, and one that is there again though it was deleted.
+    for nuid in ("orphan", deleted.nuid):
+        for _ in range(2):
+            await store._js.publish(f"$O.{store.name}.C.{nuid}", b"x")
+    assert await store.purge_orphans() == 0  # may be puts that go on
+    assert await store.purge_orphans(older_than=timedelta(0)) == 4
+    assert await messages(store) == before
+    assert await store.get_bytes("c") == b"1" * 3000
+    assert await store.get_bytes("l") == b"1" * 3000
+    assert await store.get_bytes("b") == b"2" * 3000
+    with pytest.raises(ConfigError):
+        await store.purge_orphans(older_than=float("nan"))
+
+
+async def test_purging_orphans_of_a_store_that_is_gone(js: JetStream, store: ObjectStore) -> None:
+    await js.delete_object_store(store.name)
+    with pytest.raises(ObjectStoreNotFoundError):
+        await store.purge_orphans()
+
+
 async def test_metadata_changes_and_the_content_stays(store: ObjectStore) -> None:
     first = await store.put("a", b"1" * 3000, description="d", metadata={"k": "v"}, chunk_size=1000)
     changed = await store.update_meta("a", headers={"H": ["1", "2"]})

@@ -478,6 +478,7 @@ CALLS = (
     Call("object get", read_object),
     Call("object get, left", begin_object),
     Call("object calls", object_calls, delete_object),
+    Call("object orphans", lambda s, n: s.store.purge_orphans()),
     Call("object list", listing(lambda s: s.store.objects())),
     Call("object watch", object_watch),
 )

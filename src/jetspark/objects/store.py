@@ -28,6 +28,7 @@ from jetspark.jetstream import JetStream
 from jetspark.jetstream.listing import Listing
 from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
 from jetspark.objects.names import check_store, info_subject, new_nuid
+from jetspark.objects.orphans import ORPHAN_AGE, purge_orphans
 from jetspark.objects.reading import ObjectReader
 from jetspark.objects.records import Records, no_store
 from jetspark.objects.sources import (
@@ -42,6 +43,7 @@ from jetspark.objects.sources import (
 )
 from jetspark.objects.watch import ObjectWatcher
 from jetspark.objects.writing import ObjectWriter
+from jetspark.timestamps import Seconds
 
 CHUNK_SIZE: Final = 128 * 1024
 READ_TRIES: Final = 5
@@ -203,6 +205,16 @@ class ObjectStore:
         _, old = await self._records.replace(name, lambda there: _mark(there or found))
         if old is not None and old.chunks:
             await self._records.remove_chunks(old.nuid)
+
+    async def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
+        """Remove chunks that belong to no object; returns how many.
+
+        Killed programs and servers leave such. `older_than`: seconds or a timedelta, 1 hour by
+        default; what got a chunk since then is left alone, for it may be a put that goes on. It
+        has to be longer than a put waits for its own data. One question for each object. Raises
+        ObjectStoreNotFoundError, ConfigError, and APIError when the store is sealed.
+        """
+        return await purge_orphans(self._records, older_than)
 
     # -- links ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from jetspark.blocking.objects.reading import ObjectReader
 from jetspark.blocking.objects.watch import ObjectWatcher
 from jetspark.errors import ObjectDamagedError
 from jetspark.objects.info import ObjectInfo, ObjectStoreStatus
+from jetspark.objects.orphans import ORPHAN_AGE
 from jetspark.objects.sources import (
     Bytes,
     NewFile,
@@ -31,6 +32,7 @@ from jetspark.objects.sources import (
 )
 from jetspark.objects.store import READ_TRIES, HeaderValues
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
+from jetspark.timestamps import Seconds
 
 ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
 
@@ -126,6 +128,16 @@ class ObjectStore:
         A mark stays in its place, for watchers. Raises ObjectNotFoundError.
         """
         self._thread.run(self._inner.delete, name)
+
+    def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
+        """Remove chunks that belong to no object; returns how many.
+
+        Killed programs and servers leave such. `older_than`: seconds or a timedelta, 1 hour by
+        default; what got a chunk since then is left alone, for it may be a put that goes on. It
+        has to be longer than a put waits for its own data. One question for each object. Raises
+        ObjectStoreNotFoundError, ConfigError, and APIError when the store is sealed.
+        """
+        return self._thread.run(self._inner.purge_orphans, older_than=older_than)
 
     # -- links ---------------------------------------------------------------------------------
 
