@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import hypothesis
 import pytest
 from tests.support.cluster import Cluster
+from tests.support.java import small_jvms
 from tests.support.leaf import HubAndLeaf
 
 from jetspark.server import NatsServer, server_version
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("jetspark", deadline=None)
 hypothesis.settings.load_profile("jetspark")
 
-# JVMs of tests live for seconds: the second compiler and a parallel collector cost them more than
-# they give, on two cores a third of the processor time. For those that commands start, too.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_variable, _JAVA_OPTIONS)
+small_jvms()
 
 _SERVER_FIXTURES = {
     *("shared_server", "make_server", "make_cluster", "nats_cluster"),

@@ -39,10 +39,12 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from pyspark.errors import AnalysisException
+from tests.support.java import small_jvms
 from tests.support.streams import Admin
 
 from jetspark.blocking import connect
 from jetspark.cli import app
+from jetspark.errors import APIError
 from jetspark.server import NatsServer
 from jetspark.spark import table_claim, table_keeper
 from jetspark.spark.session import close_session, local_session
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 STEPS = 10
 _PER_BATCH = 10
+_RESTORES = 20
 _SENTENCES = (
     r"is the table of",
     r"holds files that no streaming query",
@@ -75,6 +78,7 @@ _SENTENCES = (
     r"were removed .*before they were read",
     r"was (deleted and )?(made|created) anew|recreated|restored|another stream",
     r"the server has lost acknowledged messages",
+    r"did not start in the ten seconds",
 )
 """What may be said."""
 
@@ -293,11 +297,19 @@ class Commands(RuleBasedStateMachine):
         place = self.folder / f"backup-{name}"
         if name in self.backups:
             self.scene.js.delete_stream(self.streams[name])
-            self.scene.js.restore_stream(place)
+            self._restore(place)
             self.stored[name] = list(self.backups[name])
         else:
             self.scene.js.backup_stream(self.streams[name], place)
             self.backups[name] = list(self.stored[name])
+
+    def _restore(self, place: Path) -> None:
+        """nats-server is still removing the deleted stream's files, and may refuse at first."""
+        for _ in range(_RESTORES):
+            with contextlib.suppress(APIError):
+                self.scene.js.restore_stream(place)
+                return
+        self.scene.js.restore_stream(place)
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -612,13 +624,13 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     figures = Figures()
+    small_jvms()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     folder = Path(tempfile.mkdtemp(prefix="tables-spark-"))
     with NatsServer() as server, ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
-        conf["spark.python.authenticate.socketTimeout"] = "120s"  # on a busy machine
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()

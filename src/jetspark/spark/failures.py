@@ -11,7 +11,20 @@ _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
 _MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
-_FULL = ("No space left on device", "Disk quota exceeded")
+NO_WORKER = "Python worker failed to connect back"
+_GOES_ON = "run the same again, which goes on where it was."
+# What Spark's chains of exceptions say somewhere, and what to do.
+_KNOWN = {
+    **{
+        full: f"{full}: free some, and {_GOES_ON}"
+        for full in ("No space left on device", "Disk quota exceeded")
+    },
+    "File too large": f"File too large for this file system or user (ulimit -f): allow more, and "
+    f"{_GOES_ON}",
+    NO_WORKER: "A Python process of Spark did not start in the ten seconds that Spark gives it: "
+    "the machine is too busy, or PYSPARK_PYTHON names a Python without pyspark. See to that, and "
+    f"{_GOES_ON}",
+}
 
 
 def explain(error: BaseException) -> JetsparkError:
@@ -19,11 +32,9 @@ def explain(error: BaseException) -> JetsparkError:
     if isinstance(error, JetsparkError):
         return error
     text = str(error)
-    for full in _FULL:
-        if full in text:
-            return _explained(
-                f"{full}: free some, and run the same again, which goes on where it was.", error
-            )
+    for known, sentence in _KNOWN.items():
+        if known in text:
+            return _explained(sentence, error)
     ours = _OURS.findall(text)
     if ours:
         sentence = ours[-1][1]

@@ -22,6 +22,7 @@ from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.sink_target import look_at
 from jetspark.spark.source import JetStreamDataSource, check_written
+from jetspark.spark.starting import begun
 from jetspark.spark.table_rules import Wanted
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def _start(
     else:
         writer = writer.trigger(availableNow=True)
     wanted = _wanted(pipeline, name, sink, adopt)
-    return writer.start() if wanted is None else table.start(rows, wanted, writer.start)
+    return begun(writer.start) if wanted is None else table.start(rows, wanted, writer.start)
 
 
 def _checkpoint(pipeline: PipelineFile, name: str) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.errors import ConfigError
 from jetspark.spark import table_claim
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.starting import begun
 from jetspark.spark.table_batch import check_open_batch
 from jetspark.spark.table_claim import claim_on
 from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
@@ -91,7 +92,7 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
         claim.release()
         raise
     try:
-        keeper.query = write()
+        keeper.query = begun(write)
     except BaseException:
         keeper.end()
         raise

@@ -1,0 +1,75 @@
+"""Queries that start on a machine that is too busy for the time that Spark gives."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.spark.failures import explain
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.source import JetStreamDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+# Ends at once where a busy machine is late: Spark waits its ten seconds either way.
+_PYTHON = f"""#!/bin/sh
+case "$*" in
+*python_streaming_source_runner*) mkdir "$0.late" 2>/dev/null && exit 1 ;;
+esac
+exec {sys.executable} "$@"
+"""
+
+
+@pytest.fixture
+def late_once(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """Spark's Python does not come in time the first time that a query asks for offsets."""
+    python = tmp_path / "python"
+    python.write_text(_PYTHON)
+    python.chmod(0o755)
+    context = spark.sparkContext
+    before, context.pythonExec = context.pythonExec, str(python)
+    yield tmp_path / "python.late"
+    context.pythonExec = before
+    spark.dataSource.register(JetStreamDataSource)
+
+
+def test_a_query_whose_python_starts_too_late_is_started_again(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    late_once: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark's limit of ten seconds is fixed, so this takes them."""
+    name = unique("LATE")
+    admin.create(name, name)
+    admin.fill([(name, b"one"), (name, b"two")])
+    options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
+    query = Ingest(options=options, to=str(tmp_path / "table")).start(spark)
+    assert query.awaitTermination(300)
+    assert late_once.exists()
+    assert spark.read.parquet(str(tmp_path / "table")).count() == 2
+    assert "The query is started again" in caplog.text
+
+
+def test_what_to_do_when_it_never_starts() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed "
+        "to connect back. SQLSTATE: XXKST"
+    )
+    assert str(explain(RuntimeError(text))) == (
+        "A Python process of Spark did not start in the ten seconds that Spark gives it: the "
+        "machine is too busy, or PYSPARK_PYTHON names a Python without pyspark. See to that, and "
+        "run the same again, which goes on where it was."
+    )
