@@ -15,7 +15,6 @@ from jetspark.errors import (
     BadSubjectError,
     ConfigError,
     ConnectionClosedError,
-    JetsparkError,
     NoRespondersError,
     PermissionsError,
     RequestTimeoutError,
@@ -188,7 +187,7 @@ async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_re
     )
     nc = await connect(server.url, user="u", password="p")
     nc.subscribe("svc")
-    with pytest.raises(JetsparkError) as caught:
+    with pytest.raises(PermissionsError, match="No replies can be received") as caught:
         await nc.request("svc", timeout=30)
-    assert isinstance(caught.value.__cause__, PermissionsError)
+    assert caught.value.operation == "subscription"
     assert nc.is_connected

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
-from jetspark.connection.fit import fitting
+from jetspark.connection.fit import Dropped, fitting
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jetspark.connection.supervisor import Supervisor
 
 logger = logging.getLogger("jetspark")
@@ -123,12 +125,13 @@ class PublishBuffer:
 
     def give(self) -> None:
         """Hand over all at once; keep what the outbox refuses for want of a link."""
+        dropped: Sequence[Dropped] = ()
         with self._lock:
             frames, size = self._frames, self._size
             self._frames, self._size, self._armed = [], 0, False
             if frames:
                 try:
-                    frames, size = self._fitting(frames, size)
+                    frames, size, dropped = self._fitting(frames, size)
                     self._outbox.put_all(frames, size)
                 except OutboundBufferError:
                     # Until link_changed. Armed: nobody needs to wake the loop before.
@@ -137,17 +140,21 @@ class PublishBuffer:
                     logger.warning("Closed with %d bytes that were never sent", size)
             self.crowded = False
             self._room.notify_all()
+        for each in dropped:  # without the lock: who is told may publish
+            self._link.routes.drop(each)
 
-    def _fitting(self, frames: list[bytes], size: int) -> tuple[list[bytes], int]:
+    def _fitting(
+        self, frames: list[bytes], size: int
+    ) -> tuple[list[bytes], int, Sequence[Dropped]]:
         """They were judged when they were made, and the server may be another one by now."""
         link, info = self._link, self._link.info
         # Without a link the outbox is looked through when there is one.
         if link.current_server is None or info is None:
-            return frames, size
+            return frames, size, ()
         if size <= info.max_payload and info.headers:
-            return frames, size
-        frames = fitting(frames, info, link.report)
-        return frames, sum(map(len, frames))
+            return frames, size, ()
+        frames, dropped = fitting(frames, info)
+        return frames, sum(map(len, frames)), dropped
 
     def link_changed(self) -> None:
         """The link came or went: publishers look again."""

@@ -28,7 +28,7 @@ from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.fit import check_line
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.routes import OnRun, Route
+from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
@@ -318,6 +318,7 @@ class Client(RequestCalls):
         on_run: OnRun | None = None,
         on_disconnect: Callable[[], None] | None = None,
         on_reconnect: Callable[[], None] | None = None,
+        on_refused: OnRefused | None = None,
         on_end: Callable[[JetsparkError | None], None] | None = None,
     ) -> Listener:
         """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
@@ -326,9 +327,10 @@ class Client(RequestCalls):
         follow each other in one call, with the bytes of their payloads; when it returns False they
         go to `handler` after all, as do those of a subscription with max_msgs. `on_disconnect`:
         the link was lost, the client reconnects by itself. `on_reconnect`: the link is back and
-        knows this subscription. `on_end`: no more frames will come, after max_msgs (None), a
-        refused permission, or the connection's end (ConnectionClosedError); not called by
-        `Listener.close`. Raises as `subscribe`.
+        knows this subscription. `on_refused`: a publish was refused, named by its subject or its
+        reply subject; who awaits an answer to it here gets none. `on_end`: no more frames will
+        come, after max_msgs (None), a refused permission, or the connection's end
+        (ConnectionClosedError); not called by `Listener.close`. Raises as `subscribe`.
         """
         self._check_subscribe(subject, queue, max_msgs)
         route = Route(
@@ -339,6 +341,7 @@ class Client(RequestCalls):
             on_run=on_run,
             on_disconnect=on_disconnect,
             on_reconnect=on_reconnect,
+            on_refused=on_refused,
             on_end=on_end,
         )
         return Listener(self._link, route)

@@ -28,7 +28,6 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
     NoRespondersError,
-    PermissionsError,
     RequestTimeoutError,
 )
 from jetspark.wire.events import MessageFrame
@@ -72,7 +71,6 @@ class RequestMux:
         self._last = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        link.on_publish_refused = self._on_refused
 
     def __len__(self) -> int:
         """Requests that wait for a reply."""
@@ -81,7 +79,12 @@ class RequestMux:
     def _reply(self) -> bytes:
         """The reply subject of a new request; it is subscribed to when it returns."""
         if self._route is None:
-            route = Route(self._inbox + "*", self._on_frame, on_end=self._on_end)
+            route = Route(
+                self._inbox + "*",
+                self._on_frame,
+                on_refused=self._on_refused,
+                on_end=self._on_end,
+            )
             self._link.add_route(route, while_draining=True)
             self._route = route
         self._last += 1
@@ -145,16 +148,16 @@ class RequestMux:
         for gathering in self._gathering.values():
             gathering.fail(_own(error))
 
-    def _on_refused(self, error: PermissionsError) -> None:
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
         """Nobody will answer what was not let through: by its subject, or by our inbox."""
         # Copies: what is told may ask again.
         for reply, (answer, _, subject, _) in list(self._open.items()):
-            if error.subject in (subject, reply.decode()):
+            if name in (subject, reply.decode()):
                 del self._open[reply]
                 if not answer.done():
                     answer.set_exception(copy(error))
         for reply, gathering in list(self._gathering.items()):
-            if error.subject in (gathering.subject, reply.decode()):
+            if name in (gathering.subject, reply.decode()):
                 gathering.fail(copy(error))
 
     # -- time ------------------------------------------------------------------------------------
@@ -187,6 +190,6 @@ def _own(error: JetsparkError | None) -> JetsparkError:
         own: JetsparkError = ConnectionClosedError() if error is None else type(error)()
         own.__cause__ = error.__cause__ if error is not None else None
         return own
-    own = JetsparkError(f"No replies can be received: {error}")
-    own.__cause__ = error
+    own = copy(error)
+    own.args = (f"No replies can be received: {error}",)
     return own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from jetspark.errors import (
     BadSubjectError,
@@ -39,30 +39,37 @@ def check_headers(info: ServerInfo | None) -> None:
         )
 
 
-def fitting(
-    frames: list[bytes], info: ServerInfo, report: Callable[[JetsparkError], None]
-) -> list[bytes]:
-    """The publishes that a server takes; why the others are dropped is reported, one by one."""
-    kept = []
+class Dropped(NamedTuple):
+    """A publish that is not sent after all. `reply`: its reply subject, or ""."""
+
+    error: JetsparkError
+    reply: str
+
+
+def fitting(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[Dropped]]:
+    """The publishes that a server takes, and the others, one by one."""
+    kept, dropped = [], []
     for frame in frames:
-        if (error := _refusal(frame, info)) is None:
+        if (refused := _refusal(frame, info)) is None:
             kept.append(frame)
         else:
-            report(error)
-    return kept
+            dropped.append(refused)
+    return kept, dropped
 
 
-def _refusal(frame: bytes, info: ServerInfo) -> JetsparkError | None:
+def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:
     """Why a server would end the link over this PUB or HPUB; None when it would not."""
     if len(frame) <= info.max_payload and info.headers:
         return None
     words = frame[: frame.index(b"\r\n")].split()
     size = int(words[-1])
+    with_headers = words[0] == b"HPUB"
+    reply = words[2].decode() if len(words) == 4 + with_headers else ""
     if size > info.max_payload:
-        return MaxPayloadError(size, info.max_payload)
+        return Dropped(MaxPayloadError(size, info.max_payload), reply)
     try:
-        if words[0] == b"HPUB":
+        if with_headers:
             check_headers(info)
     except HeadersNotSupportedError as error:
-        return error
+        return Dropped(error, reply)
     return None

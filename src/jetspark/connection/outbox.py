@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from jetspark.connection.fit import Dropped, fitting
 from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
+from jetspark.wire.documents import ServerInfo
 
 FLUSH_AT = 128 * 1024
 """Bytes after which frames are written without waiting for the end of the loop turn."""
@@ -137,10 +139,11 @@ class Outbox:
             self.flush()
             self._relax()
 
-    def keep(self, fitting: Callable[[list[bytes]], list[bytes]]) -> None:
-        """Of what waits, only what is fitting for the next link's server."""
-        self._frames = fitting(self._frames)
+    def keep(self, info: ServerInfo) -> list[Dropped]:
+        """Of what waits, only what is fitting for the next link's server; returns the rest."""
+        self._frames, dropped = fitting(self._frames, info)
         self._size = sum(map(len, self._frames))
+        return dropped
 
     # -- emptying ------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ of them, so that a replayed SUB asks for the remaining messages only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeAlias
 
-from jetspark.connection.fit import COMMON_LINE
+from jetspark.connection.fit import COMMON_LINE, Dropped
 from jetspark.errors import (
     BadSubjectError,
     InvalidSubjectError,
@@ -24,6 +25,9 @@ from jetspark.wire.events import MessageFrame
 
 OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
 """Takes messages that follow each other, and the bytes of their payloads; False: one by one."""
+
+OnRefused: TypeAlias = Callable[[str, JetsparkError], None]
+"""Hears of publishes that no server has taken: those to this subject, or with it as the reply."""
 
 
 class Route:
@@ -40,6 +44,7 @@ class Route:
         "on_disconnect",
         "on_end",
         "on_reconnect",
+        "on_refused",
         "on_run",
         "queue",
         "received",
@@ -57,6 +62,7 @@ class Route:
         on_run: OnRun | None = None,
         on_disconnect: Callable[[], None] | None = None,
         on_reconnect: Callable[[], None] | None = None,
+        on_refused: OnRefused | None = None,
         on_end: Callable[[JetsparkError | None], None] | None = None,
     ) -> None:
         self.sid = 0
@@ -70,6 +76,8 @@ class Route:
         """`received` when the present SUB was sent: the server counts from there."""
         self.on_disconnect = on_disconnect
         self.on_reconnect = on_reconnect
+        self.on_refused = on_refused
+        """Of the one who awaits answers here: there will be none to what was refused."""
         self.on_end = on_end
 
 
@@ -187,10 +195,22 @@ class RouteTable:
         for route in self:
             self._tell(route.on_reconnect)
 
+    def tell_refused(self, name: str, error: JetsparkError) -> None:
+        """Publishes were refused: those to the subject `name`, or with it as the reply subject."""
+        for route in self:
+            if (on_refused := route.on_refused) is not None:
+                self._tell(partial(on_refused, name, error))
+
+    def drop(self, dropped: Dropped) -> None:
+        """A publish, made for another server, will not be sent to this one."""
+        if dropped.reply:
+            self.tell_refused(dropped.reply, dropped.error)
+        self._report(dropped.error)
+
     def _tell_end(self, route: Route, error: JetsparkError | None) -> None:
         on_end = route.on_end
         if on_end is not None:
-            self._tell(lambda: on_end(error))
+            self._tell(partial(on_end, error))
 
     def _tell(self, hook: Callable[[], None] | None) -> None:
         if hook is None:

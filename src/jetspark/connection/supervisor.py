@@ -24,7 +24,6 @@ from collections.abc import Callable
 from jetspark.connection import events
 from jetspark.connection.dialer import Dialer
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
-from jetspark.connection.fit import fitting
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.pool import PooledServer
@@ -81,7 +80,6 @@ class Supervisor:
         self.max_payload = MAX_MESSAGE
         """Bytes; the server's word as soon as there was one."""
         self.reconnects = 0
-        self.on_publish_refused: Callable[[PermissionsError], None] = lambda error: None
         self._server: PooledServer | None = None
         self._session: Session | None = None
         self.traffic = Traffic()
@@ -176,7 +174,7 @@ class Supervisor:
         self.last_error = None
         session.write(self.routes.replay())
         self._enter(ConnectionStatus.CONNECTED)
-        self.outbox.keep(lambda frames: fitting(frames, session.info, self.report))
+        dropped = self.outbox.keep(session.info)
         self.outbox.attach(session.write)
         url = str(session.server)
         if first:
@@ -188,6 +186,8 @@ class Supervisor:
         session.start()
         if not first:
             self.routes.tell_reconnect()
+        for each in dropped:
+            self.routes.drop(each)
 
     # -- reconnecting --------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class Supervisor:
         if (route := self.routes.refused(error)) is not None:
             self.routes.refuse(route, error)
         elif isinstance(error, PermissionsError):
-            self.on_publish_refused(error)
+            self.routes.tell_refused(error.subject, error)
         self.report(error)
 
     def route_exhausted(self, route: Route) -> None:

@@ -20,6 +20,7 @@ add, one after the other.
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from jetspark.errors import (
@@ -33,7 +34,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
-from jetspark.jetstream.publish_results import closed_before_ack
+from jetspark.jetstream.publish_results import no_more_acks
 from jetspark.jetstream.requirements import check_feature
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.batch_headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED
@@ -71,6 +72,7 @@ class AtomicBatch:
         self._turn = asyncio.Lock()
         self._held: _Held | None = None
         self._subject = ""  # of the last message that was sent
+        self._subjects: set[str] = set()  # of all that were sent
         self._size = 0
         self._staged = False  # the server has the first message
         self._committing = False
@@ -189,7 +191,8 @@ class AtomicBatch:
             f"{inbox}.*",
             self._on_answer,
             on_disconnect=self._on_disconnect,
-            on_end=lambda error: self._fail(closed_before_ack(error)),
+            on_refused=self._on_refused,
+            on_end=lambda error: self._fail(no_more_acks(error)),
         )
         return self
 
@@ -253,6 +256,7 @@ class AtomicBatch:
     async def _send(self, number: int, message: _Held, commit: bytes) -> None:
         subject, payload, head = message
         self._subject = subject
+        self._subjects.add(subject)
         try:
             if self._outbox.crowded:
                 await self._outbox.wait()
@@ -322,6 +326,10 @@ class AtomicBatch:
                 self._answer.set_result(frame)
         elif (error := _error_in(frame, self._subject)) is not None:
             self._fail(error)
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name in self._subjects or name.startswith(self._inbox.decode()):
+            self._fail(copy(error))
 
     def _on_disconnect(self) -> None:
         if self._committing:

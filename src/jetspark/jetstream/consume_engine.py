@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -213,6 +214,7 @@ class ContinuousPull:
             on_run=None if pinned else self._on_run,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
             on_end=self._on_end,
         )
 
@@ -388,6 +390,10 @@ class ContinuousPull:
 
     def _on_reconnect(self) -> None:
         self._stop_for(Trouble.RECONNECTED, None)
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._on_end(copy(error))
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self._stop_for(Trouble.ENDED, error)

@@ -9,8 +9,12 @@ looked at: reading `failed` is looking.
 `gaps="fail"`: the first message that is lost or refused ends the batch; what was stored is
 everything before it, in order, and all after it fails with NotStoredError. `gaps="ok"`: the batch
 goes on, and what was lost or refused is listed. Nothing is sent a second time. The server says
-once that it refused a message, and its acks do not repeat it: if that word is lost on the way, the
-message counts as acknowledged. So "ok" is for messages that carry no expectation.
+once that it refused a message (an expectation, a limit of the stream); its acks and its last word
+count that message as the others, and nothing repeats the refusal. If it is lost on the way, the
+message counts as acknowledged, and no client can know. So "ok" is for messages that the stream will
+not refuse; the acks of "fail" are exact.
+
+What no server takes, by permission or size, fails at once: with "fail" the batch ends before it.
 
 The server forgets a batch after 10 s without a message: a ping keeps it alive, asks for acks that
 are overdue, and after a reconnect for what was lost. A server that restarted does not know the
@@ -24,6 +28,7 @@ made for a message.
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from jetspark.errors import (
@@ -42,6 +47,7 @@ from jetspark.jetstream.fast_ingest_replies import (
     Gap,
     Last,
     Refusal,
+    asked,
     ended_after,
     forgotten,
     is_unknown_batch,
@@ -51,7 +57,7 @@ from jetspark.jetstream.fast_ingest_replies import (
     was_lost,
 )
 from jetspark.jetstream.publish_headers import TimeToLive, publish_headers
-from jetspark.jetstream.publish_results import closed_before_ack, link_lost, tell_failures
+from jetspark.jetstream.publish_results import link_lost, no_more_acks, tell_failures
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
@@ -103,6 +109,7 @@ class FastIngest(MessageFates):
         self._limit = _NEVER  # no more are sent than so many
         self._ending = False
         self._over: JetsparkError | None = None
+        self._broken: JetsparkError | None = None  # a message that is missing ends the batch
         self._heard = 0.0
 
     # -- sending -------------------------------------------------------------------------------
@@ -181,7 +188,7 @@ class FastIngest(MessageFates):
         if self._listener is None:
             raise ConfigError("The batch is not open: use it inside its async with block.")
         if self._ending:
-            raise ConfigError("The batch was ended already.")
+            raise self._broken or ConfigError("The batch was ended already.")
 
     async def commit(self) -> PubAck | None:
         """End the batch and wait until the fate of every message is known.
@@ -191,24 +198,29 @@ class FastIngest(MessageFates):
         """
         if self._over is None and not self._ending:
             self._check_open()
-            self._ending = True
-            self._limit = _NEVER
-            self._wake()  # who waits to add is told
-            if not self._sent:
-                self._over = ConfigError("The batch was ended already.")
-            else:
-                self._ask()
+            self._finish()
         while self._over is None:
             ended = self._client.loop.create_future()
             self._waiting.append(ended)
             await ended
         return self._ack
 
+    def _finish(self) -> None:
+        self._ending = True
+        self._limit = _NEVER
+        self._wake()  # who waits to add is told
+        if not self._sent:
+            self._over = ConfigError("The batch was ended already.")
+        else:
+            self._ask()
+
     def _control(self, operation: int) -> None:
         """A ping, or the end: messages that the server does not store."""
+        if (subject := self._open_subject()) is None:
+            return
         number = self._published + (operation == END)
         self._client.publish_replying(
-            self._last_subject(),
+            subject,
             b"",
             b"%b%d.%d.$FI" % (self._reply, number, operation),
         )
@@ -223,7 +235,8 @@ class FastIngest(MessageFates):
             self._on_reply,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
-            on_end=lambda error: self._end(closed_before_ack(error)),
+            on_refused=self._on_refused,
+            on_end=lambda error: self._end(no_more_acks(error)),
         )
         # One message, until the server has said how many.
         self._limit = 1
@@ -298,6 +311,26 @@ class FastIngest(MessageFates):
         self._ack = ack
         self._pass(stored)
         self._end(ended_after(stored))
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        """Messages, or a question, that never came to the stream."""
+        if self._over is not None:
+            return
+        if name.startswith(head := self._reply.decode()):
+            number, of_message = asked(name[len(head) :].encode())
+            numbers, again = [number] if of_message else [], False
+        else:
+            numbers, again = self._refuse(name)
+        for number in numbers:
+            self._fail(number, copy(error))
+        if 1 in numbers or (again and self._open_subject() is None):
+            self._end(error)  # it has not begun, or nothing can be asked
+        elif numbers and self._gaps == "fail" and not self._ending:
+            self._broken = error
+            self._finish()
+        elif again and self._ending:
+            self._ask()  # it may have been the end that was refused
+        self._freed()
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from jetspark.jetstream.publish_results import PublishFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from jetspark.errors import JetsparkError
     from jetspark.jetstream.documents import PubAck
 
@@ -27,7 +29,8 @@ class MessageFates:
         self._published = 0  # the last one that is certainly on its way
         self._done = 0
         self._subjects: list[str] = []  # of those after `done`
-        self._subject = ""  # of the one that is `done`
+        self._subject = ""  # of the last one that is `done` and was let through
+        self._refused: set[str] = set()  # subjects that may not be published to
         self._failures: set[int] = set()  # of those after `done`
         self._failed: list[PublishFailure] = []
         self._looked_at = 0
@@ -61,9 +64,24 @@ class MessageFates:
         """The server's last word: `seq` of the last message stored; None before."""
         return self._ack
 
-    def _last_subject(self) -> str:
+    def _open_subject(self) -> str | None:
+        """That of the last message that may have been let through."""
         with self._lock:
-            return self._subjects[-1] if self._subjects else self._subject
+            return next(self._let_through((self._subject, *self._subjects)), None)
+
+    def _let_through(self, subjects: Sequence[str]) -> Iterator[str]:
+        """Those of messages in their order; the last one first."""
+        return (each for each in reversed(subjects) if each and each not in self._refused)
+
+    def _refuse(self, subject: str) -> tuple[list[int], bool]:
+        """Messages with this subject that have no fate yet, and whether that is news here."""
+        with self._lock:
+            subjects = self._subjects.copy()
+        news = subject not in self._refused and subject in (self._subject, *subjects)
+        if news:
+            self._refused.add(subject)
+        numbers = enumerate(subjects, self._done + 1)
+        return [number for number, each in numbers if each == subject], news
 
     def _take(self, subject: str) -> int:
         """One more message: its index."""
@@ -96,7 +114,7 @@ class MessageFates:
         step = number - self._done
         if step <= 0:
             return
-        self._subject = self._subjects[step - 1]
+        self._subject = next(self._let_through(self._subjects[:step]), self._subject)
         del self._subjects[:step]
         self._done = number
         if self._failures:

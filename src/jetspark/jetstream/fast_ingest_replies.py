@@ -66,7 +66,7 @@ Reply: TypeAlias = "Flow | Gap | Refusal | Last"
 
 def parse_reply(frame: MessageFrame, head: int) -> Reply:
     """A reply, whose subject has `head` bytes before the number it answers to."""
-    number, of_message = _asked(frame[1][head:])
+    number, of_message = asked(frame[1][head:])
     try:
         status = status_of(frame[3])
         if status is not None and status.is_no_responders:
@@ -79,7 +79,7 @@ def parse_reply(frame: MessageFrame, head: int) -> Reply:
         return Refusal(number, error, of_message)
 
 
-def _asked(tail: bytes) -> tuple[int, bool]:
+def asked(tail: bytes) -> tuple[int, bool]:
     """The number that is answered to, and whether it is a message's."""
     number, _, rest = tail.partition(b".")
     operation = rest.partition(b".")[0]

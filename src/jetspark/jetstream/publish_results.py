@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
@@ -52,8 +54,15 @@ def link_lost(index: int, subject: str) -> BrokenSocketError:
     )
 
 
-def closed_before_ack(cause: JetsparkError | None) -> ConnectionClosedError:
-    """One error for each message: an instance raised in many tasks would mix tracebacks."""
+def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
+    """The end of the subscription for acks: that of the connection, or the server refused it.
+
+    One error for each message: an instance raised in many tasks would mix tracebacks.
+    """
+    if cause is not None and not isinstance(cause, ConnectionClosedError):
+        own = copy(cause)
+        own.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
+        return own
     error = ConnectionClosedError("The connection was closed before the ack came.")
     error.__cause__ = cause
     return error

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from jetspark.errors import (
@@ -199,7 +200,8 @@ class Pull:
             on_run=self._on_run,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
-            on_end=self._on_end,
+            on_refused=self._on_refused,
+            on_end=self._finish,
         )
 
     def _ask(self) -> None:
@@ -330,8 +332,7 @@ class Pull:
         self._timers[name] = self._client.loop.call_at(when, call, *args)
 
     def _stop_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
+        if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
 
     def _set_heartbeat_timer(self, heartbeat: float) -> None:
@@ -384,8 +385,9 @@ class Pull:
         if self._waiter is not None and not self._waiter.done() and self._again is None:
             self._ask()
 
-    def _on_end(self, error: JetsparkError | None) -> None:
-        self._finish(error)
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._finish(copy(error))
 
 
 def _expires(timeout: float) -> float:

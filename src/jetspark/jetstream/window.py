@@ -176,6 +176,10 @@ class Window:
         """The link is gone: as `overdue`, for all that are on their way."""
         return self._end(self._on_their_way(), now)
 
+    def refused_for_good(self, is_so: Callable[[int, Unacked], bool]) -> list[tuple[int, Unacked]]:
+        """Those on their way of which it is so never came to a stream: out of the window."""
+        return self._out([item for item in self._on_their_way() if is_so(*item)])
+
     def due(self, now: float) -> list[int]:
         """A round: what to send `again` now, in order."""
         indexes = sorted(self._waiting)

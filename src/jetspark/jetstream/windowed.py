@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from jetspark.client.numbered import NumberedPublishes
 from jetspark.errors import (
     ConfigError,
-    ConnectionClosedError,
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
@@ -35,9 +35,9 @@ from jetspark.jetstream.pub_ack import (
 from jetspark.jetstream.publish_headers import MSG_ID, TimeToLive, publish_headers
 from jetspark.jetstream.publish_results import (
     PublishFailure,
-    closed_before_ack,
     link_lost,
     no_ack_in_time,
+    no_more_acks,
 )
 from jetspark.jetstream.window import CLOSED, Told, Unacked, Window
 from jetspark.wire.headers import HeadersLike
@@ -104,7 +104,9 @@ class WindowedPublishing:
         self._left_at: float | None = None  # when the link was lost
         self._away = 0.0  # seconds without a link
         self._send = NumberedPublishes(self._client, b"").send
+        self._inbox = ""
         self._inbox_length = 0
+        self._ended: JetsparkError | None = None  # no acks can come any more
         self._plain_ack = b"{}"
         self._acked = 0
         self._acked_before = 0  # at the last look at the clock
@@ -175,12 +177,12 @@ class WindowedPublishing:
     def _not_open(self) -> JetsparkError:
         if self._listener is None:
             return ConfigError("The publisher is not open: use it inside its with block.")
-        return ConnectionClosedError()
+        return no_more_acks(self._ended)
 
     # -- life ----------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        inbox = self._client.new_inbox() + "."
+        inbox = self._inbox = self._client.new_inbox() + "."
         self._send = NumberedPublishes(self._client, inbox.encode()).send
         self._inbox_length = len(inbox.encode())
         self._listener = self._client.listen(
@@ -189,6 +191,7 @@ class WindowedPublishing:
             on_run=self._on_acks,
             on_disconnect=self._on_disconnect,
             on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
             on_end=self._on_end,
         )
         self._left_at = None if self._client.is_connected else self._client.loop.time()
@@ -366,7 +369,16 @@ class WindowedPublishing:
             self._left_at = None
         self._round(self._clock())
 
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        refused = self._window.refused_for_good(
+            lambda index, entry: name in (entry[0], f"{self._inbox}{index}")
+        )
+        for index, entry in refused:
+            self._fail(index, entry, copy(error))
+        self._changed()
+
     def _on_end(self, error: JetsparkError | None) -> None:
+        self._ended = error
         for index, entry in self._window.close():
-            self._fail(index, entry, closed_before_ack(error))
+            self._fail(index, entry, no_more_acks(error))
         self._changed()

@@ -1,0 +1,267 @@
+"""Publishes that no server takes, by permission or size: who waits for acks hears it at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.jetstream.eventually import eventually
+
+from jetspark.errors import (
+    MaxPayloadError,
+    NotStoredError,
+    PermissionsError,
+    PublishFailedError,
+)
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from tests.conftest import MakeServer
+
+    from jetspark.face import Client
+    from jetspark.jetstream import JetStream
+    from jetspark.server import NatsServer
+
+PATIENCE = 600
+"""Seconds: a time-out of this length is a hang here."""
+
+USERS = """
+authorization { users: [
+  { user: all, password: p }
+  { user: some, password: p, permissions { publish {
+    deny: ["s.no", "t.>", "$JS.API.CONSUMER.MSG.NEXT.S.closed"]
+  } } }
+  { user: deaf, password: p, permissions { subscribe { deny: ["_INBOX.>"] } } }
+] }
+"""
+
+
+async def _request(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+    await js.publish(subject, payload, timeout=PATIENCE)
+
+
+async def _publisher(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+    async with js.publisher(timeout=PATIENCE) as publisher:
+        await publisher.send(subject, payload)
+
+
+async def _submit(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+    async with js.publisher(timeout=PATIENCE) as publisher:
+        await (await publisher.submit(subject, payload))
+
+
+async def _atomic(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+    async with js.atomic_batch(timeout=PATIENCE) as batch:
+        await batch.add(subject, payload)
+        await batch.add(subject, b"2")
+
+
+async def _fast(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+    async with js.fast_ingest(timeout=PATIENCE) as ingest:
+        await ingest.add(subject, payload)
+
+
+WAYS: dict[str, Callable[..., Awaitable[None]]] = {
+    "request": _request,
+    "publisher": _publisher,
+    "submit": _submit,
+    "atomic": _atomic,
+    "fast": _fast,
+}
+way = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture(autouse=True)
+def _batches(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.14")
+
+
+@pytest.fixture
+async def server(make_server: MakeServer) -> NatsServer:
+    server = make_server(USERS)
+    async with connect(server.url, user="all", password="p") as nc:
+        await nc.jetstream().create_stream(
+            name="S", subjects=["s.>"], allow_atomic=True, allow_batched=True
+        )
+    return server
+
+
+@pytest.fixture
+async def some(server: NatsServer) -> AsyncIterator[Client]:
+    async with connect(server.url, user="some", password="p") as nc:
+        yield nc
+
+
+def reason(raised: BaseException) -> BaseException:
+    return raised.failures[0].error if isinstance(raised, PublishFailedError) else raised
+
+
+@way
+async def test_a_subject_that_is_not_allowed_is_known_at_once(some: Client, way: str) -> None:
+    with pytest.raises((PermissionsError, PublishFailedError)) as raised:
+        await asyncio.wait_for(WAYS[way](some.jetstream(), "s.no"), 60)
+    error = reason(raised.value)
+    assert isinstance(error, PermissionsError)
+    assert (error.operation, error.subject) == ("publish", "s.no")
+
+
+@way
+async def test_an_inbox_that_is_not_allowed_is_known_at_once(server: NatsServer, way: str) -> None:
+    async with connect(server.url, user="deaf", password="p") as nc:
+        with pytest.raises((PermissionsError, PublishFailedError)) as raised:
+            await asyncio.wait_for(WAYS[way](nc.jetstream(), "s.a"), 60)
+    error = reason(raised.value)
+    assert isinstance(error, PermissionsError)
+    assert error.operation == "subscription"
+    assert "can be received" in str(error)
+    assert "closed" not in str(error)
+
+
+async def test_a_publisher_without_its_inbox_takes_no_more(server: NatsServer) -> None:
+    async with (
+        connect(server.url, user="deaf", password="p") as nc,
+        nc.jetstream().publisher(timeout=PATIENCE) as publisher,
+    ):
+        await publisher.send("s.a")
+        await publisher.flush()
+        assert [type(each.error) for each in publisher.failed] == [PermissionsError]
+        with pytest.raises(PermissionsError):
+            await publisher.send("s.a")
+
+
+@way
+async def test_what_a_smaller_server_does_not_take_is_known_at_once(
+    make_server: MakeServer, way: str
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05) as nc:
+        js = nc.jetstream()
+        port = server.port
+        await asyncio.to_thread(server.close)
+        await eventually(_is_so(lambda: not nc.is_connected))
+        doing = asyncio.ensure_future(WAYS[way](js, "s.a", bytes(5000)))
+        await eventually(_is_so(lambda: nc._outbox.size > 5000))
+        await asyncio.to_thread(make_server, "max_payload: 1000", port=port)
+        with pytest.raises((MaxPayloadError, PublishFailedError)) as raised:
+            await asyncio.wait_for(doing, 60)
+        assert isinstance(reason(raised.value), MaxPayloadError)
+        assert isinstance(nc.last_error, MaxPayloadError)
+
+
+async def test_the_others_of_a_publisher_are_stored(some: Client) -> None:
+    async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
+        for number in range(300):
+            await publisher.send(("s.yes", "s.no", "t.no")[number % 3], b"%d" % number)
+        await publisher.flush()
+        failed = publisher.failed
+    assert publisher.acked == 100
+    assert {each.index % 3 for each in failed} == {1, 2}
+    assert all(
+        isinstance(each.error, PermissionsError) and each.error.subject == each.subject
+        for each in failed
+    )
+
+
+@pytest.mark.parametrize("last", ["s.yes", "s.no"])
+async def test_fast_ingest_ends_before_what_is_not_allowed(some: Client, last: str) -> None:
+    js = some.jetstream()
+    async with js.fast_ingest(timeout=PATIENCE) as ingest:
+        for number in range(4):
+            await ingest.add("s.yes", b"%d" % number)
+        await ingest.add("s.no")
+        await ingest.add(last)
+        with pytest.raises((PermissionsError, NotStoredError)):
+            while True:
+                await ingest.add("s.yes")
+        await asyncio.wait_for(ingest.commit(), 60)
+        failed = ingest.failed
+    assert ingest.acked == 4
+    assert [each.index for each in failed] == list(range(4, ingest.sent))
+    assert isinstance(failed[0].error, PermissionsError)
+    assert (await js.stream_info("S")).state.messages == 4
+
+
+@pytest.mark.parametrize("last", ["s.yes", "s.no"])
+async def test_fast_ingest_with_gaps_goes_on_around_what_is_not_allowed(
+    some: Client, last: str
+) -> None:
+    js = some.jetstream()
+    async with js.fast_ingest(gaps="ok", timeout=PATIENCE) as ingest:
+        for number in range(30):
+            await ingest.add(("s.yes", "s.no")[number % 2])
+        await ingest.add(last)
+        await asyncio.wait_for(ingest.commit(), 60)
+        failed = ingest.failed
+    refused = [*range(1, 30, 2), *([30] if last == "s.no" else [])]
+    assert sorted(each.index for each in failed) == refused
+    assert {type(each.error) for each in failed} <= {PermissionsError, NotStoredError}
+    assert ingest.acked == 31 - len(refused)
+    assert (await js.stream_info("S")).state.messages == ingest.acked
+
+
+async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client) -> None:
+    js = some.jetstream()
+    with pytest.raises(PermissionsError):
+        async with js.atomic_batch(timeout=PATIENCE) as batch:
+            for subject in ("s.yes", "s.no", "s.yes", "s.yes"):
+                await batch.add(subject)
+            await asyncio.wait_for(batch.commit(), 60)
+    assert (await js.stream_info("S")).state.messages == 0
+
+
+async def test_the_refusal_of_another_subject_leaves_all_alone(some: Client) -> None:
+    js = some.jetstream()
+    async with js.publisher() as publisher, js.atomic_batch() as batch, js.fast_ingest() as ingest:
+        await publisher.send("s.a")
+        await batch.add("s.b")
+        await ingest.add("s.c")
+        await some.publish("s.no")
+        await some.publish("s.no", reply="s.a")
+        await some.flush()
+        await batch.add("s.b")
+        await ingest.add("s.c")
+        await publisher.send("s.a")
+    assert (publisher.acked, batch.size, ingest.acked) == (2, 2, 2)
+
+
+async def test_a_listener_hears_of_refused_publishes_until_it_is_closed(some: Client) -> None:
+    heard: list[tuple[str, type[Exception]]] = []
+    listener = some.listen(
+        some.new_inbox(), lambda frame: None, on_refused=lambda *told: heard.append(_kind(*told))
+    )
+    await some.publish("s.no")
+    await some.flush()
+    assert heard == [("s.no", PermissionsError)]
+    listener.close()
+    await some.publish("s.no")
+    await some.flush()
+    assert len(heard) == 1
+
+
+def _is_so(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return holds()
+
+    return look
+
+
+def _kind(name: str, error: Exception) -> tuple[str, type[Exception]]:
+    return name, type(error)
+
+
+@pytest.mark.parametrize("how", ["fetch", "consume"])
+async def test_a_pull_that_is_not_allowed_is_known_at_once(server: NatsServer, how: str) -> None:
+    async with connect(server.url, user="all", password="p") as nc:
+        await nc.jetstream().create_consumer("S", name="closed")
+    async with connect(server.url, user="some", password="p") as nc:
+        consumer = await nc.jetstream().consumer("S", "closed")
+        with pytest.raises(PermissionsError) as raised:
+            async with asyncio.timeout(60):
+                if how == "fetch":
+                    await consumer.fetch(1, timeout=PATIENCE)
+                else:
+                    await consumer.consume().next(PATIENCE)
+    assert raised.value.subject == "$JS.API.CONSUMER.MSG.NEXT.S.closed"
