@@ -11,7 +11,7 @@ import pytest
 from tests.client.conftest import Connect
 
 import jetspark
-from jetspark import Closed, ConnectionStatus, JetsparkError, Message, blocking, errors
+from jetspark import Closed, ConnectionStatus, Draining, JetsparkError, Message, blocking, errors
 from jetspark.jetstream.message import JsMsg
 from jetspark.server import NatsServer
 
@@ -243,3 +243,172 @@ def test_a_callback_that_calls_exit_is_reported_and_the_next_message_comes(
         assert "SystemExit" in str(reports[0])
         send()
         assert next_came.wait(SOON)
+
+
+async def test_a_second_drain_waits_for_the_first_and_a_later_one_does_nothing(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    here, go_on = asyncio.Event(), asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        here.set()
+        await go_on.wait()
+
+    sub = nc.subscribe(unique("twice"), callback=callback)
+    await nc.publish(sub.subject)
+    async with asyncio.timeout(SOON):
+        await here.wait()
+        draining = nc.events()
+        drains = [asyncio.create_task(nc.drain()) for _ in range(3)]
+        assert type(await anext(draining)) is Draining
+        with pytest.raises(errors.RequestTimeoutError, match="Draining took"):
+            await nc.drain(0.05)
+        assert not any(drain.done() for drain in drains)
+        go_on.set()
+        await asyncio.gather(*drains)
+        assert nc.status is ConnectionStatus.CLOSED
+        await nc.drain()
+
+
+async def test_a_second_drain_fails_as_the_first_does(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    here = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        here.set()
+        await asyncio.Event().wait()
+
+    sub = nc.subscribe(unique("twice"), callback=callback)
+    await nc.publish(sub.subject)
+    async with asyncio.timeout(SOON):
+        await here.wait()
+        drains = [asyncio.create_task(nc.drain(0.05)), asyncio.create_task(nc.drain())]
+        ends = await asyncio.gather(*drains, return_exceptions=True)
+        assert [type(end) for end in ends] == [errors.RequestTimeoutError] * 2
+        assert ends[0] is not ends[1]
+        await nc.drain()  # it is closed
+
+
+async def test_draining_a_cancelled_drain_says_so(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    here = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        here.set()
+        await asyncio.Event().wait()
+
+    sub = nc.subscribe(unique("twice"), callback=callback)
+    await nc.publish(sub.subject)
+    async with asyncio.timeout(SOON):
+        await here.wait()
+        draining = nc.events()
+        first, second = (asyncio.create_task(nc.drain()) for _ in range(2))
+        assert type(await anext(draining)) is Draining
+        first.cancel()
+        with pytest.raises(errors.ConnectionClosedError, match="cancelled"):
+            await second
+
+
+async def test_draining_a_closed_client_does_nothing(
+    shared_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(shared_server.url)
+    await nc.close()
+    await nc.drain()
+    await nc.drain()
+
+
+def test_a_second_drain_of_the_blocking_client_waits_for_the_first(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    nc = blocking.connect(shared_server.url)
+    here, go_on = threading.Event(), threading.Event()
+
+    def callback(message: object) -> None:
+        here.set()
+        go_on.wait(SOON)
+
+    sub = nc.subscribe(unique("twice"), callback=callback)
+    nc.publish(sub.subject)
+    assert here.wait(SOON)
+    ended: list[BaseException | None] = []
+
+    def drain() -> None:
+        try:
+            nc.drain()
+        except BaseException as error:
+            ended.append(error)
+        else:
+            ended.append(None)
+
+    threads = [threading.Thread(target=drain) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    go_on.set()
+    for thread in threads:
+        thread.join(SOON)
+    assert ended == [None] * 3
+    nc.drain()
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_reading_with_a_closed_client_says_that_it_is_closed(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    name = unique("S")
+    nc = await connect(shared_server.url)
+    js = nc.jetstream()
+    await js.create_stream(name=name, storage="memory")
+    consumer = await js.create_consumer(name, name="c", ack_policy="none")
+    bucket = await js.create_bucket(unique("b"))
+    watch, reading, used = bucket.watch(), js.ordered(name), js.ordered(name)
+    await js.publish(name)
+    assert (await used.next(SOON)).data == b""
+    sub, pulled = nc.subscribe(unique("sub")), consumer.consume()
+    await pulled.next(SOON)
+    await watch.next(SOON)
+    await nc.close()
+    closed: list[Callable[[], Any]] = [
+        lambda: sub.next(1),
+        lambda: pulled.next(1),
+        lambda: used.next(1),
+        lambda: used.next(),
+        lambda: reading.next(1),
+        lambda: anext(reading),
+        lambda: watch.next(1),
+        lambda: bucket.watch().next(1),
+        lambda: js.ordered(name).next(),
+        lambda: js.ordered(name, callback=print),
+        lambda: consumer.consume(),
+        lambda: consumer.consume().next(),
+    ]
+    for call in closed:
+        with pytest.raises(errors.ConnectionClosedError):
+            await call()
+
+
+def test_reading_with_a_closed_blocking_client_says_that_it_is_closed(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    name = unique("S")
+    nc = blocking.connect(shared_server.url)
+    js = nc.jetstream()
+    js.create_stream(name=name, storage="memory")
+    consumer = js.create_consumer(name, name="c", ack_policy="none")
+    reading, sub = js.ordered(name), nc.subscribe(unique("sub"))
+    nc.close()
+    closed: list[Callable[[], Any]] = [
+        lambda: reading.next(1),
+        lambda: next(iter(reading)),
+        lambda: js.ordered(name).next(),
+        lambda: consumer.consume().next(1),
+        lambda: sub.next(1),
+    ]
+    for call in closed:
+        with pytest.raises(errors.ConnectionClosedError):
+            call()

@@ -196,7 +196,8 @@ class Client(MessagingCalls, Leaving):
         ConnectionClosedError when there is no link. The client is closed in any case.
 
         Called in a callback that gets messages, which it would have to wait for, it returns at
-        once and goes on by itself; its errors are reported.
+        once and goes on by itself; its errors are reported. A second call waits for the first and
+        raises as it does; nothing happens when the client is closed, by `drain` or by `close`.
         """
         if in_callback_of(self._inner):
             self._thread.spawn(lambda: self._drain_alone(timeout))

@@ -95,8 +95,8 @@ class Watching(LeavingLoop, Generic[EntryT]):
     def next(self, timeout: Seconds | None = None) -> EntryT:
         """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
-        that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
         """
         seconds = in_seconds(timeout)
         end = None if seconds is None else time.monotonic() + seconds

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -98,6 +99,7 @@ class Client(RequestCalls):
         self._good_subjects: dict[str, bytes] = {}
         self._out_msgs = 0
         self._draining: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None  # of the first drain
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -213,15 +215,23 @@ class Client(RequestCalls):
         of a timeout that cannot work (BadTimeoutError).
 
         Awaited in a callback that gets messages, which it would have to wait for, it returns at
-        once and goes on by itself; its errors are reported.
+        once and goes on by itself; its errors are reported. A second call waits for the first and
+        raises as it does; nothing happens when the client is closed, by `drain` or by `close`.
         """
         timeout = self._seconds(timeout)
         caller = asyncio.current_task()
         calling = [sub.left_by(caller) for sub in tuple(self._subscriptions)]
-        if any(calling):
-            self._draining = self.loop.create_task(self._drain_alone(timeout))
-        else:
+        if not any(calling):
             await self._drain(timeout)
+        elif self._draining is None:
+            self._draining = self.loop.create_task(self._drain_alone(timeout))
+
+    async def _others_drain(self, drained: asyncio.Future[None], timeout: float) -> None:
+        await asyncio.wait({drained}, timeout=timeout)
+        if not drained.done():
+            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.")
+        if (error := drained.exception()) is not None:
+            raise copy(error)
 
     async def _drain_alone(self, timeout: float) -> None:
         try:
@@ -230,6 +240,11 @@ class Client(RequestCalls):
             self.report(error)
 
     async def _drain(self, timeout: float) -> None:
+        if self._drained is not None and not self._drained.done():
+            await self._others_drain(self._drained, timeout)
+            return
+        if self.status is ConnectionStatus.CLOSED and self.last_error is None:
+            return
         if self.status is not ConnectionStatus.CONNECTED:
             unsent = self._outbox.size
             await self.close()
@@ -237,6 +252,18 @@ class Client(RequestCalls):
                 f"There was no link to drain; {unsent} bytes were never sent."
             )
         self._link.begin_drain()
+        drained = self._drained = self.loop.create_future()
+        try:
+            await self._drain_all(timeout)
+        except BaseException as error:
+            cancelled = ConnectionClosedError("The connection was closed: its drain was cancelled.")
+            drained.set_exception(error if isinstance(error, JetsparkError) else cancelled)
+            drained.exception()  # seen: perhaps nobody else waits
+            raise
+        else:
+            drained.set_result(None)
+
+    async def _drain_all(self, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
                 drains = [sub.drain(timeout) for sub in tuple(self._subscriptions)]

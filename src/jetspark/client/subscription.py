@@ -213,6 +213,7 @@ class Subscription(Leaving):
         except StopAsyncIteration:
             if self._error is not None:
                 raise self._error from None
+            self._link.require_open()
             raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.") from None
         except JetsparkError:
             raise  # a lost connection is a TimeoutError, too

@@ -118,6 +118,7 @@ class ConsumerMessages(Leaving):
         if self._acks:
             self._pull.start(self._names["stream"], self._names["consumer"])
         else:
+            self._client._link.require_open()
             self._retry = self._client.loop.create_task(self._start_where_it_is())
 
     async def _start_where_it_is(self) -> None:
@@ -244,8 +245,8 @@ class ConsumerMessages(Leaving):
     async def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
-        that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
         """
         timeout = in_seconds(timeout)
         if self._callback is not None:
@@ -256,6 +257,7 @@ class ConsumerMessages(Leaving):
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
         except StopAsyncIteration:
+            self._client._link.require_open()
             raise BadSubscriptionError("Consuming has ended.") from None
         except JetsparkError:
             raise  # a lost connection is a TimeoutError, too

@@ -123,6 +123,8 @@ class OrderedMessages(ConsumerMessages):
             self._make(first=True)
 
     def _make(self, *, first: bool = False) -> None:
+        if first:
+            self._client._link.require_open()
         self._retry = self._client.loop.create_task(
             self._make_consumer(first=first), name=f"jetspark-ordered-{self.stream}"
         )

@@ -205,14 +205,15 @@ class Watching(Leaving, Generic[EntryT]):
     async def next(self, timeout: Seconds | None = None) -> EntryT | None:
         """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
-        that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
         """
         seconds = in_seconds(timeout)
         try:
             async with asyncio.timeout(None if self._ready else seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
+            self._js.client._link.require_open()
             raise BadSubscriptionError("The watch has ended.") from None
         except JetsparkError:
             raise  # some are a TimeoutError, too

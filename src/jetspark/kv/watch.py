@@ -100,8 +100,8 @@ class Watcher(Watching[Entry]):
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
         """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
-        that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
         """
         if self._callback is not None:
             raise ConfigError("There is a callback; next() would take its entries.")

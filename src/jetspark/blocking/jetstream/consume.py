@@ -65,8 +65,8 @@ class ConsumerMessages(Taking[JsMsg]):
     def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, or for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped, and the error
-        that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
         """
         return self._next_within(timeout)
 
