@@ -10,13 +10,19 @@ from benchmarks.measure import Job
 from benchmarks.report import Section
 from benchmarks.turns import Contestant, take_turns
 
+_OURS = "jetspark"
 _NATSIO = "natsio"
 
 
 def contestant_options(parser: argparse.ArgumentParser, functions: Iterable[str]) -> None:
-    """`--only`, and `--natsio-python` where natsio takes part."""
+    """`--only`, `--against`, and `--natsio-python` where natsio takes part."""
     names = [_name(function) for function in functions]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
+    parser.add_argument(
+        "--against",
+        metavar="PYTHON",
+        help="an interpreter that has another jetspark: ours take turns with those",
+    )
     if any(name.startswith(_NATSIO) for name in names):
         parser.add_argument(
             "--natsio-python",
@@ -45,20 +51,25 @@ def race(
 
     They are compared with those functions of `bases` that take part.
     """
-    contestants = [
-        Contestant(
-            label=label,
-            suite=suite,
-            function=function,
-            job=job,
-            python=options.natsio_python if function.startswith(_NATSIO) else sys.executable,
+    contestants: list[Contestant] = []
+    others: dict[str, str] = {}
+
+    def add(function: str, label: str, python: str) -> None:
+        contestants.append(
+            Contestant(label=label, suite=suite, function=function, job=job, python=python)
         )
-        for function, label in labels.items()
-    ]
+
+    for function, label in labels.items():
+        natsio = function.startswith(_NATSIO)
+        add(function, label, options.natsio_python if natsio else sys.executable)
+        if options.against and function.startswith(_OURS):
+            others[label] = f"{label} of --against"
+            add(function, others[label], options.against)
     return Section(
         f"{title}, medians of {options.rounds} rounds",
         take_turns(contestants, options.rounds, options.timeout),
         tuple(labels[base] for base in bases if base in labels),
+        others,
     )
 
 

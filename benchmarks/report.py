@@ -8,7 +8,7 @@ import platform
 import shlex
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class Section:
     results: Results
     bases: tuple[str, ...]
     """Labels that the others are compared with."""
+    others: dict[str, str] = field(default_factory=dict)
+    """By label: that of the same contestant with another version."""
 
 
 def table(section: Section) -> str:
@@ -35,6 +37,8 @@ def table(section: Section) -> str:
     rows: list[Sequence[str]] = [(*_HEADINGS, *(f"× {base}" for base in bases))]
     for label, rounds in measures.items():
         rows.append((label, *_figures(rounds), *(_ratio(rounds, measures[b]) for b in bases)))
+    if section.others:
+        rows = [(*row, *_changes(section, row[0])) for row in rows]
     skipped = [f"skipped: {label} ({why})" for label, why in section.results.skipped.items()]
     return "\n".join([section.title, "", *_aligned(rows), *skipped])
 
@@ -56,6 +60,26 @@ def _ratio(rounds: Sequence[Measure], bases: Sequence[Measure]) -> str:
     # Within a round both ran side by side, so much of the machine's noise cancels out.
     ratio = statistics.median(a.rate / b.rate for a, b in zip(rounds, bases, strict=True))
     return f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+
+
+def _changes(section: Section, label: str) -> tuple[str, str]:
+    """Speed and processor time, each as a ratio to the other version's."""
+    if not label:
+        return "msg/s × other", "CPU × other"
+    measures = section.results.measures
+    ours, theirs = measures[label], measures.get(section.others.get(label, ""))
+    if theirs is None:
+        return "", ""
+    pairs = list(zip(ours, theirs, strict=True))
+    cpu = [
+        a.cpu_per_million / b.cpu_per_million
+        for a, b in pairs
+        if a.cpu_per_million is not None and b.cpu_per_million
+    ]
+    return (
+        f"{statistics.median(a.rate / b.rate for a, b in pairs):.3f}",
+        f"{statistics.median(cpu):.3f}" if cpu else "-",
+    )
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
