@@ -12,13 +12,15 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Self, TypeVar
+
+from tests.support.relay import CHUNK, Relay, Way
 
 from jetspark.server import free_port
 
 T = TypeVar("T")
 
-_CHUNK = 1 << 16
 _TICK = 0.02  # seconds between the pieces of a slow link
 
 
@@ -36,28 +38,23 @@ class _Link:
                 writer.transport.abort()
 
 
-class Proxy:
-    """In front of 127.0.0.1:`target`; `url` is where clients connect."""
+class Proxy(Relay):
+    """Made to misbehave by its methods, until `heal`."""
 
     def __init__(self, target: int) -> None:
-        self.target = target
+        super().__init__(target)
         self.port = free_port()
         self.connections = 0
         """Accepted so far."""
         self.corrupted = 0
         """How often what `corrupt` was given has changed something."""
         self._links: set[_Link] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._half_open = False
         self._rate: int | None = None
         self._spoil: Callable[[bytes], bytes] | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -136,43 +133,19 @@ class Proxy:
     async def _close(self) -> None:
         self._stop_listening()
         self._cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_all()
 
     # -- carrying ------------------------------------------------------------------------------
 
     async def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._carry(reader, client)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            client.transport.abort()
+        await super()._accepted(reader, client)
 
-    async def _carry(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        from_server, server = await asyncio.open_connection("127.0.0.1", self.target)
+    def _ways(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> tuple[Way, Way]:
         link = _Link(client, server)
         link.dead = self._half_open
         self._links.add(link)
-        ways = [
-            asyncio.create_task(self._pump(link, reader, server, down=False)),
-            asyncio.create_task(self._pump(link, from_server, client, down=True)),
-        ]
-        try:
-            # A connection whose one half ends, ends.
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._links.discard(link)
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            link.reset()
+        return partial(self._pump, link, down=False), partial(self._pump, link, down=True)
 
     async def _pump(
         self,
@@ -182,19 +155,21 @@ class Proxy:
         *,
         down: bool,
     ) -> None:
-        while data := await reader.read(_CHUNK if self._rate is None else self._piece(self._rate)):
-            if link.dead:
-                continue
-            if down:
-                data = self._spoiled(data)
-                if self._rate is not None:
-                    await asyncio.sleep(len(data) / self._rate)
-            writer.write(data)
-            await writer.drain()
+        try:
+            while data := await reader.read(self._piece()):
+                if link.dead:
+                    continue
+                if down:
+                    data = self._spoiled(data)
+                    if self._rate is not None:
+                        await asyncio.sleep(len(data) / self._rate)
+                writer.write(data)
+                await writer.drain()
+        finally:
+            self._links.discard(link)
 
-    @staticmethod
-    def _piece(rate: int) -> int:
-        return max(int(rate * _TICK), 64)
+    def _piece(self) -> int:
+        return CHUNK if self._rate is None else max(int(self._rate * _TICK), 64)
 
     def _spoiled(self, data: bytes) -> bytes:
         if self._spoil is None:

@@ -115,7 +115,7 @@ class LeafPlace(Place):
         return lambda frame: mark in frame.partition(b"\r\n")[0]
 
     def alone(self, kind: Kind) -> bool:
-        return kind in ("stalled", "cut")
+        return kind in ("stalled", "cut", "torn")
 
 
 async def run(place: Place, script: str, kind: Kind, position: int) -> Outcome:

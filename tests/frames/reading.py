@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
-from tests.frames.scene import BEAT, Scene, retried, until, within
+from tests.frames.scene import BEAT, Scene, retried, settled, until, within
 
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.errors import JetsparkError, RequestTimeoutError, SequenceMismatchError
-from jetspark.jetstream import JsMsg
+from jetspark.jetstream import JsMsg, PullConsumer
 
 _SHORT = timedelta(seconds=1)
 _LIMITS = ReadLimits(heartbeat=BEAT, timeout=10)
 
 
-async def fetch(scene: Scene) -> None:
-    """A batch is short only with an error, and acks bring back what was lost."""
+async def _consumer(scene: Scene, **config: Any) -> tuple[PullConsumer, list[bytes]]:
+    """Of a stream with what it holds; frames count from here on."""
     await scene.stream()
     payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_wait=_SHORT)
+    await scene.near.create_consumer(scene.name, durable_name="c", **config)
     consumer = await scene.js.consumer(scene.name, "c")
     scene.begin()
+    return consumer, payloads
+
+
+async def fetch(scene: Scene) -> None:
+    """A batch is short only with an error, and acks bring back what was lost."""
+    consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
     async with within(12, "fetching until all is here"):
         while got != set(payloads):
@@ -39,22 +46,14 @@ async def fetch(scene: Scene) -> None:
 
 async def fetch_without_acks(scene: Scene) -> None:
     """What is lost is told."""
-    await scene.stream()
-    payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_policy="none")
-    consumer = await scene.js.consumer(scene.name, "c")
-    scene.begin()
+    consumer, payloads = await _consumer(scene, ack_policy="none")
     batch = await consumer.fetch(3, timeout=1)
     got = [msg.data for msg in batch]
     assert batch.error is not None or set(got) == set(payloads), f"{got} and no error"
 
 
 async def fetch_what_is_there(scene: Scene) -> None:
-    await scene.stream()
-    payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_wait=_SHORT)
-    consumer = await scene.js.consumer(scene.name, "c")
-    scene.begin()
+    consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
     async with within(15, "fetching until all is here"):
         while got != set(payloads):
@@ -70,11 +69,7 @@ async def fetch_what_is_there(scene: Scene) -> None:
 
 
 async def next_message(scene: Scene) -> None:
-    await scene.stream()
-    payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_wait=_SHORT)
-    consumer = await scene.js.consumer(scene.name, "c")
-    scene.begin()
+    consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
     async with within(15, "next until all is here"):
         while got != set(payloads):
@@ -87,11 +82,7 @@ async def next_message(scene: Scene) -> None:
 
 
 async def consume(scene: Scene) -> None:
-    await scene.stream()
-    payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_wait=_SHORT)
-    consumer = await scene.js.consumer(scene.name, "c")
-    scene.begin()
+    consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
     async with consumer.consume(heartbeat=BEAT, expires=1) as messages:
         async with within(10, "consuming"):
@@ -107,11 +98,7 @@ async def consume(scene: Scene) -> None:
 
 async def consume_without_acks(scene: Scene) -> None:
     """Everything comes, or it is said that something did not."""
-    await scene.stream()
-    payloads = await scene.fill()
-    await scene.near.create_consumer(scene.name, durable_name="c", ack_policy="none")
-    consumer = await scene.js.consumer(scene.name, "c")
-    scene.begin()
+    consumer, payloads = await _consumer(scene, ack_policy="none")
     got: set[bytes] = set()
     messages = consumer.consume(
         heartbeat=BEAT, expires=1, callback=lambda message: got.add(message.data)
@@ -295,7 +282,7 @@ async def object_get(scene: Scene) -> None:
 
 
 async def object_put(scene: Scene) -> None:
-    """An object is there and whole, or the caller was told."""
+    """An object is there and whole, or the caller was told; chunks of failed puts go."""
     near = await scene.near.create_object_store(scene.name, storage="memory")
     store = await scene.js.object_store(scene.name)
     scene.begin()
@@ -305,6 +292,9 @@ async def object_put(scene: Scene) -> None:
         except JetsparkError:
             await retried(lambda: store.put("o", _CONTENT, chunk_size=100_000), 2)
     assert await near.get_bytes("o") == _CONTENT
+    async with within(10, "removing chunks of puts that failed"):
+        # There are three chunks and one info.
+        await settled(near.status, lambda status: status.stream_info.state.messages == 4)
 
 
 # -- the blocking reader ---------------------------------------------------------------------------
@@ -316,13 +306,12 @@ async def _range(scene: Scene, stream: str, **options: object) -> SequenceRange:
     return SequenceRange(stream, 1, last + 1, info["created"], **options)  # type: ignore[arg-type]
 
 
-async def bulk_range(scene: Scene) -> None:
-    await scene.stream()
+async def _reads_range(scene: Scene, **options: object) -> None:
     payloads = await scene.fill()
-    wanted, options = await _range(scene, scene.name), scene.bulk_options()
+    wanted, link = await _range(scene, scene.name, **options), scene.bulk_options()
 
     def read() -> list[bytes]:
-        batches = read_range(options, wanted, _LIMITS)
+        batches = read_range(link, wanted, _LIMITS)
         return [data for batch in batches for data in batch.column("data").to_pylist()]
 
     scene.begin()
@@ -330,18 +319,14 @@ async def bulk_range(scene: Scene) -> None:
         assert await asyncio.to_thread(read) == payloads
 
 
+async def bulk_range(scene: Scene) -> None:
+    await scene.stream()
+    await _reads_range(scene)
+
+
 async def bulk_direct(scene: Scene) -> None:
     await scene.stream(retention="workqueue", allow_direct=True)
-    payloads = await scene.fill()
-    wanted, options = await _range(scene, scene.name, direct=True), scene.bulk_options()
-
-    def read() -> list[bytes]:
-        batches = read_range(options, wanted, _LIMITS)
-        return [data for batch in batches for data in batch.column("data").to_pylist()]
-
-    scene.begin()
-    async with within(15, "reading a range by direct gets"):
-        assert await asyncio.to_thread(read) == payloads
+    await _reads_range(scene, direct=True)
 
 
 async def snapshot(scene: Scene) -> None:

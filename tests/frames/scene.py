@@ -117,6 +117,13 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
+async def settled(look: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+    """The first thing seen that holds, by a look every 20 ms; `within` bounds it."""
+    while not holds(seen := await look()):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return seen
+
+
 @contextlib.asynccontextmanager
 async def within(seconds: float, what: str) -> AsyncIterator[None]:
     """AssertionError instead of a hang."""

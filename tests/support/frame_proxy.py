@@ -2,8 +2,8 @@
 
 It stands between a client and its server, or between a leaf node and its hub. Frames are counted
 from `arm` on; the one at the given position is dropped, held back while others pass ("late"), held
-back with all that follow ("stalled"), sent twice ("twice"), or swallowed by a connection that ends
-a moment later ("cut").
+back with all that follow ("stalled"), sent twice ("twice"), swallowed by a connection that ends a
+moment later ("cut"), or torn: a half of it comes, and the end of the connection at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
-Kind: TypeAlias = Literal["drop", "late", "stalled", "twice", "cut"]
+from tests.support.relay import CHUNK, Relay, Way
 
-KINDS: Final[tuple[Kind, ...]] = ("drop", "late", "stalled", "twice", "cut")
+Kind: TypeAlias = Literal["drop", "late", "stalled", "twice", "cut", "torn"]
+
+KINDS: Final[tuple[Kind, ...]] = ("drop", "late", "stalled", "twice", "cut", "torn")
 
 _WITH_PAYLOAD: Final = (b"MSG", b"HMSG", b"LMSG", b"RMSG")
-_CHUNK: Final = 1 << 16
 _SWALLOWED: Final = 0.3  # seconds from a frame that a dying connection has swallowed to its end
 
 
@@ -71,22 +72,17 @@ class Frames:
         return frames
 
 
-class FrameProxy:
-    """In front of 127.0.0.1:`target`; clients connect to `url`."""
+class FrameProxy(Relay):
+    """Arm it, and what is next at that position is spoiled."""
 
     def __init__(self, target: int) -> None:
-        self.target = target
+        super().__init__(target)
         self.fault: Fault | None = None
         self.also: list[FrameProxy] = []
         """Others whose faults happen here, to their own frames of a link that many share."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
 
     def arm(self, position: int, kind: Kind = "drop", **options: object) -> Fault:
         """Count from here on, and spoil the frame at `position`, which begins at 1."""
@@ -105,45 +101,19 @@ class FrameProxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_all()
 
-    async def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._carry(reader, client)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            client.transport.abort()
-
-    async def _carry(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        from_server, server = await asyncio.open_connection("127.0.0.1", self.target)
-        ways = [
-            asyncio.create_task(self._up(reader, server)),
-            asyncio.create_task(self._down(from_server, client)),
-        ]
-        try:
-            # A connection whose one half ends, ends.
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            server.transport.abort()
+    def _ways(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> tuple[Way, Way]:
+        return self._up, self._down
 
     async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(CHUNK):
             writer.write(data)
             await writer.drain()
 
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frames = Frames()
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(CHUNK):
             for frame in frames.feed(data):
                 faults = [one.fault for one in (self, *self.also) if one.fault is not None]
                 fault = next((one for one in faults if one.strikes(frame)), None)
@@ -160,5 +130,10 @@ class FrameProxy:
                         writer.write(frame + frame)
                     case "cut":
                         await asyncio.sleep(_SWALLOWED)
+                        return
+                    case "torn":
+                        writer.write(frame[: len(frame) // 2])
+                        writer.close()  # with what was written
+                        await writer.wait_closed()
                         return
             await writer.drain()

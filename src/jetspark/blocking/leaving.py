@@ -5,6 +5,7 @@ Contract: it ends whatever was raised.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -83,3 +84,18 @@ class Entering:
         trace: TracebackType | None,
     ) -> None:
         self._thread.run(self._inner.__aexit__, kind, error, trace)
+
+
+class EnteringInTurn(Entering):
+    """Used by many threads: who leaves waits for the one whose turn it is."""
+
+    _turn: threading.Lock
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._turn:
+            super().__exit__(kind, error, trace)

@@ -18,6 +18,7 @@ from jetspark.errors import (
     AuthExpiredError,
     AuthorizationError,
     AuthRevokedError,
+    ConnectionFailure,
     ConnectionLimitError,
     ControlLineError,
     InvalidSubjectError,
@@ -74,10 +75,14 @@ def _limit(text: str, server: str) -> JetsparkError:
     return ConnectionLimitError(text)
 
 
-def _unauthorized(text: str, server: str) -> JetsparkError:
-    return AuthorizationError(
-        f"{server} refused these credentials (authorization violation).", server=server
-    )
+def _refused(error: type[ConnectionFailure], sentence: str) -> Callable[[str, str], JetsparkError]:
+    """Makes one that says which server it was: {} in the sentence."""
+    return lambda text, server: error(sentence.format(server), server=server)
+
+
+_unauthorized = _refused(
+    AuthorizationError, "{} refused these credentials (authorization violation)."
+)
 
 
 def _wrong_port(text: str, server: str) -> JetsparkError:
@@ -100,19 +105,17 @@ ERRORS: Final[tuple[Meaning, ...]] = (
     Meaning(
         "account authentication expired",
         "link",
-        lambda t, s: AccountAuthExpiredError(
-            f"{s}: the account's authentication has expired.", server=s
-        ),
+        _refused(AccountAuthExpiredError, "{}: the account's authentication has expired."),
     ),
     Meaning(
         "authentication expired",
         "link",
-        lambda t, s: AuthExpiredError(f"{s}: the user's authentication has expired.", server=s),
+        _refused(AuthExpiredError, "{}: the user's authentication has expired."),
     ),
     Meaning(
         "authentication revoked",
         "link",
-        lambda t, s: AuthRevokedError(f"{s}: the user's authentication was revoked.", server=s),
+        _refused(AuthRevokedError, "{}: the user's authentication was revoked."),
     ),
     Meaning("authorization violation", "link", _unauthorized),
     Meaning("authentication timeout", "link", _unauthorized),
@@ -120,7 +123,7 @@ ERRORS: Final[tuple[Meaning, ...]] = (
     Meaning(
         "secure connection - tls required",
         "link",
-        lambda t, s: SecureConnectionWantedError(f"{s} requires TLS.", server=s),
+        _refused(SecureConnectionWantedError, "{} requires TLS."),
     ),
     # Too many of us; later there may be room.
     Meaning("maximum connections exceeded", "link", _limit),
@@ -134,7 +137,7 @@ ERRORS: Final[tuple[Meaning, ...]] = (
     Meaning(
         "stale connection",
         "link",
-        lambda t, s: StaleConnectionError(f"{s}: stale connection.", server=s),
+        _refused(StaleConnectionError, "{}: stale connection."),
     ),
     Meaning("slow consumer", "link", _server_error),
     # Not what we took it for.

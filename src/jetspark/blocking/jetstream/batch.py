@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from types import TracebackType
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publish import caller_api
-from jetspark.blocking.leaving import Entering
+from jetspark.blocking.leaving import EnteringInTurn
 from jetspark.jetstream.batch import AtomicBatch as AsyncAtomicBatch
 from jetspark.jetstream.batch_calls import BatchCalls as AsyncBatchCalls
 from jetspark.jetstream.context import JetStream as AsyncJetStream
@@ -25,7 +24,7 @@ from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 
 
-class AtomicBatch(Entering):
+class AtomicBatch(EnteringInTurn):
     """See the module and `JetStream.atomic_batch`. Any number of threads may add."""
 
     _inner: AsyncAtomicBatch
@@ -98,15 +97,6 @@ class AtomicBatch(Entering):
         """
         with self._turn:
             return self._thread.run(self._inner.commit)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._turn:
-            super().__exit__(kind, error, trace)
 
 
 class BatchCalls:

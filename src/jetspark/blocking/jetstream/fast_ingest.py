@@ -8,10 +8,9 @@ in the event loop's read loop.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 from jetspark.blocking.caller_side import CallerSide, drive
-from jetspark.blocking.leaving import Entering
+from jetspark.blocking.leaving import EnteringInTurn
 from jetspark.blocking.loop_thread import Suspended
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
@@ -21,7 +20,7 @@ from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
-class FastIngest(Entering):
+class FastIngest(EnteringInTurn):
     """See the module and `JetStream.fast_ingest`. Any number of threads may add."""
 
     _inner: AsyncFastIngest
@@ -30,7 +29,7 @@ class FastIngest(Entering):
         self._thread = client.thread
         self._inner = inner
         # Only one thread takes places; the loop's thread gives them back.
-        self._adding = threading.Lock()
+        self._turn = threading.Lock()
 
     # -- results -------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ class FastIngest(Entering):
         message was not taken and has no index. When the batch is over it raises why.
         """
         inner = self._inner
-        with self._adding:
+        with self._turn:
             while True:
                 while inner._sent >= inner._limit:
                     self._thread.run(self._space)
@@ -112,14 +111,5 @@ class FastIngest(Entering):
         Returns the server's last word; None when there was none, or nothing was sent. Raises
         nothing that `failed` tells.
         """
-        with self._adding:  # a message that is just being added belongs to the batch
+        with self._turn:  # a message that is just being added belongs to the batch
             return self._thread.run(self._inner.commit)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._adding:
-            super().__exit__(kind, error, trace)
