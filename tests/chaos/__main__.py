@@ -15,7 +15,10 @@ import sys
 from pathlib import Path
 
 from tests.chaos.campaign import campaign, kind_of
+from tests.chaos.leaders import believe
 from tests.chaos.outcome import table
+
+from jetspark.bulk import proof
 
 
 def main() -> int:
@@ -28,6 +31,11 @@ def main() -> int:
     parser.add_argument("--kind", action="append", default=[], help="only these kinds of faults")
     parser.add_argument("--results", type=Path, help="outcomes so far, as JSON lines; goes on")
     parser.add_argument("--table", type=Path, help="where the Markdown table goes")
+    parser.add_argument(
+        "--without-proof",
+        action="store_true",
+        help="leaders: believe each answer, to see what the campaign would notice",
+    )
     parser.add_argument("--list", action="store_true", help="only tell which run is of which kind")
     options = parser.parse_args()
     logging.getLogger("jetspark").setLevel(logging.CRITICAL)
@@ -39,6 +47,8 @@ def main() -> int:
     kinds, costly = module.KINDS, getattr(module, "COSTLY", ())
     if unknown := set(options.kind) - set(kinds):
         parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(sorted(kinds))}")
+    if options.without_proof:
+        proof._prove = believe
     numbers = range(options.first, options.first + options.runs)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)

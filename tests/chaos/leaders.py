@@ -19,18 +19,20 @@ from typing import Any
 
 import msgspec
 from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.leaders_routes import PartedCluster
 from tests.chaos.outcome import Outcome
-from tests.support.cluster import Cluster
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import asking, links
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import connect
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import DataLossError, JetsparkError, RequestTimeoutError
 from jetspark.server import NatsServer
@@ -42,9 +44,9 @@ _PURGED = 150
 _KEYS, _ROWS = 100, 40
 
 
-def cluster_of(run: Run) -> Cluster:
+def cluster_of(run: Run) -> PartedCluster:
     """One for all runs; whoever stood still in the last one has caught up."""
-    cluster: Cluster = run.shared.once("cluster", Cluster)
+    cluster: PartedCluster = run.shared.once("cluster", PartedCluster)
     cluster.wait_until_ready()
     return cluster
 
@@ -80,8 +82,8 @@ class Verdict:
     repeated: int = 0
     unexpected: int = 0
     failures: str = ""
-    lies: int = 0
-    """Plain questions that were answered with what had been before."""
+    lies: int | None = None
+    """Plain questions that were answered with what had been before, if any were asked."""
 
     def rows(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
         """Each row of `wanted` has to be there once, and nothing else."""
@@ -101,7 +103,7 @@ class Verdict:
 class Streams:
     """What is asked for: all led by one server, changed while it stands still."""
 
-    def __init__(self, run: Run, cluster: Cluster) -> None:
+    def __init__(self, run: Run, cluster: PartedCluster) -> None:
         self.run, self.cluster = run, cluster
         prefix = f"R{run.number}"
         self.orders, self.purged, self.target = (f"{prefix}_{one}" for one in "OPT")
@@ -336,6 +338,7 @@ class Streams:
 
     def plain(self, options: ConnectOptions, verdict: Verdict) -> None:
         """Without any proof, as a control: how often an old answer comes."""
+        verdict.lies = 0
         subject, stop = f"$JS.API.STREAM.INFO.{self.orders}", time.monotonic() + 0.5
         with links.borrowed(options) as link:
             while time.monotonic() < stop:
@@ -354,8 +357,10 @@ class Streams:
 # -- who stands still ----------------------------------------------------------------------------
 
 
-def _kind(act: Callable[[Streams], Verdict]) -> Kind:
-    def kind(run: Run) -> Outcome:
+def kind(act: Callable[[Streams], Verdict]) -> Kind:
+    """What a run of it does: its streams are made, and deleted afterwards."""
+
+    def one(run: Run) -> Outcome:
         cluster = cluster_of(run)
         try:
             streams = Streams(run, cluster)
@@ -371,19 +376,26 @@ def _kind(act: Callable[[Streams], Verdict]) -> Kind:
             verdict.repeated,
             verdict.unexpected,
             failure=verdict.failures,
-            note=f"{verdict.lies} old answers",
+            note="" if verdict.lies is None else f"{verdict.lies} old answers",
         )
 
-    return kind
+    return one
 
 
-def new_leaders(streams: Streams, url: str) -> None:
-    old = streams.leader._name
+def replace_leader(streams: Streams, other: NatsServer) -> None:
+    """Waits until others lead, as another server has it, and lets them take writes."""
+    old, url = streams.leader._name, other.url
 
     def elected() -> bool:
         return all(leader_of(url, name) not in (None, old) for name in streams.names)
 
     until(elected, f"new leaders of {streams.names}")
+    streams.change(url)
+
+
+def believe(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
+    """In place of the proof: whoever answers leads."""
+    return {name: api.stream(name) for name in names}, True
 
 
 def _resuming(server: NatsServer) -> Callable[[Callable[[], None]], None]:
@@ -397,10 +409,38 @@ def _resuming(server: NatsServer) -> Callable[[Callable[[], None]], None]:
 def leader_frozen(streams: Streams) -> Verdict:
     streams.warm_up(streams.leader)
     streams.leader.pause()
-    other = streams.followers[0]
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    replace_leader(streams, streams.followers[0])
     return streams.ask_at_once(streams.leader, _resuming(streams.leader))
+
+
+def leader_cut_off(streams: Streams) -> Verdict:
+    """From the others, for so long that they elect, but not from its clients; then it joins them.
+
+    It goes on to lead until it misses them, ten seconds later or more.
+    """
+    streams.warm_up(streams.leader)
+    return _parted(streams)
+
+
+def leader_cut_off_frozen(streams: Streams) -> Verdict:
+    """It stands still, too, and goes on before it is joined."""
+    streams.warm_up(streams.leader)
+    streams.leader.pause()
+    return _parted(streams)
+
+
+def _parted(streams: Streams) -> Verdict:
+    leader = streams.leader
+    streams.cluster.cut_off(leader)
+    replace_leader(streams, streams.followers[0])
+
+    def go_on(ask: Callable[[], None]) -> None:
+        leader.resume()
+        ask()
+        time.sleep(streams.run.rng.uniform(0, 3))
+        streams.cluster.join(leader)
+
+    return streams.ask_at_once(leader, go_on)
 
 
 def leader_frozen_twice(streams: Streams) -> Verdict:
@@ -418,9 +458,7 @@ def leader_frozen_twice(streams: Streams) -> Verdict:
 
     streams.warm_up(leader)
     leader.pause()
-    other = streams.followers[0]
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    replace_leader(streams, streams.followers[0])
     return streams.ask_at_once(leader, go_on)
 
 
@@ -429,8 +467,7 @@ def leader_frozen_others_asked(streams: Streams) -> Verdict:
     other = streams.run.rng.choice(streams.followers)
     streams.warm_up(other)
     streams.leader.pause()
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    replace_leader(streams, other)
     return streams.ask_at_once(other, _resuming(streams.leader))
 
 
@@ -442,8 +479,7 @@ def two_frozen(streams: Streams) -> Verdict:
     streams.leader.pause()
     time.sleep(streams.run.rng.uniform(1, 5))
     follower.resume()
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    replace_leader(streams, other)
     return streams.ask_at_once(streams.leader, _resuming(streams.leader))
 
 
@@ -463,8 +499,7 @@ def leader_and_follower_asked(streams: Streams) -> Verdict:
     follower, other = streams.run.rng.sample(streams.followers, 2)
     streams.warm_up(follower)
     streams.leader.pause()
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    replace_leader(streams, other)
 
     def go_on(ask: Callable[[], None]) -> None:
         ask()
@@ -475,10 +510,12 @@ def leader_and_follower_asked(streams: Streams) -> Verdict:
 
 
 KINDS: Kinds = {
-    "leader frozen": _kind(leader_frozen),
-    "leader frozen again and again": _kind(leader_frozen_twice),
-    "leader frozen, another server asked": _kind(leader_frozen_others_asked),
-    "leader and a follower frozen": _kind(two_frozen),
-    "follower frozen": _kind(follower_frozen),
-    "leader still frozen, a follower asked": _kind(leader_and_follower_asked),
+    "leader frozen": kind(leader_frozen),
+    "leader frozen again and again": kind(leader_frozen_twice),
+    "leader frozen, another server asked": kind(leader_frozen_others_asked),
+    "leader and a follower frozen": kind(two_frozen),
+    "follower frozen": kind(follower_frozen),
+    "leader still frozen, a follower asked": kind(leader_and_follower_asked),
+    "leader cut off": kind(leader_cut_off),
+    "leader cut off and frozen": kind(leader_cut_off_frozen),
 }

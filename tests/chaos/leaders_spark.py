@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.campaign import Kind, Kinds, Run
-from tests.chaos.leaders import Streams, Verdict, cluster_of, new_leaders
-from tests.chaos.outcome import Outcome
+from tests.chaos.campaign import Kinds, Run
+from tests.chaos.leaders import Streams, Verdict, kind, replace_leader
 from tests.chaos.reading_scene import eventually, spark_session
 from tests.support.driven_query import DrivenQuery
 
@@ -22,34 +21,10 @@ from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MOST_STARTS = 12
-
-
-def _kind(act: Callable[[Run, Streams, Verdict], None]) -> Kind:
-    def kind(run: Run) -> Outcome:
-        cluster, verdict = cluster_of(run), Verdict()
-        try:
-            streams = Streams(run, cluster)
-            act(run, streams, verdict)
-            streams.delete()
-        except BaseException:
-            run.shared.drop("cluster")  # somebody may still stand still
-            raise
-        return Outcome(
-            1,
-            verdict.expected,
-            verdict.missing,
-            verdict.repeated,
-            verdict.unexpected,
-            failure=verdict.failures,
-        )
-
-    return kind
 
 
 def _options(run: Run, streams: Streams, **more: str) -> dict[str, str]:
@@ -62,11 +37,14 @@ def _options(run: Run, streams: Streams, **more: str) -> dict[str, str]:
 
 
 def _replace_leader(streams: Streams) -> int:
-    """It stands still, others lead; the sequence behind what they have taken."""
+    """It stands still, others lead; the sequence behind what they have taken.
+
+    In half of the runs it is cut off from the others, too, and stays so for a while.
+    """
     streams.leader.pause()
-    other = streams.followers[0]
-    new_leaders(streams, other.url)
-    streams.change(other.url)
+    if streams.run.rng.random() < 0.5:
+        streams.cluster.cut_off(streams.leader)
+    replace_leader(streams, streams.followers[0])
     return streams.facts[streams.orders].last_seq + 1
 
 
@@ -75,19 +53,34 @@ def _refresh_links() -> None:
         kept[:] = [(link, time.monotonic()) for link, _ in kept]
 
 
-def _go_on_meanwhile(run: Run, streams: Streams) -> threading.Thread:
-    """The leader goes on in a moment; what is asked until then waits in its sockets."""
-    thread = threading.Timer(run.rng.choice([0.0, run.rng.uniform(0, 0.1)]), streams.leader.resume)
+def _comes_back(streams: Streams, after: float = 0.0) -> threading.Thread:
+    """The leader goes on after so many seconds, and is joined to the others."""
+    apart = streams.run.rng.uniform(0, 3)
+
+    def come_back() -> None:
+        streams.leader.resume()
+        time.sleep(apart)
+        streams.cluster.join(streams.leader)
+
+    thread = threading.Timer(after, come_back)
     thread.start()
+    return thread
+
+
+def _go_on_meanwhile(streams: Streams) -> threading.Thread:
+    """The leader goes on in a moment; what is asked until then waits in its sockets."""
+    rng = streams.run.rng
+    thread = _comes_back(streams, rng.choice([0.0, rng.uniform(0, 0.1)]))
     _refresh_links()
     return thread
 
 
-def source_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
+def source_batch(streams: Streams) -> Verdict:
+    run, verdict = streams.run, Verdict()
     options = parse_options(_options(run, streams))
     JetStreamBatchReader(options).partitions()  # its link stays open
     end = _replace_leader(streams)
-    thread = _go_on_meanwhile(run, streams)
+    thread = _go_on_meanwhile(streams)
     reader = JetStreamBatchReader(options)
     found = [
         seq
@@ -97,9 +90,11 @@ def source_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
     ]
     thread.join()
     verdict.rows("batch", found, range(1, end))
+    return verdict
 
 
-def source_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
+def source_stream(streams: Streams) -> Verdict:
+    run, verdict = streams.run, Verdict()
     more = _options(run, streams)
     query = DrivenQuery(more.pop("servers"), more.pop("stream"), **more)
     query.run(batches=2, limit=200)
@@ -111,7 +106,7 @@ def source_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
         query.options["servers"] = streams.leader.url
     else:
         end = _replace_leader(streams)
-    thread = _go_on_meanwhile(run, streams)
+    thread = _go_on_meanwhile(streams)
 
     def has_the_end() -> bool:
         query.run(batches=9, limit=90)
@@ -122,6 +117,7 @@ def source_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
     thread.join()
     query.run(batches=9, limit=90)
     verdict.rows("stream", query.sequences, range(1, end))
+    return verdict
 
 
 # -- real Spark ----------------------------------------------------------------------------------
@@ -145,7 +141,8 @@ def _collected(spark: SparkSession, options: dict[str, str], into: list[Any]) ->
         into.append(error)
 
 
-def spark_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
+def spark_batch(streams: Streams) -> Verdict:
+    run, verdict = streams.run, Verdict()
     spark = run.shared.once("spark", spark_session)
     end = _replace_leader(streams)
     found: list[Any] = []
@@ -158,12 +155,14 @@ def spark_batch(run: Run, streams: Streams, verdict: Verdict) -> None:
         lambda: not _at_the_door(streams.leader.port) <= before or not thread.is_alive(),
         "Spark asks the leader",
     )
-    streams.leader.resume()
+    back = _comes_back(streams)
     thread.join()
+    back.join()
     if found and isinstance(found[-1], Exception):
         verdict.fail(f"Spark batch: {str(found[-1]).splitlines()[0]}")
     else:
         verdict.rows("Spark batch", found, range(1, end))
+    return verdict
 
 
 def _rows_read(query: StreamingQuery) -> int:
@@ -197,14 +196,16 @@ def _started(run: Run, spark: SparkSession, options: dict[str, str]) -> Streamin
     return query
 
 
-def spark_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
+def spark_stream(streams: Streams) -> Verdict:
+    run, verdict = streams.run, Verdict()
     more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "150"}
     spark = run.shared.once("spark", spark_session)
     query = _started(run, spark, _options(run, streams, **more))
     try:
         end = _replace_leader(streams)
-        streams.leader.resume()
+        back = _comes_back(streams)
         eventually(lambda: _rows_read(query) >= end - 1 or not query.isActive, "all rows")
+        back.join()
         if (error := query.exception()) is None:
             query.processAllAvailable()  # nothing may come again
         else:
@@ -213,11 +214,12 @@ def spark_stream(run: Run, streams: Streams, verdict: Verdict) -> None:
         verdict.rows("Spark stream", [row.seq for row in found], range(1, end))
     finally:
         query.stop()
+    return verdict
 
 
 KINDS: Kinds = {
-    "source, batch": _kind(source_batch),
-    "source, stream": _kind(source_stream),
-    "Spark batch": _kind(spark_batch),
-    "Spark stream": _kind(spark_stream),
+    "source, batch": kind(source_batch),
+    "source, stream": kind(source_stream),
+    "Spark batch": kind(spark_batch),
+    "Spark stream": kind(spark_stream),
 }

@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.campaign import Shared, run_one
-from tests.chaos.leaders import KINDS
+from tests.chaos.leaders import KINDS, believe
+
+from jetspark.bulk import proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 @pytest.mark.server
-def test_what_a_frozen_leader_says_when_it_goes_on_is_not_believed(
-    needs_server: Callable[[str], None],
+def test_what_a_former_leader_says_is_not_believed(
+    needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.12")  # it writes exactly once, too
+    kind = "leader cut off"
     with Shared() as shared:
-        outcome = run_one("leader frozen", KINDS["leader frozen"], 1, 0, shared)
-    assert outcome.good, outcome
-    assert outcome.faults
-    assert outcome.expected
+        outcome = run_one(kind, KINDS[kind], 1, 0, shared)
+        assert outcome.good, outcome
+        assert outcome.faults
+        assert outcome.expected
+        assert outcome.note != "0 old answers"
+        # Nor does it pass without a proof.
+        monkeypatch.setattr(proof, "_prove", believe)
+        assert not run_one(kind, KINDS[kind], 1, 1, shared).good

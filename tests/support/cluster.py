@@ -25,20 +25,24 @@ class Cluster:
     """
 
     def __init__(self, size: int = 3, *, name: str = "C1", extra: tuple[str, ...] = ()) -> None:
-        routes = [f"nats://127.0.0.1:{free_port()}" for _ in range(size)]
+        ports = [free_port() for _ in range(size)]
         self.servers = [
             NatsServer(
-                name=f"{name}-n{number}",
+                name=f"{name}-n{number + 1}",
                 extra=[
                     *("--cluster_name", name),
-                    *("--cluster", route),
-                    *("--routes", ",".join(routes)),
+                    *("--cluster", f"nats://127.0.0.1:{port}"),
+                    *("--routes", ",".join(self._routes_of(number, ports))),
                     *extra,
                 ],
             )
-            for number, route in enumerate(routes, 1)
+            for number, port in enumerate(ports)
         ]
         self._exit = ExitStack()
+
+    def _routes_of(self, number: int, ports: list[int]) -> list[str]:
+        """Whom a server dials."""
+        return [f"nats://127.0.0.1:{port}" for port in ports]
 
     @property
     def urls(self) -> list[str]:
