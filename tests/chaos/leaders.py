@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -73,6 +74,21 @@ def until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def patiently(change: Callable[[], object]) -> None:
+    """Again while the cluster says that a server, or the leader of its metadata, is away."""
+
+    def done() -> bool:
+        try:
+            change()
+        except AssertionError as error:
+            if not any(f"'err_code': {code}," in str(error) for code in (10005, 10008)):
+                raise
+            return False
+        return True
+
+    until(done, "the cluster takes a change")
+
+
 @dataclass
 class Verdict:
     """What the probes of a run found, in rows."""
@@ -123,17 +139,28 @@ class Streams:
     def create(self, url: str) -> None:
         with Admin(url) as admin:
             for name in (self.orders, self.purged):
-                admin.create(name, f"{name}.>", num_replicas=3)
+                patiently(partial(admin.create, name, f"{name}.>", num_replicas=3))
                 admin.fill_new(numbered(f"{name}.a", _BEFORE))
-            admin.create(self.bucket, f"${self.bucket}.>", max_msgs_per_subject=5, num_replicas=3)
+            patiently(
+                partial(
+                    admin.create,
+                    self.bucket,
+                    f"${self.bucket}.>",
+                    max_msgs_per_subject=5,
+                    num_replicas=3,
+                )
+            )
             admin.fill_new([(f"${self.bucket}.k{n}", b"old") for n in range(_KEYS)])
-            admin.create(
-                self.target,
-                f"{self.target}.>",
-                f"_spark.{self.target}.mark.>",
-                num_replicas=3,
-                allow_atomic=True,
-                allow_rollup_hdrs=True,
+            patiently(
+                partial(
+                    admin.create,
+                    self.target,
+                    f"{self.target}.>",
+                    f"_spark.{self.target}.mark.>",
+                    num_replicas=3,
+                    allow_atomic=True,
+                    allow_rollup_hdrs=True,
+                )
             )
         Ledger(make_options(url), self.target, "q").make_stream(3)
         self.commit(url, 0)
@@ -351,7 +378,7 @@ class Streams:
         self.cluster.wait_until_ready()
         with Admin(self.cluster.servers[0].url) as admin:
             for name in self.names:
-                admin.call(f"STREAM.DELETE.{name}")
+                patiently(partial(admin.call, f"STREAM.DELETE.{name}"))
 
 
 # -- who stands still ----------------------------------------------------------------------------
