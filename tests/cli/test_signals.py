@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jetspark.cli.demo import demo
 from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.spark_runs import quiet_spark
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class _SignalledInItsFinalizer:
@@ -47,6 +53,43 @@ def test_raised_at_once(number: signal.Signals) -> None:
         pytest.fail("went on")
     assert (caught.value.name, caught.value.exit_code) == (number.name, 128 + number)
     assert signal.getsignal(number) is before
+
+
+def _quiet_spark() -> None:
+    with stop_on_signals(), quiet_spark("test", "local[1]", quiet=True):
+        pytest.fail("went on")
+
+
+def _server() -> None:
+    with stop_on_signals(), NatsServer():
+        pytest.fail("went on")
+
+
+@pytest.mark.parametrize(
+    ("use", "prefix"),
+    [(_quiet_spark, "spark"), (demo, "demo"), (_server, "server")],
+    ids=["spark", "demo", "server"],
+)
+def test_one_in_the_moment_when_a_folder_is_made_leaves_no_folder(
+    use: Callable[[], Any], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it may come in `jetspark demo`, a millisecond after the line that says Spark is next."""
+    make, made = os.mkdir, []
+
+    def signalled(path: str | Path, *arguments: Any, **options: Any) -> None:
+        make(path, *arguments, **options)
+        if Path(path).name.startswith(f"jetspark-{prefix}-"):
+            made.append(Path(path))
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "mkdir", signalled)
+    with pytest.raises(StopRequested):
+        use()
+    gc.collect()
+    (folder,) = made
+    assert not folder.exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

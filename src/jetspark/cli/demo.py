@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.table import Table
 
 import jetspark
 from jetspark.cli import console
+from jetspark.cli.folders import temporary_folder
 from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
@@ -82,9 +82,9 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
     try:
         with (
             stop_on_signals() as stop,
-            tempfile.TemporaryDirectory(prefix="jetspark-demo-") as folder,
+            temporary_folder("jetspark-demo-") as folder,
         ):
-            return _run(source, Path(folder), to or Path(folder, "flights"), master, stop)
+            return _run(source, folder, to or folder / "flights", master, stop)
     except StopRequested:
         console.say("Stopped; nothing is left behind.")
         raise

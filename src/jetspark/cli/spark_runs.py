@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from jetspark.cli import console
+from jetspark.cli.folders import temporary_folder
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 
 if TYPE_CHECKING:
@@ -41,31 +40,34 @@ def quiet_spark(
     from jetspark.spark.jvm import last_words
     from jetspark.spark.session import close_session, local_session
 
-    folder = Path(tempfile.mkdtemp(prefix="jetspark-spark-"))
-    log = folder / "spark.log"
-    conf = _temporary(folder) | dict(settings or {})
-    keep = False
-    try:
-        with _logs_in(log):
-            with spinner("starting Spark …", quiet=quiet):
-                spark = local_session(name, master=master, log_file=log, conf=conf)
-            try:
-                yield spark
-            except (PySparkException, Py4JError, ConnectionError) as error:
-                ended = isinstance(error, Py4JNetworkError | ConnectionError)
-                reason = (ended and last_words(log)) or str(explain(error))
-                raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
-            finally:
-                with spinner("stopping Spark …", quiet=quiet):
-                    close_session(spark)
-    except (PipelineError, SparkUnavailableError) as error:
-        keep = log.exists() and not isinstance(error.__cause__, AnalysisException | ConfigError)
-        if keep:
-            error.add_note(f"Spark's log: {log}")
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+    with temporary_folder("jetspark-spark-") as folder:
+        log = folder / "spark.log"
+        conf = _temporary(folder) | dict(settings or {})
+        try:
+            with _logs_in(log):
+                with spinner("starting Spark …", quiet=quiet):
+                    spark = local_session(name, master=master, log_file=log, conf=conf)
+                try:
+                    yield spark
+                except (PySparkException, Py4JError, ConnectionError) as error:
+                    ended = isinstance(error, Py4JNetworkError | ConnectionError)
+                    reason = (ended and last_words(log)) or str(explain(error))
+                    raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
+                finally:
+                    with spinner("stopping Spark …", quiet=quiet):
+                        close_session(spark)
+        except (PipelineError, SparkUnavailableError) as error:
+            if not isinstance(error.__cause__, AnalysisException | ConfigError):
+                _keep(log, error)
+            raise
+
+
+def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
+    """Of all that Spark wrote only its log stays, as a file of its own."""
+    kept = log.parent.with_suffix(".log")
+    with suppress(OSError):
+        log.rename(kept)
+        error.add_note(f"Spark's log: {kept}")
 
 
 @contextmanager

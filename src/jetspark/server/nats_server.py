@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import shutil
 import signal
 import tempfile
@@ -133,8 +134,11 @@ class NatsServer:
 
     def _prepare_home(self) -> Path:
         if self._home is None:
-            self._home = Path(tempfile.mkdtemp(prefix="jetspark-server-"))
-            self._remove_home = weakref.finalize(self, _remove, self._home, os.getpid())
+            # The name first: a signal may raise its exception between any two steps.
+            home = Path(tempfile.gettempdir(), f"jetspark-server-{secrets.token_hex(8)}")
+            self._remove_home = weakref.finalize(self, _remove, home, os.getpid())
+            home.mkdir(0o700)
+            self._home = home
         # A server that was killed leaves its ports file; a log of an earlier life would
         # hide the reason of a failure.
         shutil.rmtree(self._home / "ports", ignore_errors=True)
