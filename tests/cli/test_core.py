@@ -138,6 +138,8 @@ def test_errors_are_sentences(
         ("pub", "a", "-H", "x", "--server", url): "--header 'x': write name:value.",
         ("pub", "a", "x", "--stdin"): ("Give the payload either as argument or with --stdin."),
         ("pub", "a", "--count", "0", "--server", url): "--count must be at least 1.",
+        ("sub", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
+        ("sub", "a", "--server", ""): "--server is empty: write nats://host:4222, or leave it out.",
         ("sub", "a", "--server", gone): f"No server at {gone}: Connection refused.",
     }.items():
         assert app.run(list(arguments)) == app.FAILED

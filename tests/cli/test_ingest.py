@@ -278,7 +278,9 @@ def test_a_second_run_is_refused_until_the_first_has_ended_however_it_ends(
     with jetspark("ingest", other, *arguments) as third:
         code, out, err = finish(third, SECONDS)
     assert (code, out) == (1, "")
-    assert err == f"{table} is the table of {name}, not of {other}: take another folder.\n"
+    assert err == (
+        f"{table} is the table of {name}, not of {other}: take another folder, such as {table}-2.\n"
+    )
     with jetspark("ingest", name, *arguments) as fourth:
         code, _, err = finish(fourth, SECONDS)
     assert code == 0, err

@@ -72,7 +72,7 @@ def test_a_pipeline_runs_follows_and_stops(
     assert fine == f"{file} is fine: rows → copy."
     assert would == [
         f"A run would change stream {target}: the subject _spark.{target}.mark.>, allow_atomic, "
-        "allow_rollup_hdrs.",
+        "allow_rollup_hdrs, allow_msg_ttl.",
         f"A run would make stream {target}_SPARK, the ledger of exactly-once.",
     ]
     assert not_checked.startswith("Not checked: ")

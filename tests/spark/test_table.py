@@ -326,6 +326,28 @@ def test_what_a_kill_leaves_is_cleared_or_gone_on_with(lake: Lake) -> None:
     assert lake.rows("x") == once(lake.a, 40)
 
 
+def test_a_table_is_nobody_s_until_its_first_batch_is_done(lake: Lake) -> None:
+    lake.run(lake.a, "y", "other")
+    # What a kill in the first batch leaves: a note, a checkpoint that has planned it, its files.
+    (lake.folder / "x" / "_jetspark").mkdir(parents=True)
+    note = json.loads(newest_note(lake.folder / "y").read_text()) | {"progress": None}
+    (lake.folder / "x" / "_jetspark" / "note-000000.json").write_text(json.dumps(note))
+    shutil.copy(next((lake.folder / "y").glob("*.parquet")), lake.folder / "x")
+    (lake.folder / "chk" / "offsets").mkdir(parents=True)
+    for name in ("metadata", "offsets/0"):
+        shutil.copy(lake.folder / "other" / name, lake.folder / "chk" / name)
+    lake.refused(f"is the checkpoint of a query on {lake.a}, not on {lake.b}", lake.b, "x", "chk")
+    lake.run(lake.b, "x", "new")
+    assert lake.rows("x") == once(lake.b, 30)
+    (left,) = (lake.folder / "x" / "_jetspark").glob("note-*.json")
+    assert json.loads(left.read_text())["streams"] == [lake.b]
+    other = lake.path("x-2")
+    says = f"is the table of {lake.b}, not of {lake.a}: take another folder, such as {other}[.]"
+    lake.refused(says, lake.a, "x", "chk")
+    lake.run(lake.a, "x-2", "chk")
+    assert lake.rows("x-2") == once(lake.a, 30)
+
+
 def test_elsewhere_a_lease_does_what_the_lock_does_here(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

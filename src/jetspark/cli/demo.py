@@ -23,6 +23,7 @@ from jetspark.cli.folders import temporary_folder
 from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
+from jetspark.cli.spark_settings import spark_settings
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
@@ -78,6 +79,7 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
     """
     if to is not None and to.exists():
         raise ConfigError(f"{to} exists already; name a new folder.")
+    spark_settings(master, None)  # a master that Spark does not know is told at once
     source = _find_flights()
     try:
         with (

@@ -11,6 +11,7 @@ from jetspark.cli.messages import (
     show,
 )
 from jetspark.cli.where import where
+from jetspark.errors import ConfigError
 
 
 def sub(
@@ -35,6 +36,8 @@ def sub(
         json: One line of JSON for each message.
     """
 
+    if count < 0:
+        raise ConfigError("--count cannot be negative.")
     options = where(server, context)
 
     async def listen() -> None:

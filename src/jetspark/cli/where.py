@@ -21,6 +21,8 @@ def where(server: str | None, context: str | None) -> dict[str, Any]:
         raise ConfigError("Give either --server or --context.")
     if context is not None:
         return {"context": context}
+    if server is not None and not server.strip():
+        raise ConfigError("--server is empty: write nats://host:4222, or leave it out.")
     return {} if server is None else {"servers": server}
 
 

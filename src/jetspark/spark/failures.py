@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from jetspark.errors import JetsparkError, PipelineError
 
@@ -32,8 +33,9 @@ def explain(error: BaseException) -> JetsparkError:
     if isinstance(error, JetsparkError):
         return error
     text = str(error)
+    whole = "\n".join([text, *_causes(error)])
     for known, sentence in _KNOWN.items():
-        if known in text:
+        if known in whole:
             return _explained(sentence, error)
     ours = _OURS.findall(text)
     if ours:
@@ -47,6 +49,14 @@ def explain(error: BaseException) -> JetsparkError:
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
     return _explained(_MARKS.sub("", sentence).strip(), error)
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What Java's causes say; a query's own words end with "Task failed while writing rows"."""
+    cause = getattr(error, "_cause", None)
+    while cause is not None:
+        yield getattr(cause, "_stackTrace", None) or ""
+        cause = getattr(cause, "_cause", None)
 
 
 def _explained(sentence: str, error: BaseException) -> PipelineError:

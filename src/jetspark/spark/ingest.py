@@ -66,6 +66,9 @@ class Ingest:
         """What can be known of this before Spark is started. Raises ConfigError."""
         if not 0 < self.interval < float("inf"):
             raise ConfigError(f"--interval must be seconds above 0, not {self.interval:g}.")
+        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint)):
+            if place is not None and not place.strip():
+                raise ConfigError(f"{flag} is empty: name a folder.")
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
             if Path(place.removeprefix("file:")).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")

@@ -53,11 +53,8 @@ def prepare(options: SinkOptions) -> SinkTarget:
 
     def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
         config = _suitable(options, api)
-        if options.guarantee is Guarantee.EXACTLY_ONCE and (lacks := _lacking(options, config)):
-            changed = {**config, **lacks}
-            if not config.get("allow_msg_ttl"):
-                changed["allow_msg_ttl"] = True  # markers outlive the rows
-            config = api.update(changed)
+        if changes := _changes(options, config):
+            config = api.update({**config, **changes})
         return config, _target(config, api)
 
     config, target = ask(options.connection, question, options.publish_timeout)
@@ -84,7 +81,7 @@ def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
 def _fits(options: SinkOptions, config: dict[str, Any]) -> bool:
     try:
         _check(options, config)
-        return options.guarantee is not Guarantee.EXACTLY_ONCE or not _lacking(options, config)
+        return not _changes(options, config)
     except ConfigError:
         return False
 
@@ -103,8 +100,8 @@ def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tu
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return ()
     found = []
-    if lacks := _lacking(options, config):
-        words = _sentence(lacks, marker_subjects(options.stream))
+    if changes := _changes(options, config):
+        words = _sentence(changes, marker_subjects(options.stream))
         found.append(f"change stream {options.stream}: {words}")
     beside = ledger_stream(options.stream)
     try:
@@ -154,9 +151,11 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         )
 
 
-def _lacking(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """What the stream's configuration has to get for exactly-once. Raises ConfigError, also when
-    the user has not said that it may be changed."""
+def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
+    """What the stream's configuration gets for exactly-once: `look_at` names it and `prepare` does
+    it. Raises ConfigError, also when the user has not said that it may be changed."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        return {}
     if config.get("persist_mode") == "async":
         raise ConfigError(
             f"Stream {options.stream!r} acknowledges before it stores (persist_mode async), so "
@@ -176,6 +175,8 @@ def _lacking(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
             f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true and it is "
             "changed, or change it yourself."
         )
+    if lacks and not config.get("allow_msg_ttl"):
+        lacks["allow_msg_ttl"] = True  # markers outlive the rows
     return lacks
 
 

@@ -142,7 +142,7 @@ def _checked(
         if by != list(wanted.partition_by):
             raise ConfigError(
                 f"{wanted.table} is partitioned by {', '.join(by) or 'nothing'}: say the same, or "
-                "take another folder."
+                f"{wanted.elsewhere}."
             )
     return step
 
@@ -160,7 +160,7 @@ def _check_columns(rows: DataFrame, wanted: Wanted) -> None:
     if there != dict(wanted.columns or ()):
         raise ConfigError(
             f"{wanted.table} has the columns {', '.join(f'{n} {k}' for n, k in there.items())}, "
-            "and this query writes others: take another folder."
+            f"and this query writes others: {wanted.elsewhere}."
         )
 
 

@@ -49,8 +49,7 @@ def check_open_batch(files: Files, rows: DataFrame, wanted: Wanted, batch: int) 
     if not same:
         raise ConfigError(
             f"Another query has written into {wanted.table} after a run was stopped, in place of "
-            f"the batch that {wanted.checkpoint} has planned: take another folder and another "
-            "checkpoint, and the stream is read from its start again."
+            f"the batch that {wanted.checkpoint} has planned: {wanted.start_again}."
         )
 
 

@@ -21,10 +21,6 @@ _BY_POSITION = ("csv", "text")
 LIKE = "streams like "
 """How a source with a pattern begins in `Wanted.streams`."""
 
-_START_AGAIN = (
-    "take another folder and another checkpoint, and the stream is read from its start again"
-)
-
 
 class Step(Enum):
     """What is to be done before the query may start."""
@@ -50,6 +46,18 @@ class Wanted:
     adopt: bool = False
     """Take a table without a note for that of the checkpoint's query."""
 
+    @property
+    def elsewhere(self) -> str:
+        """What helps always, as part of a sentence."""
+        return f"take another folder, such as {self.table}-2"
+
+    @property
+    def start_again(self) -> str:
+        """What helps when the checkpoint is no use, either."""
+        return (
+            f"{self.elsewhere}, and another checkpoint, and the stream is read from its start again"
+        )
+
 
 def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> Step:
     """Raises ConfigError, with what to do, for everything that does not belong together."""
@@ -58,6 +66,8 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         _refuse(f"{here} is a file: name a folder for the table.")
     note = table.note
     if table.batch is None:
+        # A note alone is that of a first batch that did not come to its end: nothing is listed, so
+        # the table is nobody's yet, and the note of whoever begins takes its place.
         _check_nothing_lost(table, checkpoint, wanted)
         _check_streams_of(checkpoint, wanted)
         return Step.BEGIN
@@ -72,7 +82,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
     if checkpoint.query != note.query:
         _refuse(
             f"{wanted.checkpoint} is not the checkpoint of {here}: name the table's own, or, if "
-            f"that is lost, {_otherwise(table.batch, note)}."
+            f"that is lost, {_otherwise(table.batch, note, wanted)}."
         )
     _check_numbers(table.batch, checkpoint, wanted, note)
     return Step.GO_ON
@@ -85,12 +95,12 @@ def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: 
         more = ", …" if len(table.others) > 1 else ""
         _refuse(
             f"{here} holds files that no streaming query of Spark has listed ({table.others[0]}"
-            f"{more}); Spark would hide them from the first batch on: take another folder."
+            f"{more}); Spark would hide them from the first batch on: {wanted.elsewhere}."
         )
     if table.note is not None and table.note.progress is not None:
         _refuse(
             f"{here} has lost Spark's list of its files (_spark_metadata): bring it back, or "
-            f"{_START_AGAIN}."
+            f"{wanted.start_again}."
         )
     if checkpoint.committed is not None:
         _refuse(
@@ -105,10 +115,10 @@ def _check_adoption(batch: int, checkpoint: CheckpointState, wanted: Wanted) -> 
     here = wanted.table
     whose = f"{here} was written by a streaming query that jetspark knows nothing of"
     if checkpoint.query is None or checkpoint.is_new:
-        _refuse(f"{whose}, and {wanted.checkpoint} is not its checkpoint: take another folder.")
+        _refuse(f"{whose}, and {wanted.checkpoint} is not its checkpoint: {wanted.elsewhere}.")
     if not wanted.adopt:
         _refuse(
-            f"{whose}: take another folder, or, if {wanted.checkpoint} is the checkpoint of that "
+            f"{whose}: {wanted.elsewhere}, or, if {wanted.checkpoint} is the checkpoint of that "
             "very query, adopt the table (--adopt, adopt=True)."
         )
     _check_numbers(batch, checkpoint, wanted, None)
@@ -130,7 +140,7 @@ def _check_streams_of(checkpoint: CheckpointState, wanted: Wanted) -> None:
 
 
 def _check_identity(note: Note, wanted: Wanted) -> None:
-    here, other = wanted.table, "take another folder"
+    here, other = wanted.table, wanted.elsewhere
     if wanted.streams is not None and list(wanted.streams) != note.streams:
         _refuse(
             f"{here} is the table of {_several(note.streams)}, not of "
@@ -175,7 +185,7 @@ def _check_rebuild(batch: int, note: Note, wanted: Wanted) -> None:
     _refuse(
         f"{wanted.checkpoint} is not the checkpoint of {wanted.table}, which has "
         f"{_batches(batch)}, and it cannot be made again, since the table's note knows {known}: "
-        f"name the table's checkpoint, or {_START_AGAIN}."
+        f"name the table's checkpoint, or {wanted.start_again}."
     )
 
 
@@ -187,7 +197,7 @@ def _check_numbers(
     if done > batch:
         _refuse(
             f"{wanted.checkpoint} counts {_batches(done)} as read, but {wanted.table} has only "
-            f"{_batches(batch)}: bring back the whole table, or {_START_AGAIN}."
+            f"{_batches(batch)}: bring back the whole table, or {wanted.start_again}."
         )
     same = True
     if note is not None and note.progress is not None and planned == batch:
@@ -195,7 +205,7 @@ def _check_numbers(
     if batch > done + 1 or planned < batch or not same:
         _refuse(
             f"{wanted.checkpoint} is older than {wanted.table}, which has {_batches(batch)}: name "
-            f"the checkpoint that wrote the last of them, or {_otherwise(batch, note)}."
+            f"the checkpoint that wrote the last of them, or {_otherwise(batch, note, wanted)}."
         )
 
 
@@ -204,13 +214,13 @@ def _has_all(batch: int, note: Note | None) -> bool:
     return progress is not None and progress.batch == batch and bool(progress.offsets)
 
 
-def _otherwise(batch: int, note: Note | None) -> str:
+def _otherwise(batch: int, note: Note | None, wanted: Wanted) -> str:
     """What helps when the checkpoint is lost."""
     if _has_all(batch, note):
         return (
             "name an empty folder as checkpoint, where it is made again from what the table knows"
         )
-    return _START_AGAIN
+    return wanted.start_again
 
 
 def _batches(last: int) -> str:

@@ -1,0 +1,79 @@
+"""`jetspark ingest` into a file system that becomes full: a tmpfs, where one may be mounted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.processes import finish, jetspark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+SECONDS = 300.0
+MESSAGES, SIZE, PER_BATCH = 1200, 2000, 200
+
+
+def _mount(place: Path, *options: str) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for about three batches."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if not _mount(place, "size=1536k"):
+        pytest.skip("this user may not mount a tmpfs")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_said_and_with_more_room_the_same_command_goes_on(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    small: Path,
+    nothing_left: Callable[[], None],
+) -> None:
+    name = unique("FULL")
+    admin.create(name, name)
+    admin.fill([(name, os.urandom(SIZE)) for _ in range(MESSAGES)])
+    table = small / "table"
+    arguments = [
+        "ingest", name, "--to", str(table), "--server", shared_server.url, "--master", "local[1]",
+        "--max-offsets-per-trigger", str(PER_BATCH),
+    ]  # fmt: skip
+    with jetspark(*arguments) as command:
+        code, out, err = finish(command, SECONDS)
+    sentence, *log = err.splitlines()[-2:]
+    assert (code, out) == (1, ""), err
+    assert sentence == (
+        "No space left on device: free some, and run the same again, which goes on where it was."
+    )
+    assert [line.partition(":")[0] for line in log] == ["Spark's log"]
+    nothing_left()
+    before = [row.seq for row in spark.read.parquet(str(table)).select("seq").collect()]
+    assert before
+    assert sorted(before) == list(range(1, len(before) + 1))
+    assert len(before) < MESSAGES
+    assert _mount(small, "remount", "size=64m")
+    with jetspark(*arguments) as command:
+        code, out, err = finish(command, SECONDS)
+    assert (code, out) == (0, f"{MESSAGES - len(before):,} rows written to {table}.\n"), err
+    rows = spark.read.parquet(str(table)).select("seq").collect()
+    assert Counter(row.seq for row in rows) == Counter(range(1, MESSAGES + 1))
