@@ -212,3 +212,24 @@ async def test_a_live_mapping_that_nobody_keeps_up_to_date_says_so(
                 live["k"]
             assert nc.last_error is live.error
         await js.delete_bucket(bucket.name)
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_what_an_error_or_event_callback_raises_is_logged(
+    shared_server: NatsServer,
+    caplog: pytest.LogCaptureFixture,
+    trouble: Callable[[], Awaitable[None] | None],
+) -> None:
+    def logged(what: str) -> bool:
+        return any(what in record.getMessage() for record in caplog.records)
+
+    def call(found: object) -> Awaitable[None] | None:
+        return trouble()
+
+    async with connect(shared_server.url, error_callback=call, event_callback=call) as nc:
+        nc.report(JetsparkError("to be told"))
+        async with asyncio.timeout(20):
+            while not (  # noqa: ASYNC110
+                logged("The error callback raised") and logged("The event callback raised")
+            ):
+                await asyncio.sleep(0.01)  # nobody is told of a line in the log

@@ -295,3 +295,55 @@ async def test_a_batch_of_direct_gets_is_complete_whatever_is_lost(
     fault = proxy.arm(min(lost, 2), wanted=of_batch)
     assert [msg.seq async for msg in near.get_last_msgs(stream, f"{stream}.>")] == [3]
     assert fault.hit is not None
+
+
+def is_created(frame: bytes) -> bool:
+    return b"consumer_create_response" in frame
+
+
+async def test_a_consumer_whose_making_was_not_answered_is_deleted(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await publish_three(js, stream)
+    fault = proxy.arm(1, wanted=is_created)
+    async with far.jetstream(timeout=0.5).ordered(stream) as messages:
+        assert (await messages.next(60)).data == b"1"
+        assert fault.hit is not None
+
+        async def one_is_left() -> bool:
+            return await js.consumer_names(stream).all() == [messages.name]
+
+        await eventually(one_is_left)
+        fault = proxy.arm(1, wanted=is_created)
+        await far.force_reconnect()
+        await js.publish(f"{stream}.a", b"4")
+        assert [(await messages.next(60)).data for _ in range(3)] == [b"2", b"3", b"4"]
+        assert fault.hit is not None
+        await eventually(one_is_left)
+
+    async def none_is_left() -> bool:
+        return not await js.consumer_names(stream).all()
+
+    await eventually(none_is_left)
+
+
+async def test_what_is_stopped_while_its_consumer_is_made_leaves_none(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await publish_three(js, stream)
+    fault = proxy.arm(1, wanted=is_created)
+    messages = far.jetstream().ordered(stream)
+    taking = asyncio.create_task(messages.next())
+
+    async def made() -> bool:
+        return fault.hit is not None
+
+    await eventually(made)
+    messages.stop()
+    with pytest.raises(JetsparkError):
+        await taking
+
+    async def none_is_left() -> bool:
+        return not await js.consumer_names(stream).all()
+
+    await eventually(none_is_left)

@@ -454,3 +454,23 @@ async def test_a_lost_answer_about_the_object_does_not_break_a_get_off(
         fault = proxy.arm(1, wanted=is_info)
         assert (await there.get("x")).info.size == 5
         assert fault.hit is not None
+
+
+@pytest.mark.parametrize("call", ["info", "delete", "update_meta"])
+async def test_a_lost_answer_about_the_object_is_asked_for_again(
+    store: ObjectStore, shared_server: NatsServer, call: str
+) -> None:
+    await store.put("x", b"whole")
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as far:
+        there = await far.jetstream(timeout=0.5).object_store(store.name)
+        fault = proxy.arm(1, wanted=lambda frame: b"stream_msg_get_response" in frame)
+        if call == "info":
+            assert (await there.info("x")).size == 5
+        elif call == "delete":
+            await there.delete("x")
+        else:
+            assert (await there.update_meta("x", new_name="y")).name == "y"
+        assert fault.hit is not None
+    assert [info.name async for info in store.objects()] == (
+        {"info": ["x"], "delete": [], "update_meta": ["y"]}[call]
+    )

@@ -8,12 +8,12 @@ else: a report about a report could go on for ever.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeAlias
 
+from jetspark.client.callbacks import Callback
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.errors import JetsparkError
 
@@ -36,8 +36,8 @@ class Notices:
         on_error: ErrorCallback | None,
     ) -> None:
         self._loop = loop
-        self._on_event = on_event
-        self._on_error = on_error
+        self._on_event = on_event and Callback(on_event, "The event callback", _log)
+        self._on_error = on_error and Callback(on_error, "The error callback", _log)
         self._streams: set[EventStream] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
@@ -63,21 +63,15 @@ class Notices:
             stream.close()
         return stream
 
-    def _call(self, callback: Callable[[Any], Awaitable[None] | None], value: object) -> None:
-        try:
-            result = callback(value)
-        except Exception:
-            logger.exception("A connection callback raised")
-            return
-        if inspect.isawaitable(result):
-            task = asyncio.ensure_future(result)
+    def _call(self, callback: Callback[Any], value: object) -> None:
+        if (rest := callback.call(value)) is not None:
+            task = asyncio.ensure_future(rest)
             self._tasks.add(task)
-            task.add_done_callback(self._finished)
+            task.add_done_callback(self._tasks.discard)
 
-    def _finished(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A connection callback raised", exc_info=error)
+
+def _log(error: JetsparkError) -> None:
+    logger.error("%s", error, exc_info=error.__cause__)
 
 
 class EventStream:

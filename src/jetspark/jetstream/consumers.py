@@ -131,6 +131,15 @@ class ConsumerCalls:
                 return _same_or_in_use(existing, wire, stream, name)
         return await self._send(stream, wire, "create")
 
+    async def _create_unnamed(
+        self, stream: str, config: Mapping[str, Any], name: str
+    ) -> PullConsumer:
+        """By the call that has no name in its subject, which is what readers may use."""
+        wire = {**_checked(self._api, stream, config, {}), "name": name}
+        body = {"stream_name": stream, "config": wire}
+        answer = await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
+        return PullConsumer(self._api, _to_info(answer))
+
     def _knows_actions(self) -> bool:
         """Whether it is certain that creating changes nothing; behind a domain it is not."""
         server = self._api.server

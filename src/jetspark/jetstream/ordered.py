@@ -24,6 +24,7 @@ Contract
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -67,7 +68,7 @@ _LONGEST_WAIT = 5.0
 # Their first message is decided when the consumer is made; it stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
 
-CreateConsumer = Callable[[str, Mapping[str, Any]], Awaitable["PullConsumer"]]
+CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable["PullConsumer"]]
 
 
 class OrderedMessages(ConsumerMessages):
@@ -133,14 +134,19 @@ class OrderedMessages(ConsumerMessages):
         wait = RETRY_WAIT
         patience = self._api.timeout if first else min(_FIRST_PATIENCE, self._api.timeout)
         while True:
+            # Named here: what was made can be deleted although the answer was lost.
+            self._names["consumer"] = secrets.token_hex(8)
             try:
                 async with asyncio.timeout(patience):
-                    consumer = await self._create(self.stream, self._config)
+                    consumer = await self._create(self.stream, self._config, self.name)
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
+                self._names["consumer"] = ""
                 self._end(error)
                 return
             except JetsparkError as error:
+                if not isinstance(error, RequestTimeoutError):
+                    self._names["consumer"] = ""  # refused: there is nothing to delete
                 if first:
                     self._end(error)
                     return
@@ -149,6 +155,7 @@ class OrderedMessages(ConsumerMessages):
                 # A server that was just going down has taken the request along.
                 self._tell(RequestTimeoutError(f"No consumer was made within {patience:g} s."))
                 patience = min(2 * patience, self._api.timeout)
+            self._delete()
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = consumer.name
@@ -227,8 +234,8 @@ class OrderedMessages(ConsumerMessages):
             frames.pop()
         if order.stream_seq:
             self._start_from(order.stream_seq + 1)
-        self._delete()
         if self._retry is None:
+            self._delete()
             self._make()
 
     def _on_gap(self) -> None:

@@ -83,7 +83,7 @@ class OrderedCalls(ConsumerCalls):
             expires=expires,
             heartbeat=heartbeat,
         )
-        return OrderedMessages(self._api, self.create_consumer, stream, config, limits, callback)
+        return OrderedMessages(self._api, self._create_unnamed, stream, config, limits, callback)
 
 
 def _config(

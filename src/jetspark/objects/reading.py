@@ -147,7 +147,7 @@ class ObjectReader:
                 self._records.stream, self._last + 1, next_by_subject=self._subject, direct=False
             )
         except MessageNotFoundError:
-            found = (await self._records.find_patiently(self._info.name)).info
+            found = (await self._records.find(self._info.name)).info
             if found is None or found.nuid != self._info.nuid:
                 raise self._damaged("it was replaced or deleted while it was read") from None
             raise self._damaged(

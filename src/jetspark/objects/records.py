@@ -57,6 +57,18 @@ class Records:
     async def find(self, name: str) -> Record:
         """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError.
 
+        Lost links and answers are asked again for.
+        """
+        patience = Patience()
+        while True:
+            try:
+                return await self._look(name)
+            except JetsparkError as error:
+                await patience.wait(error)
+
+    async def _look(self, name: str) -> Record:
+        """Once.
+
         An object that the JavaScript client put under its own encoding of the name is found, and
         replaced, there.
         """
@@ -73,15 +85,6 @@ class Records:
         if theirs.info.deleted:
             return found._replace(info=found.info or theirs.info)
         return theirs
-
-    async def find_patiently(self, name: str) -> Record:
-        """As `find`, for a transfer: lost links and answers do not break it off."""
-        patience = Patience()
-        while True:
-            try:
-                return await self.find(name)
-            except JetsparkError as error:
-                await patience.wait(error)
 
     async def _at(self, subject: str) -> Record:
         try:
@@ -102,7 +105,7 @@ class Records:
         while True:
             tried = False
             try:
-                found = await self.find(name)
+                found = await self._look(name)
                 if unsure and found.data == to_stored(unsure[-1][0]):
                     return unsure[-1]
                 new = decide(found.info)

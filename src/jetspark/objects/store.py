@@ -261,7 +261,7 @@ class ObjectStore:
         """
         records, wanted = self._records, name
         for _ in range(_MOST_LINKS):
-            info = (await records.find_patiently(wanted)).info
+            info = (await records.find(wanted)).info
             if info is None or info.deleted:
                 if records is self._records and wanted == name:
                     raise self._not_found(name)
