@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # -- the rules -----------------------------------------------------------------------------------
 
-VALUES = {"errors", "payloads", "timestamps", "subjects", "buckets", "version"}
+VALUES = {"errors", "arguments", "payloads", "timestamps", "subjects", "buckets", "version"}
 CORE = VALUES | {"wire", "connection", "client"}
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {

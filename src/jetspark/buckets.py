@@ -29,6 +29,8 @@ _RESERVED = "_kv"
 
 def check_bucket(name: str) -> str:
     """The name itself. Raises BadNameError."""
+    if not isinstance(name, str):
+        raise BadNameError("bucket", name, f"it is a str, not {type(name).__name__}")
     if _BUCKET.fullmatch(name) is None:
         raise BadNameError("bucket", name, "only letters, digits, - and _ are allowed")
     return name

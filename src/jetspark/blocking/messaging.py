@@ -10,7 +10,7 @@ from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.replies import Replies
 from jetspark.client.messages import Message as AsyncMessage
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.face import Client as AsyncClient
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
@@ -40,9 +40,8 @@ class MessagingCalls:
 
     def publish_msg(self, message: Sendable) -> None:
         """`publish` a message made before, or one that was received. Raises as publish_nowait."""
-        self.publish(
-            message.subject, message.data, reply=message.reply, headers=message.headers or None
-        )
+        subject, data, reply, headers = parts_of(message)
+        self.publish(subject, data, reply=reply, headers=headers)
 
     def publish_nowait(
         self,
@@ -77,9 +76,8 @@ class MessagingCalls:
 
     def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
-        return self.request(
-            message.subject, message.data, timeout=timeout, headers=message.headers or None
-        )
+        subject, data, _, headers = parts_of(message)
+        return self.request(subject, data, timeout=timeout, headers=headers)
 
     def request_many(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
+from jetspark.arguments import check_callable
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import ConfigError
 
@@ -23,6 +24,7 @@ logger = logging.getLogger("jetspark")
 
 def check_callback(callback: Callable[..., object] | None) -> None:
     """Raises ConfigError for an async function: nobody would await it."""
+    check_callable("A callback", callback)
     if inspect.iscoroutinefunction(callback):
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 

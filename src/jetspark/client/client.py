@@ -20,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
+from jetspark.arguments import check_callable, check_whole
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
@@ -33,7 +34,6 @@ from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import (
-    ConfigError,
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
@@ -87,6 +87,8 @@ class Client(RequestCalls):
         error_callback: ErrorCallback | None = None,
         dial: Dial = dial_tcp,
     ) -> None:
+        check_callable("event_callback", event_callback)
+        check_callable("error_callback", error_callback)
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._notices = Notices(self.loop, event_callback, error_callback)
@@ -322,8 +324,9 @@ class Client(RequestCalls):
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
         self._check_subscribe(subject, queue, max_msgs)
-        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
-            raise ConfigError("The pending limits must be at least 1.")
+        check_callable("callback", callback)
+        check_whole("pending_msgs_limit", pending_msgs_limit)
+        check_whole("pending_bytes_limit", pending_bytes_limit)
         return Subscription(
             self,
             self._link,
@@ -383,5 +386,4 @@ class Client(RequestCalls):
         if queue is not None:
             check_queue(queue)
         check_line(subject, target_of(subject, queue), self.options.max_control_line)
-        if max_msgs < 0:
-            raise ConfigError("max_msgs cannot be negative.")
+        check_whole("max_msgs", max_msgs, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jetspark.errors import ConfigError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import Headers, HeadersLike
 
@@ -30,6 +31,17 @@ class Sendable(Protocol):
     @property
     def headers(self) -> Headers | None:
         """The headers; None and empty ones are the same."""
+
+
+def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:
+    """(subject, data, reply, headers). Raises ConfigError for what is no message."""
+    try:
+        return message.subject, message.data, message.reply, message.headers or None
+    except AttributeError:
+        raise ConfigError(
+            f"message is a PreparedMessage or a Message, not {message!r:.80}: "
+            "use publish(subject, payload)."
+        ) from None
 
 
 class PreparedMessage:

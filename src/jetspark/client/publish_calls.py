@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.connection.fit import COMMON_LINE, check_headers, check_line
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
@@ -42,9 +42,8 @@ class PublishCalls:
 
     async def publish_msg(self, message: Sendable) -> None:
         """`publish` a message made before, or one that was received. Raises as publish_nowait."""
-        await self.publish(
-            message.subject, message.data, reply=message.reply, headers=message.headers or None
-        )
+        subject, data, reply, headers = parts_of(message)
+        await self.publish(subject, data, reply=reply, headers=headers)
 
     def publish_nowait(
         self,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
+from jetspark.arguments import check_whole
 from jetspark.client.gather import Replies
 from jetspark.client.inbox import new_inbox
 from jetspark.client.messages import Message
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.client.publish_calls import PublishCalls
 from jetspark.client.requests import Answer, RequestMux
-from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
+from jetspark.errors import BadTimeoutError, RequestTimeoutError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
@@ -84,9 +85,8 @@ class RequestCalls(PublishCalls):
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
-        return await self.request(
-            message.subject, message.data, timeout=timeout, headers=message.headers or None
-        )
+        subject, data, _, headers = parts_of(message)
+        return await self.request(subject, data, timeout=timeout, headers=headers)
 
     def request_many(
         self,
@@ -115,8 +115,7 @@ class RequestCalls(PublishCalls):
         silence = in_seconds(stall)
         if silence is not None and not silence > 0:
             raise BadTimeoutError(silence)
-        if max_msgs < 0:
-            raise ConfigError("max_msgs cannot be negative.")
+        check_whole("max_msgs", max_msgs, 0)
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
         data = payload_bytes(payload)  # as it is now, not when the first reply is asked for
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))

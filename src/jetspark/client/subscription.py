@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from jetspark.arguments import check_whole
 from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
@@ -260,8 +261,7 @@ class Subscription(Leaving):
             if isinstance(self._error, ConnectionClosedError):
                 raise self._error
             raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
-        if max_msgs < 0:
-            raise ConfigError("max_msgs cannot be negative.")
+        check_whole("max_msgs", max_msgs, 0)
         if max_msgs:
             self._link.routes.limit(self._route, max_msgs)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from jetspark.arguments import check_text
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -47,14 +48,15 @@ class Api:
         api_prefix: str | None = None,
         trace: bool = False,
     ) -> None:
-        timeout = in_seconds(timeout)
-        if not timeout > 0:
+        seconds = in_seconds(timeout)
+        if seconds is None or not seconds > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
+        check_text("api_prefix", api_prefix)
         if domain is None and api_prefix is None:
             domain = client.options.jetstream_domain
             api_prefix = client.options.jetstream_api_prefix
         self.client = client
-        self.timeout = timeout
+        self.timeout = seconds
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
         self.direct: dict[str, bool] = {}

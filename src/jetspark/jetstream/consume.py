@@ -24,6 +24,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from jetspark.arguments import check_callable
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
@@ -86,6 +87,7 @@ class ConsumerMessages(Leaving):
         self._error: JetsparkError | None = None
         self._told = ""
         self._retry: asyncio.Task[None] | None = None
+        check_callable("callback", callback)
         self._callback = callback
         self._begin()
         self._release = self._client.adopt(self)
@@ -215,7 +217,7 @@ class ConsumerMessages(Leaving):
         self._cancel_retry()
         if self._look is not None:
             self._look.cancel()
-        if not _closed_on_purpose(error):
+        if not closed_on_purpose(error):
             self._error = error
         if self._task is None:
             self._release()
@@ -341,5 +343,6 @@ class ConsumerMessages(Leaving):
         return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
 
 
-def _closed_on_purpose(error: JetsparkError | None) -> bool:
+def closed_on_purpose(error: JetsparkError | None) -> bool:
+    """Whether the connection was closed by its owner, and not lost."""
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None

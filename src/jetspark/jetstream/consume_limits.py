@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jetspark.arguments import check_whole
 from jetspark.errors import ConfigError
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -63,11 +64,11 @@ def make_limits(
         full = MAX_MESSAGES if full is None else full
     else:
         unit, full, threshold = "bytes", max_bytes or 0, threshold_bytes
-    if full < 1:
-        raise ConfigError(f"max_{unit} must be at least 1.")
+    check_whole(f"max_{unit}", full)
     if threshold is None:
         threshold = full // 2
-    elif not 0 <= threshold <= full:
+    check_whole(f"threshold_{unit}", threshold, 0)
+    if not 0 <= threshold <= full:
         raise ConfigError(f"threshold_{unit} must be from 0 to max_{unit}.")
     if expires < _LEAST_EXPIRES:
         raise ConfigError(f"expires must be at least {_LEAST_EXPIRES:g} seconds.")

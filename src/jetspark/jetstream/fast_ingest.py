@@ -31,6 +31,7 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
+from jetspark.arguments import check_whole
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -88,10 +89,10 @@ class FastIngest(MessageFates):
     ) -> None:
         if gaps not in ("fail", "ok"):
             raise ConfigError('gaps must be "fail" or "ok".')
-        if not 1 <= ack_every <= 65535:
+        check_whole("ack_every", ack_every)
+        if ack_every > 65535:
             raise ConfigError("ack_every must be from 1 to 65535.")
-        if outstanding < 1:
-            raise ConfigError("outstanding must be at least 1.")
+        check_whole("outstanding", outstanding)
         if not timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
         super().__init__()

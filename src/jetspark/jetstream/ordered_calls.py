@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from jetspark.arguments import check_whole
 from jetspark.errors import ConfigError
 from jetspark.jetstream.consume import JsMsgCallback
 from jetspark.jetstream.consume_limits import EXPIRES, make_limits
@@ -98,8 +99,7 @@ def _config(
     if [deliver_policy, start_seq, start_time].count(None) < 2:
         raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
     if start_seq is not None:
-        if start_seq < 1:
-            raise ConfigError("start_seq begins at 1.")
+        check_whole("start_seq", start_seq)
         deliver_policy = DeliverPolicy.BY_START_SEQUENCE
     elif start_time is not None:
         deliver_policy = DeliverPolicy.BY_START_TIME

@@ -8,7 +8,7 @@ with `msg_id` it can be published again without harm.
 
 from __future__ import annotations
 
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
@@ -86,9 +86,10 @@ class PublishCalls:
         marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
         replace headers of the same meaning. Raises as `publish`.
         """
+        subject, data, _, _ = parts_of(message)
         return await self.publish(
-            message.subject,
-            message.data,
+            subject,
+            data,
             headers=headers_of(message),
             msg_id=msg_id,
             ttl=ttl,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from jetspark.arguments import check_whole
 from jetspark.client.messages import MessageView
 from jetspark.client.prepared import Sendable
 from jetspark.errors import ConfigError
@@ -136,6 +137,5 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
 
 
 def _sequence(option: str, value: int) -> str:
-    if value < 0:
-        raise ConfigError(f"{option} cannot be negative.")
+    check_whole(option, value, 0)
     return str(value)

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from jetspark.arguments import check_whole
 from jetspark.errors import (
     BrokenSocketError,
     ConfigError,
@@ -110,12 +111,11 @@ class Pull:
         acks: bool = True,
     ) -> None:
         timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
-        if batch < 1:
-            raise ConfigError("batch must be at least 1.")
+        check_whole("batch", batch)
         if timeout is not None and not timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds, or None for what is pending.")
-        if max_bytes is not None and max_bytes < 1:
-            raise ConfigError("max_bytes must be at least 1.")
+        if max_bytes is not None:
+            check_whole("max_bytes", max_bytes)
         if heartbeat is not None:
             if timeout is None:
                 raise ConfigError("heartbeat needs a timeout.")

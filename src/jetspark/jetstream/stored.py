@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from jetspark.arguments import check_whole
 from jetspark.errors import (
     APIError,
     ConfigError,
@@ -71,8 +72,8 @@ class StoredCalls:
             raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ConfigError("Say which message: seq, last_by_subject or next_by_subject.")
-        if seq is not None and seq < 1:
-            raise ConfigError("seq begins at 1.")
+        if seq is not None:
+            check_whole("seq", seq)
         for subject in (last_by_subject, next_by_subject):
             if subject is not None:
                 check_subscribe_subject(subject)
@@ -121,8 +122,8 @@ class StoredCalls:
             raise ConfigError("Give either seq or start_time, not both.")
         first = 1 if seq is None else seq
         for name, value in (("seq", first), ("max_msgs", max_msgs), ("up_to_seq", up_to_seq)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1.")
+            if value is not None:
+                check_whole(name, value)
         if up_to_seq is not None and up_to_seq < first:
             raise ConfigError("up_to_seq is before seq.")
         if subject is not None:
@@ -155,8 +156,8 @@ class StoredCalls:
             check_subscribe_subject(subject)
         if up_to_seq is not None and up_to_time is not None:
             raise ConfigError("Give either up_to_seq or up_to_time, not both.")
-        if up_to_seq is not None and up_to_seq < 1:
-            raise ConfigError("up_to_seq must be at least 1.")
+        if up_to_seq is not None:
+            check_whole("up_to_seq", up_to_seq)
         self._check_batches(stream, batch, max_bytes)
         body = _said(
             multi_last=wanted,
@@ -197,8 +198,8 @@ class StoredCalls:
 
     def _check_batches(self, stream: str, batch: int, max_bytes: int) -> None:
         check_name("stream", stream)
-        if batch < 1 or max_bytes < 1:
-            raise ConfigError("batch and max_bytes must be at least 1.")
+        check_whole("batch", batch)
+        check_whole("max_bytes", max_bytes)
         check_feature(BATCHES, (2, 11), self._api.server)
 
 

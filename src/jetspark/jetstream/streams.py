@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from jetspark.arguments import check_whole
 from jetspark.errors import (
     ConfigError,
     NameInUseError,
@@ -91,10 +92,10 @@ class StreamCalls:
         if filter is not None:
             check_subscribe_subject(filter)
         # To the server 0 is "not said", that is: purge everything.
-        if keep is not None and keep < 0:
-            raise ConfigError("keep cannot be negative.")
-        if seq is not None and seq < 1:
-            raise ConfigError("seq begins at 1.")
+        if keep is not None:
+            check_whole("keep", keep, 0)
+        if seq is not None:
+            check_whole("seq", seq)
         body = _said(filter=filter, keep=keep or None, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         return int(answer.get("purged", 0))

@@ -36,6 +36,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
+from jetspark.jetstream.consume import closed_on_purpose
 from jetspark.jetstream.consumer_documents import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.timestamps import Seconds, in_seconds
@@ -247,6 +248,9 @@ class Watching(Leaving, Generic[EntryT]):
             self._error = self._gone()
             raise self._error from None
         except JetsparkError as error:
+            if self._messages is not None and closed_on_purpose(error):
+                self._stopped = True
+                raise StopAsyncIteration from None
             if not self._may_try_again(error):
                 self._error = error
                 raise

@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from jetspark.arguments import check_whole
 from jetspark.client.numbered import NumberedPublishes
 from jetspark.errors import (
     ConfigError,
@@ -70,8 +71,7 @@ class PublisherOptions:
     raise_failures: bool
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ConfigError("window must be at least 1.")
+        check_whole("window", self.window)
         if not self.timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
         if self.on_disconnect not in ("auto", "fail", "resend"):

@@ -24,6 +24,8 @@ _ALGORITHM: Final = "SHA-256"
 
 def check_store(name: str) -> str:
     """The name itself. Raises BadNameError."""
+    if not isinstance(name, str):
+        raise BadNameError("object store", name, f"it is a str, not {type(name).__name__}")
     if _STORE.fullmatch(name) is None:
         raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
     return name
@@ -31,6 +33,8 @@ def check_store(name: str) -> str:
 
 def info_subject(store: str, name: str) -> str:
     """Where the information about an object is. Raises BadNameError."""
+    if not isinstance(name, str):
+        raise BadNameError("object", name, f"it is a str, not {type(name).__name__}")
     try:
         raw = name.encode()
     except UnicodeEncodeError:

@@ -17,6 +17,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from jetspark.arguments import check_whole
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -130,7 +131,8 @@ class ObjectStore:
         most = self._js.client.max_payload
         if chunk_size is None:
             chunk_size = min(CHUNK_SIZE, most)
-        elif not 1 <= chunk_size <= most:
+        check_whole("chunk_size", chunk_size)
+        if chunk_size > most:
             raise ConfigError(f"chunk_size is from 1 to {most:,}, the server's max_payload.")
         info = ObjectInfo(
             name=name,
@@ -138,7 +140,7 @@ class ObjectStore:
             nuid=new_nuid(),
             description=description,
             headers=_lists(headers),
-            metadata=None if metadata is None else dict(metadata),
+            metadata=_metadata(metadata),
             options=ObjectOptions(max_chunk_size=chunk_size),
         )
         return ObjectWriter(self._records, info, chunk_size)
@@ -160,7 +162,7 @@ class ObjectStore:
         said = {
             "description": description,
             "headers": _lists(headers),
-            "metadata": None if metadata is None else dict(metadata),
+            "metadata": _metadata(metadata),
         }
         changes = {option: value for option, value in said.items() if value is not None}
 
@@ -224,6 +226,8 @@ class ObjectStore:
         `target`: its info, from `put` or `info`. In place of another link of that name; an object
         raises ObjectExistsError. Raises ConfigError for a target that is deleted or a link.
         """
+        if not isinstance(target, ObjectInfo):
+            raise ConfigError(f"target is the info of an object, not {target!r:.80}.")
         if target.deleted:
             raise ConfigError("A link cannot lead to a deleted object.")
         if target.link is not None:
@@ -286,6 +290,8 @@ class ObjectStore:
         which is left open. Written in threads.
         """
         if isinstance(target, str | os.PathLike):
+            if not os.path.basename(target) or "\0" in str(target):
+                raise ConfigError(f"target is the path of a file, not {str(target)!r}.")
             return await self._whole(name, partial(_save, target))
         check_writable(target)
         reader = await self.get(name)
@@ -344,10 +350,20 @@ class ObjectStore:
 def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
     if headers is None:
         return None
-    return {
-        name: [values] if isinstance(values, str) else list(values)
-        for name, values in headers.items()
-    }
+    try:
+        return {
+            name: [values] if isinstance(values, str) else list(values)
+            for name, values in headers.items()
+        }
+    except (AttributeError, TypeError):
+        raise ConfigError(f"headers is a mapping of names to texts, not {headers!r:.80}.") from None
+
+
+def _metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    try:
+        return None if metadata is None else dict(metadata)
+    except (TypeError, ValueError):
+        raise ConfigError(f"metadata is a mapping of texts, not {metadata!r:.80}.") from None
 
 
 def _mark(info: ObjectInfo) -> ObjectInfo:

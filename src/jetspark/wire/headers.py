@@ -45,12 +45,17 @@ class Headers:
             pairs = items.items()
         else:
             pairs = items
-        for name, value in pairs:
-            if isinstance(value, str) or not isinstance(value, Iterable):
-                self.add(name, value)  # which refuses what is no str
-            else:
-                for one in value:
-                    self.add(name, one)
+        try:
+            for name, value in pairs:
+                if isinstance(value, str) or not isinstance(value, Iterable):
+                    self.add(name, value)  # which refuses what is no str
+                else:
+                    for one in value:
+                        self.add(name, one)
+        except (TypeError, ValueError):
+            raise BadHeaderError(
+                f"headers is a mapping or pairs of names and values, not {items!r:.80}"
+            ) from None
 
     def add(self, name: str, value: str) -> None:
         """Append a value, keeping those that the name has."""

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.publisher import Publisher
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
@@ -90,9 +90,10 @@ class PublishCalls:
         marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
         replace headers of the same meaning. Raises as `publish`.
         """
+        subject, data, _, _ = parts_of(message)
         return self.publish(
-            message.subject,
-            message.data,
+            subject,
+            data,
             headers=headers_of(message),
             msg_id=msg_id,
             ttl=ttl,

@@ -1,0 +1,91 @@
+"""Arguments of the wrong kind: one sentence of ours that names them, and nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark import blocking
+from jetspark.errors import JetsparkError
+from jetspark.face import connect
+
+if TYPE_CHECKING:
+    from jetspark.server import NatsServer
+
+NAN = float("nan")
+NO_NUMBERS = ["5", b"5", NAN, 1.5, [1], None, object()]
+NO_TEXTS = [5, b"x", ["x"], NAN, object()]
+NO_MAPPINGS = [5, "text", b"x", [1], object()]
+
+Call = Callable[[Any, Any, Any, Any], Any]
+"""Of a client, its JetStream, an object store, and the wrong value."""
+
+CALLS: dict[str, tuple[Call, list[Any]]] = {
+    "subject": (lambda nc, js, o, v: nc.publish_nowait(v), [5, b"x", None]),
+    "subscribe": (lambda nc, js, o, v: nc.subscribe(v), [5, b"x", None]),
+    "headers": (lambda nc, js, o, v: nc.publish_nowait("a", headers=v), NO_MAPPINGS),
+    "message": (lambda nc, js, o, v: nc.publish_msg(v), ["text", None, 5]),
+    "message of a request": (lambda nc, js, o, v: nc.request_msg(v), ["text", None, 5]),
+    "message of js": (lambda nc, js, o, v: js.publish_msg(v), ["text", None, 5]),
+    "callback": (lambda nc, js, o, v: nc.subscribe("a", callback=v), ["f", 5]),
+    "callback of ordered": (lambda nc, js, o, v: js.ordered("S", callback=v), ["f", 5]),
+    "max_msgs": (lambda nc, js, o, v: nc.subscribe("a", max_msgs=v), NO_NUMBERS),
+    "pending": (lambda nc, js, o, v: nc.subscribe("a", pending_msgs_limit=v), NO_NUMBERS),
+    "unsubscribe": (lambda nc, js, o, v: nc.subscribe("a").unsubscribe(v), NO_NUMBERS),
+    "request_many": (lambda nc, js, o, v: nc.request_many("a", max_msgs=v), NO_NUMBERS),
+    "timeout": (lambda nc, js, o, v: nc.request("a", timeout=v), ["5", NAN, [1]]),
+    "flush": (lambda nc, js, o, v: nc.flush(v), ["5", NAN, [1]]),
+    "next": (lambda nc, js, o, v: nc.subscribe("a").next(v), ["5", NAN, [1]]),
+    "api_prefix": (lambda nc, js, o, v: nc.jetstream(api_prefix=v), NO_TEXTS),
+    "domain": (lambda nc, js, o, v: nc.jetstream(domain=v), NO_TEXTS),
+    "js timeout": (lambda nc, js, o, v: nc.jetstream(timeout=v), [None, "5", NAN]),
+    "window": (lambda nc, js, o, v: js.publisher(v), NO_NUMBERS),
+    "keep": (lambda nc, js, o, v: js.purge_stream("S", keep=v), ["5", NAN, [1]]),
+    "expect": (lambda nc, js, o, v: js.publish("a", expect_last_seq=v), ["5", NAN, [1]]),
+    "seq": (lambda nc, js, o, v: js.get_msg("S", v), ["5", NAN, [1]]),
+    "start_seq": (lambda nc, js, o, v: js.ordered("S", start_seq=v), ["5", NAN, [1]]),
+    "bucket": (lambda nc, js, o, v: js.bucket(v), NO_TEXTS),
+    "store": (lambda nc, js, o, v: js.object_store(v), NO_TEXTS),
+    "object": (lambda nc, js, o, v: o.info(v), NO_TEXTS),
+    "object to put": (lambda nc, js, o, v: o.put(v, b""), NO_TEXTS),
+    "object headers": (lambda nc, js, o, v: o.put("x", b"", headers=v), NO_MAPPINGS),
+    "metadata": (lambda nc, js, o, v: o.put("x", b"", metadata=v), NO_MAPPINGS),
+    "chunk_size": (lambda nc, js, o, v: o.put("x", b"", chunk_size=v), ["5", NAN, [1]]),
+    "link": (lambda nc, js, o, v: o.add_link("x", v), [None, "y", 5]),
+    "target": (lambda nc, js, o, v: o.get_into("x", v), ["", "a\0b"]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_wrong_argument_is_refused_with_a_sentence(
+    shared_server: NatsServer, unique: Callable[[str], str], name: str
+) -> None:
+    call, values = CALLS[name]
+    async with connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        store = await js.create_object_store(unique("o"))
+        for value in values:
+            with pytest.raises(JetsparkError) as raised:
+                async with asyncio.timeout(20):
+                    result = call(nc, js, store, value)
+                    if inspect.isawaitable(result):
+                        await result
+            assert str(raised.value)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_argument_is_refused_by_the_blocking_client_too(
+    shared_server: NatsServer, unique: Callable[[str], str], name: str
+) -> None:
+    call, values = CALLS[name]
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        store = js.create_object_store(unique("o"))
+        for value in values:
+            with pytest.raises(JetsparkError) as raised:
+                call(nc, js, store, value)
+            assert str(raised.value)
