@@ -77,7 +77,7 @@ async def test_a_number_that_is_none_purges_nothing(js: JetStream, stream: str) 
     await js.publish(f"{stream}.a", b"1")
     for number in (math.nan, math.inf):
         for what in ("keep", "seq"):
-            with pytest.raises(ConfigError, match="whole number|no number"):
+            with pytest.raises(ConfigError, match="is a whole number"):
                 await js.purge_stream(stream, **{what: number})  # type: ignore[arg-type]
     assert (await js.stream_info(stream)).state.messages == 1
 
