@@ -66,13 +66,13 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
     """A whole stream as record batches, of which none is kept."""
     import pyarrow.compute as pc
 
-    from jetspark.bulk.asking import ask
+    from jetspark.bulk.leaders import Leaders
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
     from jetspark.connection.options import make_options
 
     options = make_options(job.url)
-    created = ask(options, lambda api: api.stream(stream).created, _TIMEOUT)
+    created = Leaders(options, _TIMEOUT).ask(lambda api: api.stream(stream).created)
     rows = size = sequences = 0
     for batch in read_range(options, SequenceRange(stream, 1, messages + 1, created)):
         rows += batch.num_rows

@@ -91,6 +91,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jetspark.err_codes import (
+    ATOMIC_DISABLED,
+    BATCHED_DISABLED,
+    COUNTERS_DISABLED,
+    MESSAGE_NOT_FOUND,
+    SCHEDULES_DISABLED,
+    STREAM_NOT_FOUND,
+    TTL_DISABLED,
+    WRONG_LAST_SEQUENCE,
+)
+
 
 class JetsparkError(Exception):
     """The root: catches everything that jetspark raises on purpose."""
@@ -425,7 +436,7 @@ class WrongLastSequenceError(APIError):
 class BucketNotFoundError(StreamNotFoundError):
     """No such Key-Value bucket; `bucket` is its name."""
 
-    def __init__(self, bucket: str, code: int = 404, err_code: int = 10059) -> None:
+    def __init__(self, bucket: str, code: int = 404, err_code: int = STREAM_NOT_FOUND) -> None:
         super().__init__(code, err_code, "bucket not found", f'Bucket "{bucket}" not found.')
         self.bucket = bucket
 
@@ -446,7 +457,7 @@ class KeyNotFoundError(MessageNotFoundError):
             text = f'{what} has no revision {revision} in bucket "{bucket}".'
         else:
             text = f'{what} not found in bucket "{bucket}".'
-        super().__init__(404, 10037, "key not found", text)
+        super().__init__(404, MESSAGE_NOT_FOUND, "key not found", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -466,7 +477,7 @@ class KeyExistsError(WrongLastSequenceError):
 
     def __init__(self, bucket: str, key: str, revision: int) -> None:
         text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
-        super().__init__(400, 10071, "wrong last sequence", text)
+        super().__init__(400, WRONG_LAST_SEQUENCE, "wrong last sequence", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -484,11 +495,11 @@ class NotEnabledOnStreamError(APIError):
     """The stream does not take such messages; `option` of its configuration would allow them."""
 
     OPTIONS: Mapping[int, str] = {
-        10166: "allow_msg_ttl",
-        10168: "allow_msg_counter",
-        10174: "allow_atomic",
-        10188: "allow_msg_schedules",
-        10205: "allow_batched",
+        TTL_DISABLED: "allow_msg_ttl",
+        COUNTERS_DISABLED: "allow_msg_counter",
+        ATOMIC_DISABLED: "allow_atomic",
+        SCHEDULES_DISABLED: "allow_msg_schedules",
+        BATCHED_DISABLED: "allow_batched",
     }
 
     def __init__(

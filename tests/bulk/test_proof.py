@@ -11,6 +11,7 @@ import pytest
 
 from jetspark.bulk import proof
 from jetspark.bulk.chain import Chain
+from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -184,33 +185,38 @@ def test_planning_doubts_what_only_a_leader_that_was_replaced_would_say() -> Non
     assert planning.in_doubt({}, offset(1))
 
 
-class Scripted(Ledger):
-    """A ledger whose links are these."""
+class Scripted(Leaders):
+    """Leaders behind this link."""
 
     def __init__(self, link: TwoLeaders) -> None:
-        super().__init__(make_options("nats://x"), "S", "q")
+        super().__init__(make_options("nats://x"), 5)
         self.api = api_of(link)
 
     def ask(self, question: Callable[[StreamAPI], Any]) -> Any:
         return question(self.api)
 
 
+def chain_over(link: TwoLeaders) -> Chain:
+    ledger = Ledger(make_options("nats://x"), "S", "q")
+    ledger.leaders = Scripted(link)
+    return Chain(make_options("nats://x"), ledger, "S", "q")
+
+
 def test_a_decision_is_not_made_on_old_markers() -> None:
-    chain = Chain(make_options("nats://x"), Scripted(TwoLeaders(3)), "S", "q")
-    assert chain.places(2) == [NEW, NEW]
+    assert chain_over(TwoLeaders(3)).places(2) == [NEW, NEW]
 
 
 def test_markers_that_the_batch_before_has_are_not_asked_for() -> None:
     link = TwoLeaders(0)
-    assert Chain(make_options("nats://x"), Scripted(link), "S", "q").places(1, {0: 7}) == [7]
+    assert chain_over(link).places(1, {0: 7}) == [7]
     assert link.asked == []
 
 
-def test_a_ledger_that_is_not_sure_gives_what_comes_first() -> None:
-    ledger = Scripted(TwoLeaders())
-    first = ledger.last_message("S", "s")
-    with ledger.sure():
-        second = ledger.last_message("S", "s")
+def test_messages_come_from_who_answers_first_unless_leaders_must_be_proven() -> None:
+    leaders = Scripted(TwoLeaders())
+    first = leaders.message("S", last_by_subj="s")
+    with leaders.proven():
+        second = leaders.message("S", last_by_subj="s")
     assert first is not None
     assert second is not None
     assert (first.seq, second.seq) == (OLD, NEW)

@@ -11,6 +11,7 @@ from tests.support.streams import numbered
 from jetspark.blocking import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
+from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ class SilentLink:
 
     server = "nats://nobody"
     api_prefix = "$JS.API"
+    info = ServerInfo()
 
     def __init__(self, silences: int) -> None:
         self.silences = silences

@@ -24,9 +24,10 @@ from tests.chaos.leaders_routes import PartedCluster
 from tests.chaos.outcome import Outcome
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import asking, links
+from jetspark.bulk import links
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import connect
 from jetspark.bulk.proof import leading, proven
@@ -311,18 +312,17 @@ class Streams:
         verdict.rows("range from the earliest", found, range(_PURGED, wanted.end))
 
     def plan(self, options: ConnectOptions, verdict: Verdict) -> None:
-        facts = asking.ask(options, lambda api: leading(api, self.names), 60)
+        leaders = Leaders(options, 60)
+        facts = leaders.ask(lambda api: leading(api, self.names))
         for name, one in facts.items():
             if one.last_seq < self.facts[name].last_seq:
                 verdict.missing += self.facts[name].last_seq - one.last_seq
                 verdict.fail(f"plan: {name} ends at {one.last_seq}")
         end = self.facts[self.orders].last_seq
-        found = asking.ask(
-            options,
+        found = leaders.ask(
             lambda api: proven(
                 api, [self.orders], lambda api: api.next_sequence(self.orders, end, ())
-            ),
-            60,
+            )
         )
         verdict.rows("last message", [found], [end])
 

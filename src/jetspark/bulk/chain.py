@@ -9,7 +9,7 @@ chunk that additionally insists that nothing was stored since the counting.
 
 An answer that did not come (a leader that stops takes it along), and a refusal, are resolved by
 reading the marker. A marker that is older than the last one is refused by the compare-and-set; what
-else would follow from one is only believed of a leader that is proven to lead (`Ledger.sure`).
+else would follow from one is only believed of a leader that is proven to lead (`Leaders.proven`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ from jetspark.bulk.atomic import (
 from jetspark.bulk.ledger import Decision, LanePlan, Ledger
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.outgoing import Outgoing, size_of, unpack
-from jetspark.bulk.trouble import PASSING_CODES, answer_within, passes
+from jetspark.bulk.retry import PAUSE_SECONDS, Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
+from jetspark.err_codes import (
+    BATCH_INCOMPLETE,
+    TOO_MANY_BATCHES,
+    WRONG_LAST_SEQUENCE,
+)
 from jetspark.errors import (
     APIError,
     BadHeaderError,
@@ -38,7 +43,7 @@ from jetspark.errors import (
     LedgerError,
     RequestTimeoutError,
 )
-from jetspark.wire import js_api
+from jetspark.transient import is_transient
 from jetspark.wire.batch_headers import BATCH_ID
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
@@ -46,14 +51,8 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _ROWS = MOST_MESSAGES - 2  # the marker and the end mark
 _BYTES = 8 * 1024 * 1024
-_RETRY_SECONDS = 0.1
-_OPEN = PASSING_CODES | {
-    js_api.WRONG_LAST_SEQUENCE,
-    js_api.WRONG_LAST_SEQUENCE_CONSTANT,
-    js_api.BATCH_INCOMPLETE,
-    js_api.TOO_MANY_BATCHES,
-}
-"""Refusals that leave open whether a chunk is stored."""
+_OPEN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
+"""Refusals that leave open whether a chunk is stored, besides the transient ones."""
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -105,13 +104,14 @@ class Chain:
     ) -> None:
         self._options = options
         self._ledger = ledger
+        self._leaders = ledger.leaders
         self._target = target
         self._writer = writer
         self._timeout = timeout
         self._link: BlockingLink | None = None
         self._inbox = ""
         self._chunks = 0
-        self._progress = 0.0
+        self._retry = Retry(timeout)
         self._refusal: APIError | None = None
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
@@ -123,7 +123,7 @@ class Chain:
     def places(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
         """Sequences of the lanes' last markers, 0 for none; those `known` are not asked for."""
         known = known or {}
-        with self._ledger.sure():  # written down in a decision, which never changes
+        with self._leaders.proven():  # written down in a decision, which never changes
             return [
                 known[lane]
                 if lane in known
@@ -170,7 +170,7 @@ class Chain:
 
         Raises LedgerError when the target does not hold what it must hold.
         """
-        self._progress = time.monotonic()
+        self._retry.since = time.monotonic()
         lanes = [
             Lane(self.marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
         ]
@@ -215,7 +215,7 @@ class Chain:
 
     def _round(self, lanes: list[Lane], decision: Decision) -> None:
         """One chunk of each lane, all under way at once."""
-        if time.monotonic() > self._progress + self._timeout:
+        if time.monotonic() > self._retry.deadline:
             said = f"; it said: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
                 f'Stream "{self._target}" took no rows for {self._timeout:g} s{said}'
@@ -226,7 +226,7 @@ class Chain:
             for lane in lanes:
                 self._wait(lane)
         except (ConnectionFailure, RequestTimeoutError) as error:
-            if not passes(error):
+            if not is_transient(error):
                 raise
             self._drop_link()
             for lane in lanes:
@@ -238,7 +238,7 @@ class Chain:
                 self._find_place(lane, decision)
                 self._rewind(lane)
                 if lane.offset > before:
-                    self._progress = time.monotonic()
+                    self._retry.since = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
         rows = self._take(lane)
@@ -283,7 +283,7 @@ class Chain:
         lane.offset += rows
         lane.fence = None
         self._refusal = None
-        self._progress = time.monotonic()
+        self._retry.since = time.monotonic()
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
         """None for a refusal that another writer, or a leader's change, may explain."""
@@ -293,21 +293,15 @@ class Chain:
         try:
             return parse_batch_ack(frame[4], self._target)
         except APIError as error:
-            if error.err_code not in _OPEN:
+            if not is_transient(error) and error.err_code not in _OPEN:
                 raise
             self._refusal = error
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(PAUSE_SECONDS)
             return None
 
     def _connected(self) -> BlockingLink:
-        while self._link is None:
-            try:
-                self._link = connect(self._options)
-            except ConnectionFailure as error:
-                if not passes(error) or time.monotonic() > self._progress + self._timeout:
-                    raise
-                time.sleep(_RETRY_SECONDS)
-                continue
+        if self._link is None:
+            self._link = attempt(lambda: connect(self._options), self._retry)
             self._inbox = f"{self._link.new_inbox()}."
             self._link.subscribe(f"{self._inbox}*")
             self._answers.clear()
@@ -321,7 +315,7 @@ class Chain:
     # -- recovery ------------------------------------------------------------------------------
 
     def _marker(self, subject: str) -> tuple[int, Marker, str] | None:
-        stored = self._ledger.last_message(self._target, subject)
+        stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
             return None
         try:
@@ -355,23 +349,23 @@ class Chain:
                 "decided there was a newer one. Was the stream restored from a backup?"
             )
         lane.marker = seq
-        end = self._ledger.last_message(self._target, f"{lane.subject}.end")
+        end = self._leaders.message(self._target, last_by_subj=f"{lane.subject}.end")
         if end is not None and end.data.decode() == batch_id:
             lane.offset = marker.offset + marker.rows
             return
-        if not self._ledger.is_sure:
+        if not self._leaders.only_proven:
             # Rows that are not found would be written again.
-            with self._ledger.sure():
+            with self._leaders.proven():
                 self._find_place(lane, decision)
             return
         # Before counting, so that whatever is stored meanwhile is noticed.
-        lane.fence = self._ledger.last_sequence(self._target)
+        lane.fence = self._leaders.last_sequence(self._target)
         lane.offset = marker.offset + self._stored_rows(seq, marker.rows, batch_id, lane.fence)
 
     def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:
         """Rows of a torn chunk that are stored: up to the last one that still is there."""
         for seq in range(min(marker + rows, last), marker, -1):
-            stored = self._ledger.message(self._target, seq)
+            stored = self._leaders.message(self._target, seq=seq)
             if stored is not None and _batch_id(stored.headers) == batch_id:
                 return seq - marker
         return 0

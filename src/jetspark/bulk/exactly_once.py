@@ -98,7 +98,7 @@ class ExactlyOnceWriter:
             self._commit(batch, pieces, lanes, adopt)
         except (LedgerError, WrongLastSequenceError) as error:
             logger.info("Looking again, by leaders that are proven to lead: %s", error)
-            with self.ledger.sure():
+            with self.ledger.leaders.proven():
                 self._commit(batch, pieces, lanes, adopt)
 
     def _commit(self, batch: int, pieces: Sequence[Piece], lanes: int, adopt: bool) -> None:

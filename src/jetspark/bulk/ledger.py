@@ -7,28 +7,25 @@ T_SPARK and holds, for each writer (a Spark query, or a transaction of a batch w
     _spark.T.stage.<writer>.<piece>    rows on their way, many to a message (`outgoing.pack`)
 
 Everything is read from the stream's leader, and what would end in an error from a leader that is
-proven to lead (`proof`, `sure`). A publish whose ack was lost is resolved by reading.
+proven to lead (`Leaders.proven`). A publish whose ack was lost is resolved by reading.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from jetspark.bulk import asking
+from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.outgoing import Outgoing, in_packs, pack
-from jetspark.bulk.proof import leading, proven
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI
-from jetspark.bulk.trouble import answer_within
+from jetspark.bulk.proof import proven
+from jetspark.bulk.retry import answer_within
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
 from jetspark.wire import js_api
-
-T = TypeVar("T")
 
 _ROOM_IN_PAYLOAD = 4096
 _STAGED_BYTES = 768 * 1024
@@ -67,50 +64,11 @@ class Ledger:
     def __init__(
         self, options: ConnectOptions, target: str, writer: str, *, timeout: float = 60.0
     ) -> None:
-        self._options = options
         self._target = target
         self._writer = writer
         self._timeout = timeout
         self.stream = ledger_stream(target)
-        self.is_sure = False
-        """What is read is the word of proven leaders; see `sure`."""
-
-    # -- talking to leaders --------------------------------------------------------------------
-
-    def ask(self, question: Callable[[StreamAPI], T]) -> T:
-        """Ask, also again over lost links: what is asked must be harmless to ask twice."""
-        patience = self._timeout
-        return asking.ask(self._options, question, patience, timeout=answer_within(patience))
-
-    @contextmanager
-    def sure(self) -> Iterator[None]:
-        """In the block what is read holds all that was acknowledged before it was asked for.
-
-        Else it may be the word of a leader that was replaced: enough where compare-and-set
-        follows, and for what is there, but not for what is not.
-        """
-        before, self.is_sure = self.is_sure, True
-        try:
-            yield
-        finally:
-            self.is_sure = before
-
-    def last_message(self, stream: str, subject: str) -> StoredMessage | None:
-        """The last message of a subject, None if there is none."""
-        return self._read(stream, lambda api: api.message(stream, last_by_subj=subject))
-
-    def message(self, stream: str, seq: int) -> StoredMessage | None:
-        """The message of a sequence, None if it is gone."""
-        return self._read(stream, lambda api: api.message(stream, seq=seq))
-
-    def last_sequence(self, stream: str) -> int:
-        """The last sequence of a stream, by a proven leader."""
-        return self.ask(lambda api: leading(api, [stream])[stream].last_seq)
-
-    def _read(self, stream: str, question: Callable[[StreamAPI], T]) -> T:
-        if not self.is_sure:
-            return self.ask(question)
-        return self.ask(lambda api: proven(api, [stream], question))
+        self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
         """Store it as the successor of `expected`; its sequence. Raises WrongLastSequenceError."""
@@ -134,13 +92,13 @@ class Ledger:
                     return stored.seq  # the ack of an earlier attempt was lost
                 raise
 
-        return self.ask(once)
+        return self.leaders.ask(once)
 
     # -- decisions -----------------------------------------------------------------------------
 
     def last_decision(self) -> tuple[int, Decision] | None:
         """The newest decision and its sequence, None for a writer that never decided."""
-        stored = self.last_message(self.stream, self._ledger_subject)
+        stored = self.leaders.message(self.stream, last_by_subj=self._ledger_subject)
         if stored is None:
             return None
         try:
@@ -175,12 +133,12 @@ class Ledger:
         return f"_spark.{self._target}.stage.{self._writer}.{secrets.token_hex(8)}"
 
     def _pack_bytes(self) -> int:
-        limit = self.ask(lambda api: api.link.info.max_payload)
+        limit = self.leaders.ask(lambda api: api.link.info.max_payload)
         return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
 
     def staged(self, seq: int) -> bytes:
         """The packed rows at a sequence. Raises LedgerError when they are gone."""
-        stored = self.message(self.stream, seq)
+        stored = self.leaders.message(self.stream, seq=seq)
         if stored is None:
             raise LedgerError(
                 f"The staged rows at sequence {seq} of stream {self.stream!r} are gone, so the "
@@ -191,7 +149,7 @@ class Ledger:
     def forget_staged(self, before: int) -> None:
         """Remove the writer's staged rows before a sequence, those of lost attempts too."""
         subject = f"_spark.{self._target}.stage.{self._writer}.>"
-        self.ask(lambda api: api.purge(self.stream, before, [subject]))
+        self.leaders.ask(lambda api: api.purge(self.stream, before, [subject]))
 
     # -- the stream ----------------------------------------------------------------------------
 
@@ -211,7 +169,7 @@ class Ledger:
             except StreamNotFoundError:
                 api.call(js_api.STREAM_CREATE, config, stream=self.stream)
 
-        self.ask(once)
+        self.leaders.ask(once)
 
     @property
     def _ledger_subject(self) -> str:

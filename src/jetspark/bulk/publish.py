@@ -22,7 +22,7 @@ import msgspec
 
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.bulk.outgoing import Outgoing
-from jetspark.bulk.trouble import answer_within, passes
+from jetspark.bulk.retry import Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
@@ -33,6 +33,7 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
+from jetspark.transient import is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -68,8 +69,8 @@ class StreamPublisher:
         self._refused: list[int] = []
         self._retry_at = 0.0
         self._refusal: JetsparkError | None = None
-        self._progress = time.monotonic()
-        self._linked = self._progress
+        self._retry = Retry(timeout, pause=_RETRY_SECONDS)
+        self._linked = self._retry.since
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0
         """Messages acknowledged so far."""
@@ -121,11 +122,11 @@ class StreamPublisher:
 
     def _collect(self, most: int) -> None:
         """Take acks until at most so many messages are without one."""
-        self._progress = time.monotonic()
+        self._retry.since = time.monotonic()
         while len(self._pending) > max(0, most):
-            silence = max(self._progress, self._linked) + answer_within(self._timeout)
+            silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
             due = self._retry_at if self._refused else silence
-            deadline = min(self._progress + self._timeout, due)
+            deadline = min(self._retry.deadline, due)
             try:
                 for frame in self._link.messages(deadline):
                     self._on_ack(frame)
@@ -138,7 +139,7 @@ class StreamPublisher:
         index = int(frame[1][len(self._inbox) :])
         if frame[4].startswith(self._plain_ack):
             self._on_good_ack(index)
-            self._progress = time.monotonic()
+            self._retry.since = time.monotonic()
             self._refusal = None
             return
         status = status_of(frame[3])
@@ -149,7 +150,7 @@ class StreamPublisher:
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
             error.add_note(f'The message was for the subject "{self._subject(index)}".')
-            if not passes(error):
+            if not is_transient(error):
                 raise error
             self._later(index, error)
         else:
@@ -177,7 +178,7 @@ class StreamPublisher:
 
     def _on_silence(self) -> None:
         now = time.monotonic()
-        if now >= self._progress + self._timeout:
+        if now >= self._retry.deadline:
             raise self._refusal or RequestTimeoutError(
                 f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
                 f"{len(self._pending)} messages are without an ack."
@@ -201,18 +202,10 @@ class StreamPublisher:
     def _connect_again(self) -> None:
         """A new link, and on it again what has no ack."""
         self._link.close()
-        deadline = self._progress + self._timeout
-        while True:
-            try:
-                self._use(connect(self._options))
-                break
-            except ConnectionFailure as error:
-                if not passes(error) or time.monotonic() + _RETRY_SECONDS > deadline:
-                    raise
-                time.sleep(_RETRY_SECONDS)
+        attempt(lambda: self._use(connect(self._options)), self._retry)
         self._refused = []
         self._linked = time.monotonic()
-        if self._linked > deadline:  # servers that accept a link and drop it again
+        if self._linked > self._retry.deadline:  # servers that accept a link and drop it again
             self._on_silence()
         self._done.clear()
         self._block.clear()

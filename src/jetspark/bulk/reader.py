@@ -19,6 +19,7 @@ import secrets
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -30,8 +31,8 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.stream_api import CUT_OFF_SECONDS, StreamAPI
-from jetspark.bulk.trouble import passes
+from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,
@@ -41,6 +42,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
+from jetspark.transient import is_transient
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
@@ -87,37 +89,32 @@ class _RangeReader:
         self._end = wanted.end
         self._rows = Deliveries()
         self._inactive = _INACTIVE_SECONDS
-        self._alive = 0.0
+        self._retry = Retry(limits.timeout, pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
-        self._alive = time.monotonic()
-        pause = _FIRST_PAUSE
+        self._retry.since = time.monotonic()
         complete = len(self._wanted) == 0
         while not complete:
             before = self._next
             try:
                 complete = yield from self._read_with_one_link()
             except JetsparkError as error:
-                if not passes(error):
-                    raise
-                if self._next > before:
-                    pause = _FIRST_PAUSE
-                self._give_up_after_timeout(error)
+                if not self._retry.again(error, first_pause=self._next > before):
+                    self._give_up(error)
                 logger.info("%s: going on from sequence %d: %s", self._name, self._next, error)
-                time.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
 
     @property
     def _name(self) -> str:
         return self._wanted.stream
 
-    def _give_up_after_timeout(self, error: JetsparkError) -> None:
-        if time.monotonic() - self._alive >= self._limits.timeout:
-            raise IncompleteRangeError(
-                self._name,
-                f"Reading stream {self._name!r} made no progress for {self._limits.timeout:g} s at "
-                f"sequence {self._next} of {self._wanted.start} to {self._end - 1}: {error}",
-            ) from error
+    def _give_up(self, error: JetsparkError) -> NoReturn:
+        if not is_transient(error):
+            raise error
+        raise IncompleteRangeError(
+            self._name,
+            f"Reading stream {self._name!r} made no progress for {self._limits.timeout:g} s at "
+            f"sequence {self._next} of {self._wanted.start} to {self._end - 1}: {error}",
+        ) from error
 
     # -- one link --------------------------------------------------------------------------
 
@@ -135,11 +132,8 @@ class _RangeReader:
                 self._still_there(api, last=True)
                 yield from self._flush()
         if not complete:
-            self._give_up_after_timeout(
-                MissedHeartbeatError("the consumer is behind the stream's leader")
-            )
-            time.sleep(_FIRST_PAUSE)
-        return complete
+            raise MissedHeartbeatError("the consumer is behind the stream's leader")
+        return True
 
     def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI
@@ -165,7 +159,7 @@ class _RangeReader:
                 silent_since = time.monotonic()
             elif link.receiving:
                 # A part of a large message: it comes, however long that takes.
-                silent_since = self._alive = time.monotonic()
+                silent_since = self._retry.since = time.monotonic()
             elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
                 # Heartbeats and no message: what was pending may have been removed meanwhile.
                 break
@@ -190,7 +184,7 @@ class _RangeReader:
             if self._unbroken == self._next:
                 self._extend_unbroken(had)
             self._next = min(behind, self._end)
-            self._alive = time.monotonic()
+            self._retry.since = time.monotonic()
             yield from self._flush_if_full()
         batches.stop()
         return self._next >= self._end or self._nothing_left(api)
@@ -220,7 +214,7 @@ class _RangeReader:
                 )
             pull.received(new)
             self._advance(had)
-            self._alive = time.monotonic()
+            self._retry.since = time.monotonic()
         for frame in others:
             pull.on_other(frame, decoder.consumer_sequence)
         return new
@@ -312,7 +306,7 @@ class _RangeReader:
             ) from None
         try:
             # Rows are left out for it, so a leader that is cut off must not be who says it.
-            api.stream(self._name, absent_for=CUT_OFF_SECONDS)
+            api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except StreamNotFoundError:
             logger.warning("%s Its messages are left out.", error)
             return False
@@ -359,7 +353,7 @@ class _RangeReader:
         for start, count in cut(memoryview(columns.data_offsets).cast("B").cast("i"), self._limits):
             yield batch.slice(start, count)
         # However long the reader of these batches took, the link was not silent for it.
-        self._alive = time.monotonic()
+        self._retry.since = time.monotonic()
 
 
 def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:

@@ -17,6 +17,7 @@ import logging
 import secrets
 import time
 from collections.abc import Generator, Iterator, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -27,8 +28,8 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.retry import Retry
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
-from jetspark.bulk.trouble import passes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,
@@ -37,12 +38,12 @@ from jetspark.errors import (
     MissedHeartbeatError,
 )
 from jetspark.timestamps import parse_isotime
+from jetspark.transient import is_transient
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
-_PAUSE_SECONDS = 0.1
 _CONSUMERS = 12
 """Tries to get one at the leader; servers choose any replica."""
 
@@ -71,7 +72,7 @@ class _Snapshot:
         self._limits = limits
         self._columns = columns
         self._seen: set[bytes] = set()
-        self._alive = time.monotonic()
+        self._retry = Retry(limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         complete = self._wanted.end <= self._wanted.start
@@ -79,19 +80,18 @@ class _Snapshot:
             try:
                 complete = yield from self._with_one_link()
             except JetsparkError as error:
-                if not passes(error):
-                    raise
-                self._give_up_after_timeout(error)
+                if not self._retry.again(error):
+                    self._give_up(error)
                 logger.info("%s: reading goes on: %s", self._wanted.stream, error)
-                time.sleep(_PAUSE_SECONDS)
 
-    def _give_up_after_timeout(self, error: JetsparkError) -> None:
-        if time.monotonic() - self._alive >= self._limits.timeout:
-            raise IncompleteRangeError(
-                self._wanted.stream,
-                f"Reading stream {self._wanted.stream!r} made no progress for "
-                f"{self._limits.timeout:g} s: {error}",
-            ) from error
+    def _give_up(self, error: JetsparkError) -> NoReturn:
+        if not is_transient(error):
+            raise error
+        raise IncompleteRangeError(
+            self._wanted.stream,
+            f"Reading stream {self._wanted.stream!r} made no progress for "
+            f"{self._limits.timeout:g} s: {error}",
+        ) from error
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject has come."""
@@ -223,8 +223,8 @@ class _Snapshot:
             raise MissedHeartbeatError("deliveries came with gaps")
         if new:
             pull.received(new)
-            self._alive = time.monotonic()
-        elif time.monotonic() - self._alive > silence:
+            self._retry.since = time.monotonic()
+        elif self._retry.idle > silence:
             raise MissedHeartbeatError(f"no message for {silence:g} s")
         for frame in others:
             pull.on_other(frame, decoder.consumer_sequence)
@@ -243,4 +243,4 @@ class _Snapshot:
             rows.keep(kept)
         if len(rows):
             yield to_batch(self._wanted.stream, rows.take(), self._columns)
-        self._alive = time.monotonic()
+        self._retry.since = time.monotonic()

@@ -18,9 +18,14 @@ import msgspec
 from jetspark.bulk.facts import StreamFacts, facts_of, leader_of
 from jetspark.bulk.leadership import Tenure, look_of
 from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
+from jetspark.err_codes import (
+    NOT_ENABLED,
+)
 from jetspark.errors import (
     APIError,
     ConsumerNotFoundError,
+    JetsparkError,
     JetStreamNotEnabledError,
     MessageNotFoundError,
     NoRespondersError,
@@ -32,26 +37,6 @@ from jetspark.errors import (
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
-
-# Passing states of a cluster that is electing or starting: worth asking again.
-_PASSING = frozenset(
-    {
-        js_api.CLUSTER_NOT_AVAILABLE,
-        js_api.NOT_LEADER,
-        js_api.INSUFFICIENT_RESOURCES,
-        js_api.WRONG_LAST_SEQUENCE_CONSTANT,
-    }
-)
-_ABSENT = (StreamNotFoundError, ConsumerNotFoundError)
-_RETRY_SECONDS = 0.1
-# A request is lost with a leader that stops; every call here may be asked twice. Parts of the
-# timeout.
-_ASK_AGAIN_AFTER = (0.2, 0.3)
-_SILENCE_SECONDS = 1.0  # no responders for this long: JetStream is not there
-NOT_FOUND_SECONDS = 1.5
-"""Who leads the cluster's metadata hears within a second that another does, if it runs."""
-CUT_OFF_SECONDS = 25.0
-"""Longer than a leader of the metadata that reaches no quorum goes on to answer."""
 
 _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
 
@@ -83,13 +68,13 @@ class StreamAPI:
         self.link = link
         self._timeout = timeout
 
-    def stream(self, name: str, *, absent_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
+    def stream(self, name: str, *, not_found_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
         """What a stream says of itself; `proof.leading` when nobody may know better.
 
-        In a cluster a stream is not there when it was not for `absent_for` seconds. Raises
+        In a cluster a stream is not there when it was not for `not_found_for` seconds. Raises
         StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError.
         """
-        return facts_of(name, self._info(name, absent_for))
+        return facts_of(name, self._info(name, not_found_for))
 
     def config(self, name: str) -> dict[str, Any]:
         """A stream's configuration as the wire has it. Raises as `stream`."""
@@ -100,10 +85,10 @@ class StreamAPI:
         """What this link has heard of the stream's leader."""
         return _tenures.setdefault(self.link, {}).setdefault(name, Tenure())
 
-    def _info(self, name: str, absent_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
+    def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
         sent = time.monotonic()
         try:
-            answer = self._insist(js_api.STREAM_INFO, None, {"stream": name}, absent_for)
+            answer = self._call(js_api.STREAM_INFO, None, {"stream": name}, not_found_for)
         except StreamNotFoundError as error:
             raise StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
@@ -198,7 +183,7 @@ class StreamAPI:
         """Remove the consumer; one that is gone already is fine."""
         try:
             names = {"stream": stream, "consumer": name}
-            self._insist(js_api.CONSUMER_DELETE, None, names, absent_for=0.0)
+            self._call(js_api.CONSUMER_DELETE, None, names, not_found_for=0.0)
         except (ConsumerNotFoundError, StreamNotFoundError):
             pass
 
@@ -295,44 +280,41 @@ class StreamAPI:
         request: dict[str, Any] | None,
         **names: str,
     ) -> dict[str, Any]:
-        """One API call. Raises its typed error, once it is clear that it does not pass."""
-        return self._insist(call, request, names)
+        """One API call, which must be harmless to make twice; its answer.
 
-    def _insist(
+        Raises the typed error of the answer (APIError and its kin) once it is clear that it does
+        not pass, JetStreamNotEnabledError when nobody answers for JetStream, RequestTimeoutError,
+        JetStreamError for an answer that cannot be read, BadNameError, and as
+        `BlockingLink.request`.
+        """
+        return self._call(call, request, names)
+
+    def _call(
         self,
         call: js_api.Call,
         request: dict[str, Any] | None,
         names: dict[str, str],
-        absent_for: float = NOT_FOUND_SECONDS,
+        not_found_for: float = NOT_FOUND_SECONDS,
     ) -> dict[str, Any]:
-        """`absent_for`: seconds of not being found before that is believed, in a cluster."""
-        begun = time.monotonic()
-        deadline = begun + self._timeout
+        """`not_found_for`: seconds of not being found until that is believed, in a cluster."""
+        if self.of_one_server:
+            not_found_for = 0.0
+        retry = CallRetry(self._timeout, not_found_for=not_found_for)
         payload = b"" if request is None else msgspec.json.encode(request)
         while True:
             try:
-                return self._ask(call, payload, deadline, names)
+                return self._answer(call, payload, names, retry.deadline)
             except (APIError, NoRespondersError) as error:
-                now = time.monotonic()
-                if isinstance(error, NoRespondersError):
-                    passing = now < begun + _SILENCE_SECONDS
-                elif isinstance(error, _ABSENT) and not self.of_one_server:
-                    passing = now < begun + absent_for
-                    deadline = max(deadline, begun + absent_for + _RETRY_SECONDS)
-                else:
-                    passing = error.err_code in _PASSING
-                if not passing or now + _RETRY_SECONDS > deadline:
+                if not retry.again(error):
                     raise _explain(error, self.link) from None
-                time.sleep(_RETRY_SECONDS)
 
-    def _ask(
-        self, call: js_api.Call, payload: bytes, deadline: float, names: dict[str, str]
+    def _answer(
+        self, call: js_api.Call, payload: bytes, names: dict[str, str], deadline: float
     ) -> dict[str, Any]:
         subject = js_api.subject_of(self.link.api_prefix, call, names)
-        for patience in (*_ASK_AGAIN_AFTER, 1.0):
-            until = min(deadline, time.monotonic() + patience * self._timeout)
+        for seconds in answer_waits(self._timeout, deadline):
             try:
-                frame = self.link.request(subject, payload, until - time.monotonic())
+                frame = self.link.request(subject, payload, seconds)
             except RequestTimeoutError:
                 continue
             return js_api.parse_answer(call, frame[4], names)
@@ -341,11 +323,11 @@ class StreamAPI:
         )
 
 
-def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> Exception:
+def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> JetsparkError:
     if isinstance(error, NoRespondersError):
         return JetStreamNotEnabledError(
             503,
-            js_api.NOT_ENABLED,
+            NOT_ENABLED,
             "JetStream not enabled",
             f"JetStream does not answer on {link.server} under {link.api_prefix}: "
             "is it enabled there (nats-server -js), and for this account?",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jetspark.arguments import check_text
+from jetspark.err_codes import NOT_ENABLED
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -22,7 +23,6 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import (
     DEFAULT_PREFIX,
-    NOT_ENABLED,
     Call,
     api_prefix_of,
     parse_answer,

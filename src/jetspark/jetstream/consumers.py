@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from jetspark.err_codes import (
+    CONSUMER_EXISTS,
+)
 from jetspark.errors import (
     ConfigError,
     ConsumerIsPushError,
@@ -227,7 +230,7 @@ def _same_or_in_use(
     if any(config.get(key) != value for key, value in wire.items()):
         raise NameInUseError(
             400,
-            js_api.CONSUMER_EXISTS,
+            CONSUMER_EXISTS,
             "consumer already exists",
             js_api.consumer_in_use(stream, name),
         )

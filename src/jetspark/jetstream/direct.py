@@ -15,6 +15,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from jetspark.client.messages import Message
+from jetspark.err_codes import (
+    MESSAGE_NOT_FOUND,
+)
 from jetspark.errors import (
     APIError,
     DirectGetError,
@@ -239,7 +242,7 @@ def _refusal(stream: str, status: Status | None) -> JetStreamError:
     if status.code == NOT_FOUND:
         return MessageNotFoundError(
             status.code,
-            js_api.MESSAGE_NOT_FOUND,
+            MESSAGE_NOT_FOUND,
             status.description,
             f'No such message in stream "{stream}".',
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from jetspark.err_codes import BATCH_UNKNOWN
 from jetspark.errors import (
     BatchError,
     JetsparkError,
@@ -17,7 +18,6 @@ from jetspark.errors import (
 from jetspark.jetstream.document import from_wire
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.pub_ack import ack_document, refusal
-from jetspark.wire.js_api import BATCH_UNKNOWN
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:

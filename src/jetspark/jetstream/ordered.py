@@ -29,6 +29,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from jetspark.err_codes import (
+    CONSUMER_NOT_FOUND,
+)
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -112,7 +115,7 @@ class OrderedMessages(ConsumerMessages):
         """The present consumer as it is now. Raises ConsumerNotFoundError."""
         if not self.name:
             raise ConsumerNotFoundError(
-                404, js_api.CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer yet."
+                404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer yet."
             )
         return await consumer_info(self._api, self.stream, self.name)
 

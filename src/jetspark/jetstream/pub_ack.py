@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
-from jetspark.jetstream.document import from_wire
-from jetspark.jetstream.documents import PubAck
-from jetspark.wire.js_api import (
+from jetspark.err_codes import (
     CLUSTER_NOT_AVAILABLE,
     ID_IN_PROCESS,
     NOT_LEADER,
     TOO_MANY_REQUESTS,
-    error_of,
 )
+from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
+from jetspark.jetstream.document import from_wire
+from jetspark.jetstream.documents import PubAck
+from jetspark.wire.js_api import error_of
 
 RETRIES = 2
 """How often a publish that nobody answers is tried again (ADR-22)."""

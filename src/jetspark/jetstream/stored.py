@@ -13,6 +13,10 @@ from functools import partial
 from typing import Any
 
 from jetspark.arguments import check_whole
+from jetspark.err_codes import (
+    MESSAGE_DELETE_FAILED,
+    SEQUENCE_NOT_FOUND,
+)
 from jetspark.errors import (
     APIError,
     ConfigError,
@@ -178,9 +182,8 @@ class StoredCalls:
             await self._api.call(js_api.MSG_DELETE, body, stream=stream)
         except APIError as error:
             # A file store has one code for every failure, and Go's texts for the reason.
-            if error.err_code == js_api.SEQUENCE_NOT_FOUND or (
-                error.err_code == js_api.MESSAGE_DELETE_FAILED
-                and error.description.endswith(_NO_MESSAGE)
+            if error.err_code == SEQUENCE_NOT_FOUND or (
+                error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):
                 raise MessageNotFoundError(
                     error.code,

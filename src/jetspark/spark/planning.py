@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.err_codes import (
+    STREAM_NOT_FOUND,
+)
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.positions import Position
@@ -184,7 +187,7 @@ def next_offsets(
         elif fail_on_data_loss:
             raise StreamNotFoundError(
                 404,
-                10059,
+                STREAM_NOT_FOUND,
                 "stream not found",
                 f'Stream "{name}" is gone, with what was not read of it. Set failOnDataLoss to '
                 "false to go on without it, and to read it from its first message if it comes "

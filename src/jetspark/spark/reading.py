@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,25 +13,25 @@ from pyspark.sql.datasource import InputPartition
 
 from jetspark.buckets import STREAM_PREFIX, Operation
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
+from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import NOT_FOUND_SECONDS, StreamAPI
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import (
     ConfigError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.spark import asking, planning
+from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import AtTime, Position, Positions, resolve
 from jetspark.spark.subject_filters import check_subjects
 from jetspark.subjects import nearest_name
 
 logger = logging.getLogger("jetspark.spark")
-
-T = TypeVar("T")
 
 
 class RangePartition(InputPartition):
@@ -47,9 +46,9 @@ class RangePartition(InputPartition):
         return f"RangePartition({wanted.stream} {wanted.start}..{wanted.end - 1})"
 
 
-def ask(options: SourceOptions, question: Callable[[StreamAPI], T]) -> T:
-    """Ask the streams' leaders something that may be asked twice, from the driver."""
-    return asking.ask(options.connection, question, options.read_timeout)
+def leaders(options: SourceOptions) -> Leaders:
+    """The streams' leaders, for questions from the driver."""
+    return Leaders(options.connection, options.read_timeout, at_once_if_new=True)
 
 
 def streams_facts(
@@ -63,7 +62,7 @@ def streams_facts(
     retentions that reading would disturb.
     """
     try:
-        return ask(options, lambda api: _facts(options, api, running, sure))
+        return leaders(options).ask(lambda api: _facts(options, api, running, sure))
     except ConfigError:
         if sure:
             raise
@@ -87,7 +86,7 @@ def _facts(
         try:
             # Who is in doubt asks again, to be sure.
             facts[name] = api.stream(
-                name, absent_for=0.0 if running and not sure else NOT_FOUND_SECONDS
+                name, not_found_for=0.0 if running and not sure else NOT_FOUND_SECONDS
             )
         except StreamNotFoundError as error:
             if running or options.stream_pattern is not None:
@@ -190,7 +189,7 @@ def resolve_positions(
         }
 
     by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
-    return ask(options, lambda api: proven(api, by_time, question))
+    return leaders(options).ask(lambda api: proven(api, by_time, question))
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:

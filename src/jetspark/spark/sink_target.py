@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.proof import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
-from jetspark.spark.asking import ask
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.subjects import subject_matches, subjects_overlap
 
@@ -45,7 +45,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
         config = _suitable(options, api)
         return _target(config, api, _missing(options, config, api))
 
-    return ask(options.connection, question, options.publish_timeout)
+    return _leaders(options).ask(question)
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
@@ -57,11 +57,15 @@ def prepare(options: SinkOptions) -> SinkTarget:
             config = api.update({**config, **changes})
         return config, _target(config, api)
 
-    config, target = ask(options.connection, question, options.publish_timeout)
+    config, target = _leaders(options).ask(question)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
         ledger.make_stream(config.get("num_replicas", 1))
     return target
+
+
+def _leaders(options: SinkOptions) -> Leaders:
+    return Leaders(options.connection, options.publish_timeout, at_once_if_new=True)
 
 
 def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import (
     RangePartition,
-    ask,
+    leaders,
     plan,
     read_partition,
     resolve_positions,
@@ -162,7 +162,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 else:
                     interest.release(api, name, options.interest_consumer, offset.next)
 
-        ask(options, remove)
+        leaders(options).ask(remove)
 
     def stop(self) -> None:
         """Nothing: there is nothing on the server to take away."""
@@ -186,11 +186,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return facts
         made: set[str] = set()
         strict = options.fail_on_data_loss
-        ask(
-            options,
+        leaders(options).ask(
             lambda api: interest.hold(
                 api, name, facts, offsets, fail_on_data_loss=strict, made=made
-            ),
+            )
         )
         return streams_facts(options, running=running, sure=sure) if made else facts
 
@@ -200,7 +199,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Once for a query that goes on: the option may be another one than in the last run."""
         if self._subjects_checked or not offsets.keys() <= facts.keys():
             return
-        ask(self._options, lambda api: check_subjects(self._options, api, facts))
+        leaders(self._options).ask(lambda api: check_subjects(self._options, api, facts))
         self._subjects_checked = True
 
     def _tell_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:

@@ -1,0 +1,89 @@
+"""Questions to the leaders of streams, asked again over a new link when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from jetspark.bulk import links
+from jetspark.bulk.proof import leading, proven
+from jetspark.bulk.retry import Retry, attempt
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.connection.options import ConnectOptions
+
+T = TypeVar("T")
+
+_answered: set[ConnectOptions] = set()
+"""What has answered this process before."""
+
+
+class Leaders:
+    """Those that are reached by `options`. Each question has a link of its own meanwhile."""
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        within: float,
+        *,
+        timeout: float = 5.0,
+        at_once_if_new: bool = False,
+    ) -> None:
+        """`within`: seconds for which a question is asked again, `timeout`: for each of its calls.
+
+        `at_once_if_new`: what has never answered this process gets one attempt only, so that a
+        wrong address or a server that was not started is told at once, while what is running
+        outlives the restart of a server.
+        """
+        self._options = options
+        self._within = within
+        self._timeout = timeout
+        self._at_once_if_new = at_once_if_new
+        self.only_proven = False
+        """Whether messages are read from proven leaders only; see `proven`."""
+
+    def ask(self, question: Callable[[StreamAPI], T]) -> T:
+        """The answer to a question, which must be harmless to ask twice.
+
+        Raises what the question raises, and JetsparkError of the link (ConnectionFailure,
+        RequestTimeoutError, ProtocolError) when it lasts.
+        """
+
+        def once() -> T:
+            with links.borrowed(self._options) as link:
+                return question(StreamAPI(link, self._timeout))
+
+        once_only = self._at_once_if_new and self._options not in _answered
+        answer = attempt(once, Retry(0.0 if once_only else self._within))
+        _answered.add(self._options)
+        return answer
+
+    @contextmanager
+    def proven(self) -> Iterator[None]:
+        """In the block, messages that are read hold all that was acknowledged before.
+
+        Else they may come from a leader that was replaced: good enough where a compare-and-set
+        follows, and for what is there, but not for what is not.
+        """
+        before, self.only_proven = self.only_proven, True
+        try:
+            yield
+        finally:
+            self.only_proven = before
+
+    def message(self, stream: str, **which: int | str) -> StoredMessage | None:
+        """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
+
+        Raises as `ask`, StreamNotFoundError.
+        """
+
+        def question(api: StreamAPI) -> StoredMessage | None:
+            return api.message(stream, **which)
+
+        if self.only_proven:
+            return self.ask(lambda api: proven(api, [stream], question))
+        return self.ask(question)
+
+    def last_sequence(self, stream: str) -> int:
+        """The last sequence of a stream, from a proven leader. Raises as `message`."""
+        return self.ask(lambda api: leading(api, [stream])[stream].last_seq)

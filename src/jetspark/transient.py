@@ -1,0 +1,64 @@
+"""Which errors are transient: the same call may succeed a little later, or over a new link.
+
+One table for everyone who tries again. Who takes only a part of it names the groups that it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jetspark.err_codes import (
+    CLUSTER_NOT_AVAILABLE,
+    ID_IN_PROCESS,
+    INSUFFICIENT_RESOURCES,
+    NOT_ENABLED,
+    NOT_LEADER,
+    TOO_MANY_REQUESTS,
+    WRONG_LAST_SEQUENCE_CONSTANT,
+)
+from jetspark.errors import (
+    APIError,
+    AuthError,
+    ConnectionFailure,
+    ConsumerDeletedError,
+    JetsparkError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    ProtocolError,
+    RequestTimeoutError,
+    SecureConnectionWantedError,
+    TLSError,
+)
+
+ELECTING: Final = frozenset({CLUSTER_NOT_AVAILABLE, NOT_LEADER})
+"""The stream, or the cluster, has no leader at the moment."""
+NO_JETSTREAM: Final = frozenset({NOT_ENABLED})
+"""This server runs without JetStream, or has not started it yet; another one may have it."""
+BUSY: Final = frozenset({TOO_MANY_REQUESTS})
+"""The server queues no more."""
+FULL: Final = frozenset({INSUFFICIENT_RESOURCES})
+"""No memory or storage is left; also no server with room for what is to be made."""
+REPLICATING: Final = frozenset({ID_IN_PROCESS, WRONG_LAST_SEQUENCE_CONSTANT})
+"""An earlier message with this id, or of this subject, is not stored yet and not refused either."""
+
+TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
+"""The `err_code` of every refusal that is transient."""
+
+_TRANSIENT: Final = (
+    ConnectionFailure,
+    ConsumerDeletedError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    ProtocolError,
+    RequestTimeoutError,
+)
+# Failures of the connection that need a person: credentials, certificates, options.
+_LASTING: Final = (AuthError, SecureConnectionWantedError, TLSError)
+
+
+def is_transient(error: JetsparkError) -> bool:
+    """Whether the same call may succeed a little later, or over a new link."""
+    if isinstance(error, APIError):
+        # A leader that has just stepped down answers 503 without an err_code.
+        return error.err_code in TRANSIENT_CODES or (error.code, error.err_code) == (503, 0)
+    return isinstance(error, _TRANSIENT) and not isinstance(error, _LASTING)

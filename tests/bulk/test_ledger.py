@@ -1,0 +1,67 @@
+"""The ledger of an exactly-once writer: refusals that decide nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from jetspark.bulk.ledger import Ledger, ledger_stream
+from jetspark.bulk.link import connect
+from jetspark.connection.options import make_options
+from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
+from jetspark.errors import WrongLastSequenceError
+from jetspark.wire import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+
+def refusal(code: int) -> bytes:
+    error = {"code": 400, "err_code": code, "description": "wrong last sequence"}
+    return msgspec.json.encode({"error": error})
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"), [(WRONG_LAST_SEQUENCE_CONSTANT, True), (WRONG_LAST_SEQUENCE, False)]
+)
+def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    code: int,
+    passes: bool,
+) -> None:
+    """As after an ack that was lost with its leader; nothing of the subject can be read yet."""
+    target = unique("T")
+    admin.create(ledger_stream(target), target)
+    answers = [refusal(code)]
+    if passes:
+        answers.append(b'{"stream":"%b","seq":7}' % ledger_stream(target).encode())
+    options = make_options(shared_server.url)
+    with connect(options) as leader:
+        leader.subscribe(f"_spark.{target}.stage.q.*")
+        leader.check()  # it is known to the server
+
+        def answer() -> None:
+            while answers:
+                for frame in leader.messages(time.monotonic() + 30):
+                    assert frame[2] is not None
+                    leader.send(frames.pub(frame[2].decode(), answers.pop(0)))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        ledger = Ledger(options, target, "q")
+        if passes:
+            assert ledger.stage_pack(b"rows") == 7
+        else:
+            with pytest.raises(WrongLastSequenceError):
+                ledger.stage_pack(b"rows")
+        thread.join()
