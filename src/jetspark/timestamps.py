@@ -59,6 +59,10 @@ def ns_to_datetime(ns: int) -> datetime:
     return _EPOCH + timedelta(microseconds=ns // 1000)
 
 
+LONGEST = 1e9
+"""Seconds, 31 years: for ever, and still a number that locks, timers and the server take."""
+
+
 def datetime_to_ns(value: datetime) -> int:
     """Nanoseconds since the epoch. Raises ValueError for a datetime without a zone."""
     if value.tzinfo is None:
@@ -71,13 +75,13 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds; None stays None.
+    """The number of seconds; None stays None. More than LONGEST, infinity too, is LONGEST.
 
     Raises BadTimeError for what is no time, BadTimeoutError for NaN.
     """
-    if value is None or (type(value) is float and value == value):
+    if value is None or (type(value) is float and value <= LONGEST):
         return value
-    return _number(value)
+    return min(_number(value), LONGEST)
 
 
 def as_timedelta(value: Seconds) -> timedelta:

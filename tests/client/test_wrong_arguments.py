@@ -89,3 +89,37 @@ def test_a_wrong_argument_is_refused_by_the_blocking_client_too(
             with pytest.raises(JetsparkError) as raised:
                 call(nc, js, store, value)
             assert str(raised.value)
+
+
+FOREVER = [float("inf"), 1e30, 10**400]
+
+
+@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
+async def test_a_timeout_may_be_for_ever(
+    shared_server: NatsServer, unique: Callable[[str], str], forever: float
+) -> None:
+    name = unique("S")
+    async with connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=forever)
+        await js.create_stream(name=name, subjects=[name], storage="memory")
+        await js.publish(name, timeout=forever)
+        consumer = await js.create_consumer(name, name="c", ack_policy="none")
+        assert len(await consumer.fetch(1, timeout=forever)) == 1
+        assert (await js.ordered(name).next(forever)).subject == name
+        await nc.flush(forever)
+
+
+@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
+def test_a_timeout_of_the_blocking_client_may_be_for_ever(
+    shared_server: NatsServer, unique: Callable[[str], str], forever: float
+) -> None:
+    name = unique("S")
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=forever)
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        js.publish(name, timeout=forever)
+        consumer = js.create_consumer(name, name="c", ack_policy="none")
+        assert len(consumer.fetch(1, timeout=forever)) == 1
+        assert js.ordered(name).next(forever).subject == name
+        assert js.create_bucket(unique("b")).watch().next(forever) is None
+        nc.flush(forever)
