@@ -13,8 +13,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from jetspark.jetstream import consumer_documents, requirements, stream_documents
-from jetspark.jetstream.document import Document, field_names
+from jetspark.jetstream import requirements
+from jetspark.jetstream.documents import consumers as consumer_documents
+from jetspark.jetstream.documents import streams as stream_documents
+from jetspark.jetstream.documents.document import Document, field_names
 
 HEAD = """\
 # Fields

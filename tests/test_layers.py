@@ -137,7 +137,7 @@ def test_file_keeps_the_order_of_layers(file: Path) -> None:
         ("jetspark.connection.options", "from asyncio import Queue"),
         ("jetspark.client.messages", "if TYPE_CHECKING:\n    from jetspark.jetstream import x"),
         ("jetspark.client.messages", "import_module('jetspark.jetstream')"),
-        ("jetspark.jetstream.streams", "from jetspark.face import Connection"),
+        ("jetspark.jetstream.streams.calls", "from jetspark.face import Connection"),
         ("jetspark.kv.bucket", "from jetspark.objects import store"),
         ("jetspark.kv.bucket", "from jetspark.wire import frames"),
         ("jetspark.bulk.link", "import asyncio"),

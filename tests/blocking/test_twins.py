@@ -24,21 +24,17 @@ from jetspark.blocking.jetstream import backup as blocking_backup
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
 from jetspark.face import JetStream
-from jetspark.jetstream import (
-    backup,
-    batch,
-    consume,
-    consumer_handles,
-    direct,
-    events,
-    fast_ingest,
-    fetch_result,
-    message,
-    ordered,
-    paging,
-    publisher,
-    push,
-)
+from jetspark.jetstream import message, paging
+from jetspark.jetstream.backup import backup
+from jetspark.jetstream.batches import atomic as batch
+from jetspark.jetstream.batches import fast_ingest
+from jetspark.jetstream.consumers import handles as consumer_handles
+from jetspark.jetstream.consumers import push
+from jetspark.jetstream.events import events
+from jetspark.jetstream.ordered import ordered
+from jetspark.jetstream.publishing import publisher
+from jetspark.jetstream.pulling import consume, fetch_result
+from jetspark.jetstream.stored import direct
 
 TWINS: dict[type, type] = {
     face.Client: blocking.Client,

@@ -15,7 +15,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
-from jetspark.jetstream.acl import Roles
+from jetspark.jetstream.acl.roles import Roles
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import parse_sink_options

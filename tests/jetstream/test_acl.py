@@ -28,8 +28,8 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.face import connect
-from jetspark.jetstream.acl import Roles
-from jetspark.jetstream.acl_permissions import Permissions, Responses
+from jetspark.jetstream.acl.permissions import Permissions, Responses
+from jetspark.jetstream.acl.roles import Roles
 from jetspark.spark.interest import hold, release
 from jetspark.spark.marker import ProgressMarker
 from jetspark.spark.offsets import StreamOffset

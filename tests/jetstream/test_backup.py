@@ -30,10 +30,11 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import BackupProgress, JetStream, backup, restore, verify_backup
+from jetspark.jetstream import BackupProgress, JetStream, verify_backup
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup_archive import ArchiveScan
-from jetspark.jetstream.backup_folder import BackupWriter
+from jetspark.jetstream.backup import backup, restore
+from jetspark.jetstream.backup.archive import ArchiveScan
+from jetspark.jetstream.backup.folder import BackupWriter
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo
 

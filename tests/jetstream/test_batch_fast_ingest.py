@@ -29,7 +29,7 @@ from jetspark.errors import (
 )
 from jetspark.face import connect
 from jetspark.jetstream import JetStream
-from jetspark.jetstream.fast_ingest_replies import Flow, Gap, Last, Refusal, parse_reply
+from jetspark.jetstream.batches.replies import Flow, Gap, Last, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:

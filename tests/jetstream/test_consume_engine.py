@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspark.jetstream.consume_engine import ContinuousPull
-from jetspark.jetstream.consume_limits import make_limits
 from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pull_retry import RETRY_WAIT
-from jetspark.jetstream.pull_trouble import Trouble
+from jetspark.jetstream.pulling.engine import ContinuousPull
+from jetspark.jetstream.pulling.limits import make_limits
+from jetspark.jetstream.pulling.retry import RETRY_WAIT
+from jetspark.jetstream.pulling.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

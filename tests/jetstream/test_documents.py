@@ -12,14 +12,6 @@ from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError, JetStreamError
 from jetspark.jetstream import documents
-from jetspark.jetstream.document import (
-    Document,
-    config_to_wire,
-    field_names,
-    from_wire,
-    json_of,
-    to_wire,
-)
 from jetspark.jetstream.documents import (
     AccountInfo,
     ConsumerConfig,
@@ -31,6 +23,14 @@ from jetspark.jetstream.documents import (
     StreamState,
     Tier,
     exact_ns,
+)
+from jetspark.jetstream.documents.document import (
+    Document,
+    config_to_wire,
+    field_names,
+    from_wire,
+    json_of,
+    to_wire,
 )
 from jetspark.timestamps import format_isotime
 

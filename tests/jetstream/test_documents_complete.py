@@ -22,7 +22,6 @@ from tests.jetstream.peer_configs import (
 )
 
 from jetspark.face import connect
-from jetspark.jetstream.document import Document, field_names, to_wire
 from jetspark.jetstream.documents import (
     AccountInfo,
     ConsumerConfig,
@@ -35,6 +34,7 @@ from jetspark.jetstream.documents import (
     StoredMsg,
     StreamInfo,
 )
+from jetspark.jetstream.documents.document import Document, field_names, to_wire
 from jetspark.jetstream.exact_times import text_of_time
 from jetspark.wire import js_api
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import JetStreamError
-from jetspark.jetstream import event_documents as documents
-from jetspark.jetstream.document import to_wire
-from jetspark.jetstream.event_documents import Event
-from jetspark.jetstream.event_kinds import EVENT_TYPES, EventKind, event_subjects, parse_event
+from jetspark.jetstream.documents.document import to_wire
+from jetspark.jetstream.events import documents
+from jetspark.jetstream.events.documents import Event
+from jetspark.jetstream.events.kinds import EVENT_TYPES, EventKind, event_subjects, parse_event
 from jetspark.jetstream.exact_times import exact_ns
 from jetspark.subjects import subject_matches, subjects_overlap
 from jetspark.wire.js_api import names_of

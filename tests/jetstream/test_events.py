@@ -21,8 +21,8 @@ from jetspark.errors import (
 )
 from jetspark.face import connect
 from jetspark.jetstream import EventKind, JetStream
-from jetspark.jetstream import event_documents as documents
-from jetspark.jetstream.event_documents import Event
+from jetspark.jetstream.events import documents
+from jetspark.jetstream.events.documents import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.face import Client
-    from jetspark.jetstream.events import Events
+    from jetspark.jetstream.events.events import Events
     from jetspark.server import NatsServer
 
 EventT = TypeVar("EventT", bound=Event)

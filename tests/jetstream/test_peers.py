@@ -18,13 +18,13 @@ from tests.jetstream.peer_configs import (
 
 from jetspark.face import connect
 from jetspark.jetstream import JetStream
-from jetspark.jetstream.document import Document, DocumentT, field_names, to_wire
 from jetspark.jetstream.documents import (
     ConsumerConfig,
     Placement,
     StreamConfig,
     exact_ns,
 )
+from jetspark.jetstream.documents.document import Document, DocumentT, field_names, to_wire
 from jetspark.jetstream.exact_times import timestamp_of_text
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from tests.jetstream.peer_configs import (
 )
 from tests.support.js_peer import JsPeer, install
 
-from jetspark.jetstream.document import Document, field_names, from_wire, to_wire
 from jetspark.jetstream.documents import ConsumerInfo, StreamConfig, StreamInfo
+from jetspark.jetstream.documents.document import Document, field_names, from_wire, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

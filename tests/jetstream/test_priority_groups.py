@@ -16,7 +16,7 @@ from jetspark.errors import APIError, ConfigError, RequestTimeoutError, Unsuppor
 from jetspark.face import connect
 from jetspark.jetstream import JetStream, PullConsumer
 from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pull_priority import Priority, make_priority
+from jetspark.jetstream.pulling.priority import Priority, make_priority
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.pub_ack import RETRY_WAIT, parse_pub_ack, plain_ack_head
+from jetspark.jetstream.publishing.pub_ack import RETRY_WAIT, parse_pub_ack, plain_ack_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ async def test_there_is_no_fourth_attempt(
 async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publish.RETRY_WAIT", 1.0)
+    monkeypatch.setattr("jetspark.jetstream.publishing.calls.RETRY_WAIT", 1.0)
     before = nc.stats.out_msgs
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)

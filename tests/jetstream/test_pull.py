@@ -25,7 +25,8 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import JetStream, pull
+from jetspark.jetstream import JetStream
+from jetspark.jetstream.pulling import fetch as pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable

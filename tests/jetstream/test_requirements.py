@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark.errors import UnsupportedByServerError
-from jetspark.jetstream.document import field_names
 from jetspark.jetstream.documents import ConsumerConfig, Source, StreamConfig
+from jetspark.jetstream.documents.document import field_names
 from jetspark.jetstream.requirements import (
     CONSUMER_FIELDS,
     SOURCE_FIELDS,

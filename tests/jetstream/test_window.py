@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.soak.threads import switching
 
-from jetspark.jetstream.window import CLOSED, Window
+from jetspark.jetstream.publishing.window import CLOSED, Window
 
 if TYPE_CHECKING:
-    from jetspark.jetstream.window import Unacked
+    from jetspark.jetstream.publishing.window import Unacked
 
 SIZE, PATIENCE, TIMEOUT = 4, 30.0, 5.0
 

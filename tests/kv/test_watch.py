@@ -23,7 +23,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.face import connect
-from jetspark.jetstream import watching
+from jetspark.jetstream.ordered import watching
 from jetspark.kv import Base64Codec, Entry, Operation, ZlibCodec
 from jetspark.kv import watch as watch_module
 

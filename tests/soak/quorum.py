@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.support.cluster import Cluster
 
 from jetspark.face import Client, connect
-from jetspark.jetstream.document import to_wire
-from jetspark.jetstream.event_documents import Event
-from jetspark.jetstream.event_kinds import EventKind
+from jetspark.jetstream.documents.document import to_wire
+from jetspark.jetstream.events.documents import Event
+from jetspark.jetstream.events.kinds import EventKind
 
 SYSTEM = """
 accounts {

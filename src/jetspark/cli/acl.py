@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.messages import JsonOption
 from jetspark.errors import ConfigError
-from jetspark.jetstream.acl import Roles
-from jetspark.jetstream.acl_permissions import Permissions, Responses
+from jetspark.jetstream.acl.permissions import Permissions, Responses
+from jetspark.jetstream.acl.roles import Roles
 from jetspark.subjects import nearest_name
 
 _ROLES = {

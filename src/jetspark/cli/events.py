@@ -15,9 +15,9 @@ from jetspark.cli import console
 from jetspark.cli.messages import CountOption, JsonOption, harmless, run_until_stopped
 from jetspark.cli.where import where
 from jetspark.errors import ConfigError
-from jetspark.jetstream.document import field_names, to_wire
-from jetspark.jetstream.event_documents import ApiAuditEvent, Caller, Event
-from jetspark.jetstream.stream_documents import StreamState
+from jetspark.jetstream.documents.document import field_names, to_wire
+from jetspark.jetstream.documents.streams import StreamState
+from jetspark.jetstream.events.documents import ApiAuditEvent, Caller, Event
 
 _SAID_BEFORE = frozenset({"type", "id", "timestamp", "stream", "consumer"})
 _TOO_LONG = frozenset({"request", "response"})  # of an API audit: whole pages

@@ -24,7 +24,7 @@ from jetspark.cli.stream_session import (
     span,
     with_jetstream,
 )
-from jetspark.jetstream.document import to_wire
+from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream

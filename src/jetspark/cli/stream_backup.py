@@ -13,11 +13,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, show_json, size, with_jetstream
 from jetspark.jetstream import verify_backup
-from jetspark.jetstream.document import to_wire
+from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
     from jetspark.jetstream import BackupProgress, JetStream, StreamBackup
-    from jetspark.jetstream.backup import ProgressCallback
+    from jetspark.jetstream.backup.backup import ProgressCallback
     from jetspark.jetstream.documents import StreamInfo
 
 _Flag = Parameter(negative=())

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, show_json, with_jetstream
 from jetspark.errors import ConfigError, NameInUseError
-from jetspark.jetstream.document import to_wire
+from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
     from jetspark.jetstream import JetStream

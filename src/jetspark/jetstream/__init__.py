@@ -1,27 +1,33 @@
-"""JetStream: one file per noun.
+"""JetStream, a package for each of its parts:
 
-`context.JetStream` composes them; `documents` holds the types of what is sent and answered.
+- `documents`: the types of what is sent and answered; `requirements`: which server each needs
+- `streams`, `stored` (messages read or deleted one by one), `backup`
+- `publishing` (one message, many, counters, schedules), `batches` (atomic, fast ingest)
+- `consumers` (made, changed, bound; push), `pulling` (fetch, consume), `ordered` (and watches)
+- `events` (advisories and metrics), `acl` (the permissions that a role needs)
+
+Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 """
 
-from jetspark.jetstream.backup_folder import BackupProgress, StreamBackup, verify_backup
-from jetspark.jetstream.batch import AtomicBatch
-from jetspark.jetstream.consume import ConsumerMessages
-from jetspark.jetstream.consumer_handles import Consumer, PullConsumer, PushConsumer
+from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
+from jetspark.jetstream.batches.atomic import AtomicBatch
+from jetspark.jetstream.batches.fast_ingest import FastIngest
+from jetspark.jetstream.consumers.handles import Consumer, PullConsumer, PushConsumer
+from jetspark.jetstream.consumers.push import PushMessages
 from jetspark.jetstream.context import JetStream
-from jetspark.jetstream.counters import Counter
-from jetspark.jetstream.direct import StoredMsgs
-from jetspark.jetstream.event_documents import Event
-from jetspark.jetstream.event_kinds import EventKind
-from jetspark.jetstream.events import Events
-from jetspark.jetstream.fast_ingest import FastIngest
-from jetspark.jetstream.fetch_result import FetchResult
+from jetspark.jetstream.events.documents import Event
+from jetspark.jetstream.events.events import Events
+from jetspark.jetstream.events.kinds import EventKind
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.ordered import OrderedMessages
+from jetspark.jetstream.ordered.ordered import OrderedMessages
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.publish_results import PublishFailure
-from jetspark.jetstream.publisher import Publisher
-from jetspark.jetstream.push import PushMessages
-from jetspark.jetstream.templates import StreamTemplateConfig, StreamTemplateInfo
+from jetspark.jetstream.publishing.counters import Counter
+from jetspark.jetstream.publishing.publisher import Publisher
+from jetspark.jetstream.publishing.results import PublishFailure
+from jetspark.jetstream.pulling.consume import ConsumerMessages
+from jetspark.jetstream.pulling.fetch_result import FetchResult
+from jetspark.jetstream.stored.direct import StoredMsgs
+from jetspark.jetstream.streams.templates import StreamTemplateConfig, StreamTemplateInfo
 
 __all__ = [
     "AtomicBatch",

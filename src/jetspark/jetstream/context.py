@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup import BackupCalls
-from jetspark.jetstream.batch_calls import BatchCalls
-from jetspark.jetstream.consumer_control import ConsumerControlCalls
-from jetspark.jetstream.counters import CounterCalls
-from jetspark.jetstream.document import Configuration, from_wire, json_of
+from jetspark.jetstream.backup.backup import BackupCalls
+from jetspark.jetstream.backup.restore import RestoreCalls
+from jetspark.jetstream.batches.calls import BatchCalls
+from jetspark.jetstream.consumers.control import ConsumerControlCalls
 from jetspark.jetstream.documents import AccountInfo
-from jetspark.jetstream.events import EventCalls
-from jetspark.jetstream.ordered_calls import OrderedCalls
-from jetspark.jetstream.publish import PublishCalls
-from jetspark.jetstream.restore import RestoreCalls
-from jetspark.jetstream.schedules import ScheduleCalls
-from jetspark.jetstream.streams import StreamCalls
-from jetspark.jetstream.templates import TemplateCalls
+from jetspark.jetstream.documents.document import Configuration, from_wire, json_of
+from jetspark.jetstream.events.events import EventCalls
+from jetspark.jetstream.ordered.calls import OrderedCalls
+from jetspark.jetstream.publishing.calls import PublishCalls
+from jetspark.jetstream.publishing.counters import CounterCalls
+from jetspark.jetstream.publishing.schedules import ScheduleCalls
+from jetspark.jetstream.streams.calls import StreamCalls
+from jetspark.jetstream.streams.templates import TemplateCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api

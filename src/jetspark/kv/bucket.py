@@ -25,7 +25,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream import JetStream
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
-from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.kv.codecs import KeyCodec, ValueCodec
 from jetspark.kv.entries import Entry
 from jetspark.kv.handle import Handle

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from jetspark.buckets import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.errors import ConfigError
-from jetspark.jetstream.document import Document, Span, check_names, config_to_wire, from_wire
 from jetspark.jetstream.documents import (
     External,
     Placement,
@@ -21,6 +20,13 @@ from jetspark.jetstream.documents import (
     Source,
     StreamConfig,
     SubjectTransform,
+)
+from jetspark.jetstream.documents.document import (
+    Document,
+    Span,
+    check_names,
+    config_to_wire,
+    from_wire,
 )
 
 MAX_HISTORY: Final = 64

@@ -1,6 +1,6 @@
 """Watching a bucket: its entries now, and every change from then on (ADR-8; row K4).
 
-Contract: that of `jetspark.jetstream.watching`, and
+Contract: that of `jetspark.jetstream.ordered.watching`, and
 - With a callback there is a task, which begins at once and calls it entry by entry; what it raises
   is reported and the next entry comes. An error that ends the watch is reported.
 - What a codec cannot read is reported (log, last_error, error callback) and left out.
@@ -24,7 +24,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame
-from jetspark.jetstream.watching import Watching
+from jetspark.jetstream.ordered.watching import Watching
 from jetspark.kv.entries import Entry, operation_of_message
 from jetspark.timestamps import Seconds, in_seconds
 

@@ -11,8 +11,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from jetspark.errors import ConfigError
-from jetspark.jetstream.document import Document, Span, check_names, config_to_wire, from_wire
 from jetspark.jetstream.documents import Placement, StreamConfig
+from jetspark.jetstream.documents.document import (
+    Document,
+    Span,
+    check_names,
+    config_to_wire,
+    from_wire,
+)
 
 _DUPLICATES: Final = timedelta(minutes=2)
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 
 from jetspark.errors import JetStreamError
-from jetspark.jetstream.document import Document, Moment, from_wire, json_of, to_wire
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
+from jetspark.jetstream.documents.document import Document, Moment, from_wire, json_of, to_wire
 from jetspark.objects.config import ObjectStoreConfig, said_by
 from jetspark.objects.names import STREAM_PREFIX
 

@@ -1,7 +1,7 @@
 """Watching a store: its objects now, and every change from then on (ADR-20).
 
-Contract: that of `jetspark.jetstream.watching`. Information that cannot be read is reported (log,
-last_error, error callback) and left out.
+Contract: that of `jetspark.jetstream.ordered.watching`. Information that cannot be read is reported
+(log, last_error, error callback) and left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from jetspark.errors import JetsparkError, JetStreamError
 from jetspark.jetstream.message import MessageFrame
-from jetspark.jetstream.watching import Watching
+from jetspark.jetstream.ordered.watching import Watching
 from jetspark.objects.info import ObjectInfo, info_of
 from jetspark.objects.names import all_infos
 from jetspark.objects.records import Records, no_store

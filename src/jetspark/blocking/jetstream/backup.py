@@ -1,8 +1,8 @@
 """Backing up and restoring streams, without async.
 
-Contract: that of `jetspark.jetstream.backup` and `jetspark.jetstream.restore`. `progress` is
-called in the caller's thread, and the transfer waits for it; when it raises, or the wait is broken
-off by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
+Contract: that of `jetspark.jetstream.backup.backup` and `jetspark.jetstream.backup.restore`.
+`progress` is called in the caller's thread, and the transfer waits for it; when it raises, or the
+wait is broken off by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream import BackupProgress, StreamBackup
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
-from jetspark.jetstream.streams import StreamConfigLike
+from jetspark.jetstream.streams.calls import StreamConfigLike
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Atomic batches, without async.
 
-Contract: that of `jetspark.jetstream.batch`; any number of threads may add. Only what has to wait
-for the server changes the thread: the second `add`, `flush` and `commit`.
+Contract: that of `jetspark.jetstream.batches.atomic`; any number of threads may add. Only what has
+to wait for the server changes the thread: the second `add`, `flush` and `commit`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publish import caller_api
 from jetspark.blocking.leaving import EnteringInTurn
-from jetspark.jetstream.batch import AtomicBatch as AsyncAtomicBatch
-from jetspark.jetstream.batch_calls import BatchCalls as AsyncBatchCalls
+from jetspark.jetstream.batches.atomic import AtomicBatch as AsyncAtomicBatch
+from jetspark.jetstream.batches.calls import BatchCalls as AsyncBatchCalls
+from jetspark.jetstream.batches.fast_ingest import GapPolicy
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.fast_ingest import GapPolicy
-from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike

@@ -1,8 +1,8 @@
 """Consuming without async: messages of a pull consumer without end.
 
-Contract: that of `jetspark.jetstream.consume`. Iterating takes up to one refilling of the buffer
-for each change of thread; those wait here, so at most half as much again as the buffer is held.
-A callback runs in a thread of its own and may use the blocking client; one that runs when the
+Contract: that of `jetspark.jetstream.pulling.consume`. Iterating takes up to one refilling of the
+buffer for each change of thread; those wait here, so at most half as much again as the buffer is
+held. A callback runs in a thread of its own and may use the blocking client; one that runs when the
 connection is closed is left to finish. `drain` called in the callback itself does not wait.
 """
 
@@ -16,8 +16,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
-from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
 from jetspark.timestamps import Seconds
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]

@@ -1,6 +1,6 @@
 """Consumers that exist: pause, resume, reset, hand over the leadership, without async.
 
-Contract: that of `jetspark.jetstream.consumer_control`.
+Contract: that of `jetspark.jetstream.consumers.control`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from datetime import datetime
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.consumer_control import ConsumerControl as AsyncConsumerControl
+from jetspark.jetstream.consumers.control import ConsumerControl as AsyncConsumerControl
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import ConsumerInfo, PauseState
 

@@ -1,6 +1,7 @@
 """Consumers: make, change, bind, list, delete; the handles that they give, without async.
 
-Contract: that of `jetspark.jetstream.consumers`. A fetch crosses to the caller's thread as a whole.
+Contract: that of `jetspark.jetstream.consumers.calls`. A fetch crosses to the caller's thread as a
+whole.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
-from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
-from jetspark.jetstream.consume_limits import EXPIRES
-from jetspark.jetstream.consumer_handles import Consumer as AsyncConsumer
-from jetspark.jetstream.consumer_handles import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumer_handles import PushConsumer as AsyncPushConsumer
-from jetspark.jetstream.consumers import ConsumerConfigLike
+from jetspark.jetstream.consumers.calls import ConsumerConfigLike
+from jetspark.jetstream.consumers.handles import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers.handles import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers.handles import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import ConsumerInfo
+from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.pulling.limits import EXPIRES
 from jetspark.timestamps import Seconds
 
 
@@ -202,7 +203,7 @@ class PushConsumer(Consumer):
 
         Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
         share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
-        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.push`.
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
         """
         return PushMessages(
             self._client,

@@ -21,8 +21,8 @@ from jetspark.blocking.jetstream.templates import TemplateCalls
 from jetspark.blocking.kv import BucketCalls
 from jetspark.blocking.objects import ObjectStoreCalls
 from jetspark.face import JetStream as AsyncJetStream
-from jetspark.jetstream.document import Configuration
 from jetspark.jetstream.documents import AccountInfo
+from jetspark.jetstream.documents.document import Configuration
 from jetspark.timestamps import Seconds
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Counters, without async.
 
-Contract: that of `jetspark.jetstream.counters`.
+Contract: that of `jetspark.jetstream.publishing.counters`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.counters import Counter
+from jetspark.jetstream.publishing.counters import Counter
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 

@@ -1,8 +1,8 @@
 """Watching JetStream's advisories, metrics and API audits, without async.
 
-Contract: that of `jetspark.jetstream.events`. A callback runs in a thread of its own, one event
-after the other, so it may block and use the blocking client; one that runs when the connection is
-closed is left to finish. `drain` called in the callback itself does not wait.
+Contract: that of `jetspark.jetstream.events.events`. A callback runs in a thread of its own, one
+event after the other, so it may block and use the blocking client; one that runs when the
+connection is closed is left to finish. `drain` called in the callback itself does not wait.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.event_documents import Event
-from jetspark.jetstream.event_kinds import DEFAULT_EVENT_PREFIX
-from jetspark.jetstream.events import Events as AsyncEvents
+from jetspark.jetstream.events.documents import Event
+from jetspark.jetstream.events.events import Events as AsyncEvents
+from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX
 from jetspark.timestamps import Seconds
 
 EventCallback: TypeAlias = Callable[[Event], None]

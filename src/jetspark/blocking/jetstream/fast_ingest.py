@@ -1,8 +1,8 @@
 """Fast ingest, without async.
 
-Contract: that of `jetspark.jetstream.fast_ingest`; any number of threads may add. Adding changes
-no thread while there is space: the message goes to the publish buffer here, and acks are counted
-in the event loop's read loop.
+Contract: that of `jetspark.jetstream.batches.fast_ingest`; any number of threads may add. Adding
+changes no thread while there is space: the message goes to the publish buffer here, and acks are
+counted in the event loop's read loop.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import threading
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.leaving import EnteringInTurn
 from jetspark.blocking.loop_thread import Suspended
+from jetspark.jetstream.batches.fast_ingest import FastIngest as AsyncFastIngest
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
-from jetspark.jetstream.publish_headers import TimeToLive
-from jetspark.jetstream.publish_results import PublishFailure
+from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.results import PublishFailure
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 

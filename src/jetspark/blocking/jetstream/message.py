@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.messages import Message
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
+from jetspark.jetstream.pulling.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import deliver
 

@@ -1,6 +1,7 @@
 """Ordered consumers without async.
 
-Contract: that of `jetspark.jetstream.ordered`; otherwise as `jetspark.blocking.jetstream.consume`.
+Contract: that of `jetspark.jetstream.ordered.ordered`; otherwise as
+`jetspark.blocking.jetstream.consume`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from jetspark.blocking.jetstream.consumers import ConsumerCalls
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.consume_limits import EXPIRES
 from jetspark.jetstream.documents import ConsumerInfo, ReplayPolicy
-from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
-from jetspark.jetstream.ordered_calls import HEARTBEAT, INACTIVE_THRESHOLD
+from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
+from jetspark.jetstream.ordered.ordered import OrderedMessages as AsyncOrderedMessages
+from jetspark.jetstream.pulling.limits import EXPIRES
 from jetspark.timestamps import Seconds
 
 
@@ -82,7 +83,8 @@ class OrderedCalls(ConsumerCalls):
         consumer of a reader that vanished.
 
         Nothing is sent before the first message is asked for, except with a callback. Raises
-        ConfigError, UnsupportedByServerError; how it ends: see `jetspark.jetstream.ordered`.
+        ConfigError, UnsupportedByServerError; how it ends: see
+        `jetspark.jetstream.ordered.ordered`.
         """
         return OrderedMessages(
             self._caller,

@@ -1,6 +1,6 @@
 """Publishing to a stream, without async.
 
-Contract: that of `jetspark.jetstream.publish`.
+Contract: that of `jetspark.jetstream.publishing.calls`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from jetspark.client.prepared import Sendable, parts_of
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publish import PublishCalls as AsyncPublishCalls
-from jetspark.jetstream.publish_headers import TimeToLive, headers_of
-from jetspark.jetstream.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
+from jetspark.jetstream.publishing.calls import PublishCalls as AsyncPublishCalls
+from jetspark.jetstream.publishing.headers import TimeToLive, headers_of
+from jetspark.jetstream.publishing.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import HeadersLike

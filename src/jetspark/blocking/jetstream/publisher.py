@@ -1,8 +1,8 @@
 """Publishing many messages with a bounded window of unacknowledged ones, without async.
 
-Contract: that of `jetspark.jetstream.publisher`; any number of threads may send. Sending changes
-no thread: the message gets its place in the window and goes to the publish buffer here, and its
-ack is counted in the event loop's read loop. Who has to wait does so on a condition.
+Contract: that of `jetspark.jetstream.publishing.publisher`; any number of threads may send. Sending
+changes no thread: the message gets its place in the window and goes to the publish buffer here, and
+its ack is counted in the event loop's read loop. Who has to wait does so on a condition.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from jetspark.blocking.loop_thread import LOOK_EVERY
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publish_headers import TimeToLive
-from jetspark.jetstream.publish_results import tell_failures
-from jetspark.jetstream.windowed import PublisherOptions, WindowedPublishing
+from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.results import tell_failures
+from jetspark.jetstream.publishing.windowed import PublisherOptions, WindowedPublishing
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 

@@ -1,7 +1,7 @@
 """Messages of a push consumer, through a plain subscription, without async.
 
-Contract: that of `jetspark.jetstream.push`. Iterating takes many messages for each change of
-thread; those count as taken when a request for flow control behind them is answered. A callback
+Contract: that of `jetspark.jetstream.consumers.push`. Iterating takes many messages for each change
+of thread; those count as taken when a request for flow control behind them is answered. A callback
 runs in a thread of its own and may use the blocking client.
 """
 
@@ -14,8 +14,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking
-from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
-from jetspark.jetstream.push import PushMessages as AsyncPushMessages
+from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
+from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
 from jetspark.timestamps import Seconds
 
 

@@ -1,6 +1,6 @@
 """Scheduled messages, without async.
 
-Contract: that of `jetspark.jetstream.schedules`.
+Contract: that of `jetspark.jetstream.publishing.schedules`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import datetime
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike

@@ -1,7 +1,7 @@
 """Stored messages: read without a consumer, deleted one by one, without async.
 
-Contract: that of `jetspark.jetstream.stored`. Messages of a batch cross to the caller's thread in
-lots.
+Contract: that of `jetspark.jetstream.stored.calls`. Messages of a batch cross to the caller's
+thread in lots.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from jetspark.blocking.jetstream.paging import LOT
 from jetspark.blocking.listing import take_lot
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.direct import StoredMsgs as AsyncStoredMsgs
 from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.stored import BATCH, BATCH_BYTES
+from jetspark.jetstream.stored.calls import BATCH, BATCH_BYTES
+from jetspark.jetstream.stored.direct import StoredMsgs as AsyncStoredMsgs
 
 
 class StoredMsgs:

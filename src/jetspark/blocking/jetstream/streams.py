@@ -1,6 +1,6 @@
 """Streams: make, change, look at, empty, delete, without async.
 
-Contract: that of `jetspark.jetstream.streams`.
+Contract: that of `jetspark.jetstream.streams.calls`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
-from jetspark.jetstream.streams import StreamConfigLike
+from jetspark.jetstream.streams.calls import StreamConfigLike
 
 
 class StreamCalls:

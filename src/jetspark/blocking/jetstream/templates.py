@@ -1,6 +1,6 @@
 """Stream templates, without async.
 
-Contract: that of `jetspark.jetstream.templates`.
+Contract: that of `jetspark.jetstream.streams.templates`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.streams import StreamConfigLike
-from jetspark.jetstream.templates import StreamTemplateInfo
+from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.jetstream.streams.templates import StreamTemplateInfo
 
 
 class TemplateCalls:

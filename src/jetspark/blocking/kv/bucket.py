@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jetspark.blocking.kv.reading import ReadingCalls
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.publish_headers import TimeToLive
+from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.codecs import KeyCodec, ValueCodec
 from jetspark.kv.entries import Entry

@@ -1,0 +1,335 @@
+"""Which permissions a role needs with this client: no more, no less (row W5).
+
+Contract: pure; only subjects are built. Each role allows what jetspark itself sends for that work,
+on every supported server, and what it listens to. Names are checked by ADR-6 and subjects by
+NATS's rules; ConfigError for what cannot work. Roles are joined with `|`.
+
+What permissions cannot hold apart: who may read a stream through a consumer of his own may read
+all of it, may pull from its other consumers and delete them, because consumers that are made for
+reading have random names. Who administers a stream decides where it takes messages from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jetspark.errors import ConfigError
+from jetspark.jetstream.acl.permissions import Permissions, Responses
+from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX, event_subjects
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_queue,
+    check_subscribe_subject,
+)
+from jetspark.wire import js_api
+from jetspark.wire.js_api import Call
+
+_ADMINISTRATION: Final = (
+    js_api.STREAM_CREATE,
+    js_api.STREAM_UPDATE,
+    js_api.STREAM_INFO,
+    js_api.STREAM_DELETE,
+    js_api.STREAM_PURGE,
+    js_api.STREAM_LEADER_STEPDOWN,
+    js_api.MSG_GET,
+    js_api.MSG_DELETE,
+    js_api.CONSUMER_CREATE_UNNAMED,
+    js_api.CONSUMER_CREATE,
+    js_api.CONSUMER_CREATE_FILTERED,
+    js_api.CONSUMER_DURABLE_CREATE,
+    js_api.CONSUMER_INFO,
+    js_api.CONSUMER_LIST,
+    js_api.CONSUMER_NAMES,
+    js_api.CONSUMER_DELETE,
+    js_api.CONSUMER_PAUSE,
+    js_api.CONSUMER_RESET,
+    js_api.CONSUMER_UNPIN,
+    js_api.CONSUMER_LEADER_STEPDOWN,
+)
+# A consumer of one's own: named at random, so all names are allowed.
+_OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
+# A consumer that is moved, and that nobody reads from.
+_MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
+
+
+class Roles:
+    """Makes the permissions of roles for one kind of connection.
+
+    `inbox_prefix`: that of the connection's option; users who may not see each other's answers
+    need different ones. `domain`, `api_prefix`: those of the JetStream context. Raises ConfigError.
+    """
+
+    __slots__ = ("_inbox", "_prefix")
+
+    def __init__(
+        self,
+        *,
+        inbox_prefix: str = "_INBOX",
+        domain: str | None = None,
+        api_prefix: str | None = None,
+    ) -> None:
+        check_publish_subject(inbox_prefix)
+        self._inbox = f"{inbox_prefix}.>"
+        self._prefix = js_api.api_prefix_of(domain, api_prefix)
+
+    # -- writing and reading ---------------------------------------------------------------------
+
+    def publisher(self, subjects: Iterable[str]) -> Permissions:
+        """Publish to a stream. `subjects`: those that the stream takes in, or some of them."""
+        return self._asking(_subjects(subjects))
+
+    def pull_reader(
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        may_create: bool = False,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Bind to a pull consumer, fetch and acknowledge.
+
+        `may_create`: make and change the consumer, too. `responses`: acknowledge by leave to
+        answer, in place of subjects.
+        """
+        return self._reader(stream, consumer, (js_api.MSG_NEXT,), may_create, responses)
+
+    def push_reader(
+        self,
+        stream: str,
+        consumer: str,
+        deliver_subject: str,
+        *,
+        deliver_group: str | None = None,
+        may_create: bool = False,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Receive from a push consumer, acknowledge, and answer its flow control.
+
+        `deliver_group`: subscribe as a member of this queue group only. The rest as pull_reader.
+        """
+        check_subscribe_subject(deliver_subject)
+        listens = deliver_subject
+        if deliver_group is not None:
+            check_queue(deliver_group)
+            listens = f"{deliver_subject} {deliver_group}"
+        told = self._reader(stream, consumer, (), may_create, responses)
+        flow = () if responses is not None else _flow_subjects(stream, consumer)
+        return told | Permissions(publish=flow, subscribe=(listens,))
+
+    def ordered_reader(self, stream: str) -> Permissions:
+        """Read a stream in order, through consumers of one's own."""
+        calls = (js_api.CONSUMER_CREATE_UNNAMED, js_api.CONSUMER_INFO, *_OWN_CONSUMER)
+        return self._about(stream, calls)
+
+    def range_reader(self, stream: str) -> Permissions:
+        """Read ranges of a stream: `jetspark ingest`, the Spark source, `jetspark.bulk`."""
+        named = (js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
+        return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
+
+    def stored_reader(self, stream: str) -> Permissions:
+        """Read stored messages without a consumer: get_msg, get_msgs."""
+        return self._about(
+            stream,
+            (
+                js_api.STREAM_INFO,
+                js_api.MSG_GET,
+                js_api.DIRECT_GET,
+                js_api.DIRECT_GET_LAST,
+            ),
+        )
+
+    # -- Spark -----------------------------------------------------------------------------------
+
+    def spark_source(
+        self,
+        streams: Iterable[str],
+        *,
+        pattern: bool = False,
+        sole_reader: bool = False,
+        interest_consumer: str | None = None,
+        progress_consumer: str | None = None,
+    ) -> Permissions:
+        """Read streams with Spark.
+
+        `pattern`: they are chosen by streamPattern, which lists the names of all. `sole_reader`:
+        with the option soleReader, which removes from work queues what was read.
+        `interest_consumer`, `progress_consumer`: with the option of that name.
+        """
+        if progress_consumer is not None and (sole_reader or interest_consumer is not None):
+            raise ConfigError("There is a progress consumer only where nothing is removed.")
+        # No consumer reads here: on a work queue, for one, it would take the messages away.
+        direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
+        found = self._asking((self._api(js_api.STREAM_NAMES),) if pattern else ())
+        for stream in _several("streams", streams):
+            if sole_reader:
+                found |= self._about(stream, (*direct, js_api.STREAM_PURGE))
+            elif interest_consumer is not None:
+                check_name("consumer", interest_consumer)
+                moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
+                found |= self._about(stream, (*direct, *moved), interest_consumer)
+            else:
+                found |= self.range_reader(stream)
+            if progress_consumer is not None:
+                check_name("consumer", progress_consumer)
+                found |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
+        return found
+
+    def spark_sink(
+        self,
+        stream: str,
+        subjects: Iterable[str],
+        *,
+        exactly_once: bool = False,
+        prepare_stream: bool = False,
+    ) -> Permissions:
+        """Write to a stream with Spark.
+
+        `exactly_once`: with that guarantee, which keeps a ledger in a stream beside it.
+        `prepare_stream`: with the option prepareStream, which changes the stream's configuration
+        where exactly-once needs it. Raises ConfigError for the second without the first.
+        """
+        if prepare_stream and not exactly_once:
+            raise ConfigError("A stream is prepared for exactly-once only: ask for that, too.")
+        found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
+        if exactly_once:
+            ledger = (
+                js_api.STREAM_INFO,
+                js_api.STREAM_CREATE,
+                js_api.STREAM_PURGE,
+                js_api.MSG_GET,
+            )
+            update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
+            found |= self._about(stream, (js_api.MSG_GET, *update))
+            found |= self._about(f"{stream}_SPARK", ledger)
+            # Names are asked for when the ledger's stream is not there yet.
+            found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))
+        return found
+
+    # -- Key-Value -------------------------------------------------------------------------------
+
+    def kv_reader(self, bucket: str) -> Permissions:
+        """Get, watch, list keys and history of a bucket."""
+        return self.stored_reader(f"KV_{bucket}") | self.ordered_reader(f"KV_{bucket}")
+
+    def kv_writer(
+        self, bucket: str, keys: Iterable[str] = (">",), *, origin: str | None = None
+    ) -> Permissions:
+        """Put, create, update, delete and purge keys, and what a reader may.
+
+        `keys`: only those under one of these filters. `origin`: the bucket that a mirror's writes
+        go to, for a mirror in the same domain and account.
+        """
+        before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
+        written = check_name("bucket", origin or bucket)
+        filters = _several("keys", keys)
+        for key in filters:
+            check_subscribe_subject(key)
+        puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
+        return self.kv_reader(bucket) | Permissions(publish=puts)
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def administrator(self, stream: str) -> Permissions:
+        """Make, change, purge and delete a stream and its consumers; single messages, too."""
+        return self._about(stream, _ADMINISTRATION)
+
+    def monitor(self, stream: str | None = None) -> Permissions:
+        """Look, and change nothing: the account and all streams and consumers, or one stream's."""
+        if stream is not None:
+            check_name("stream", stream)
+        of_all = (js_api.ACCOUNT_INFO, js_api.STREAM_LIST, js_api.STREAM_NAMES)
+        of_each = (
+            js_api.STREAM_INFO,
+            js_api.CONSUMER_LIST,
+            js_api.CONSUMER_NAMES,
+            js_api.CONSUMER_INFO,
+        )
+        calls = (*of_all, *of_each) if stream is None else of_each
+        return self._asking(tuple(self._api(call, stream or "*") for call in calls))
+
+    def backup(self, stream: str) -> Permissions:
+        """Save a stream: backup_stream, `jetspark stream backup`."""
+        saved = self._about(stream, (js_api.STREAM_SNAPSHOT,))
+        return saved | Permissions(publish=(f"$JS.SNAPSHOT.ACK.{stream}.>",))
+
+    def restore(self, stream: str) -> Permissions:
+        """Restore a stream that is not there: restore_stream, `jetspark stream restore`.
+
+        A restore that fails half-way deletes what it has made of the stream.
+        """
+        restored = self._about(stream, (js_api.STREAM_RESTORE, js_api.STREAM_DELETE))
+        return restored | Permissions(publish=(f"$JS.SNAPSHOT.RESTORE.{stream}.*",))
+
+    def events(
+        self,
+        kinds: Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        *,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+    ) -> Permissions:
+        """Watch events, and publish nothing.
+
+        The arguments are those of `JetStream.events`. Audits of API calls cannot be told apart by
+        stream: who may hear them hears all.
+        """
+        return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _reader(
+        self,
+        stream: str,
+        consumer: str,
+        calls: tuple[Call, ...],
+        may_create: bool,
+        responses: Responses | None,
+    ) -> Permissions:
+        check_name("consumer", consumer)
+        calls = (js_api.CONSUMER_INFO, *calls)
+        if may_create:
+            calls = (*calls, js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
+        found = self._about(stream, calls, consumer)
+        if responses is not None:
+            return found | Permissions(responses=responses)
+        return found | Permissions(publish=_ack_subjects(stream, consumer))
+
+    def _about(self, stream: str, calls: Iterable[Call], consumer: str = "*") -> Permissions:
+        check_name("stream", stream)
+        return self._asking(tuple(self._api(call, stream, consumer) for call in calls))
+
+    def _asking(self, publish: tuple[str, ...]) -> Permissions:
+        """Publish, and hear the answers."""
+        return Permissions(publish, (self._inbox,))
+
+    def _api(self, call: Call, stream: str = "*", consumer: str = "*") -> str:
+        names = {"stream": stream, "consumer": consumer, "filter": ">", "subject": ">"}
+        return f"{self._prefix}.{call.template.format_map(names)}"
+
+
+def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
+    # As many tokens as each form has, so that neither is some other consumer's of the other form.
+    return (
+        f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*",
+        f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>",
+    )
+
+
+def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
+    return f"$JS.FC.{stream}.{consumer}.*", f"$JS.FC.*.*.{stream}.{consumer}.*"
+
+
+def _several(what: str, words: Iterable[str]) -> list[str]:
+    found = [words] if isinstance(words, str) else list(words)
+    if not found:
+        raise ConfigError(f"Say which {what}.")
+    return found
+
+
+def _subjects(subjects: Iterable[str]) -> tuple[str, ...]:
+    found = _several("subjects", subjects)
+    for subject in found:
+        check_subscribe_subject(subject)
+    return tuple(found)

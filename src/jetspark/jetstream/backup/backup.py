@@ -1,0 +1,243 @@
+"""Backing up a stream into a folder (STREAM.SNAPSHOT; row W2).
+
+Contract: the server sends the archive in chunks to an inbox and waits for answers when its window
+(8 MB) is full. The read loop only queues chunks; a thread writes them. A chunk is answered when it
+arrives, or, while more than `AHEAD` bytes wait for the disk, when it is written: memory is
+bounded, and a server's patience (2 s before 2.12) is not tried by one slow write. Chunks are
+numbered, the archive's frames counted and the last message's status looked at, so a folder that is
+there at the end is whole; when anything fails, the call is cancelled or the connection is lost, it
+is not there. Servers before 2.10 do not tell a failure of their own: there the archive must not be
+shorter than the stream. What is written while the backup runs may be in it or not, as the server
+pleases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from jetspark.errors import BackupError, ConfigError, JetsparkError
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
+from jetspark.subjects import check_name
+from jetspark.wire import js_api
+from jetspark.wire.status import END_OF_BATCH, status_of
+
+if TYPE_CHECKING:
+    from jetspark.wire.events import MessageFrame
+
+ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
+
+AHEAD: Final = 32 << 20
+"""Bytes that may wait for the disk before the server has to wait."""
+
+SILENCE: Final = 30.0
+"""Seconds without a sign of the server after which a transfer has failed."""
+
+ANSWER_WITHIN: Final = 60.0
+"""Seconds for a server to begin, and ten times as many when it shall check all messages first."""
+
+
+def patient(api: Api, seconds: float) -> Api:
+    """The same API, for a call that the server may think about for long."""
+    slow = copy(api)
+    slow.timeout = max(api.timeout, seconds)
+    return slow
+
+
+async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
+    """Tell the user; the transfer goes on when he has taken it, and ends with what he raises."""
+    if progress is not None:
+        result = progress(figures)
+        if inspect.isawaitable(result):
+            await result
+
+
+class BackupCalls:
+    """The part of JetStream that backs streams up."""
+
+    _api: Api
+
+    async def backup_stream(
+        self,
+        name: str,
+        folder: str | os.PathLike[str],
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_size: int | None = None,
+        window_size: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> StreamBackup:
+        """Save a stream with all it holds in a folder, as `nats stream backup` does.
+
+        `folder` must not exist yet, or be empty; it appears when the backup is complete.
+        `consumers`: save them too, with their positions. `check`: the server first verifies every
+        message's checksum (servers before 2.15; newer ones always do). `chunk_size`, `window_size`:
+        bytes of a message and of all that are on their way (server's defaults: 128 KiB, 8 MiB; the
+        window from 2.12 on). `progress`, a function or coroutine function, is called with a
+        BackupProgress now and then; the backup waits for it, and what it raises ends the backup.
+
+        Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
+        or the disk fails, APIError when the server refuses (streams in memory before 2.15).
+        Nothing is left behind then.
+        """
+        check_name("stream", name)
+        for size in (chunk_size, window_size):
+            if size is not None and size < 1:
+                raise ConfigError("chunk_size and window_size must be at least 1 byte.")
+        writer = BackupWriter(folder)  # in no thread: there is something to discard at once
+        try:
+            incoming = _Incoming(self._api, name)
+            try:
+                request: dict[str, Any] = {
+                    "deliver_subject": incoming.inbox,
+                    "no_consumers": not consumers,
+                    "jsck": check,
+                }
+                if chunk_size is not None:
+                    request["chunk_size"] = chunk_size
+                if window_size is not None:
+                    request["window_size"] = window_size
+                api = patient(self._api, ANSWER_WITHIN * (10 if check else 1))
+                answer = await api.call(js_api.STREAM_SNAPSHOT, request, stream=name)
+                document = {"config": answer["config"], "state": answer["state"]}
+                size = int(answer["state"]["bytes"])
+                await _receive(incoming, writer, size, progress)
+            finally:
+                incoming.close()
+            self._check_length(name, writer, document)
+            await report(progress, BackupProgress(size, size, writer.scan.size))
+            backup = await asyncio.to_thread(writer.complete, document)
+        finally:
+            writer.discard()
+        return backup
+
+    def _check_length(self, name: str, writer: BackupWriter, document: dict[str, Any]) -> None:
+        # Before 2.10 blocks are stored and sent as they are, and a failure in the middle is silent.
+        server = self._api.server
+        if server is None or server.at_least(2, 10):
+            return
+        if writer.scan.content < document["state"]["bytes"]:
+            raise BackupError(f'The server sent only a part of stream "{name}".')
+
+
+async def _receive(
+    incoming: _Incoming, writer: BackupWriter, size: int, progress: ProgressCallback | None
+) -> None:
+    while pieces := await incoming.take():
+        await asyncio.to_thread(writer.write, pieces)
+        incoming.written(pieces)
+        scan = writer.scan
+        # The archive has more than the messages' bytes: indexes, consumers, empty space.
+        await report(progress, BackupProgress(min(scan.content, size), size, scan.size))
+
+
+class _Incoming:
+    """Chunks between the read loop and the disk."""
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self._client = api.client
+        self._stream = stream
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._unanswered: list[str] = []
+        self._received = 0
+        self._over = False
+        self._error: JetsparkError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._listener = self._client.listen(
+            self._client.new_inbox(),
+            self._on_frame,
+            on_disconnect=self._on_disconnect,
+            on_end=self._finish,
+        )
+
+    @property
+    def inbox(self) -> str:
+        return self._listener.subject
+
+    def close(self) -> None:
+        self._over = True
+        self._listener.close()
+
+    async def take(self) -> list[bytes]:
+        """All that has arrived; empty at the end. Raises BackupError, ConnectionClosedError."""
+        while not self._pieces and not self._over:
+            self._waiter = self._client.loop.create_future()
+            try:
+                async with asyncio.timeout(SILENCE):
+                    await self._waiter
+            except TimeoutError:
+                raise BackupError(
+                    f'The server has sent nothing of stream "{self._stream}" for {SILENCE:g} s.'
+                ) from None
+        if self._error is not None:
+            raise self._error
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def written(self, pieces: list[bytes]) -> None:
+        """These need no memory any more."""
+        self._waiting -= sum(map(len, pieces))
+        if self._waiting < AHEAD:
+            unanswered, self._unanswered = self._unanswered, []
+            for reply in unanswered:
+                self._answer(reply)
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        if self._over:
+            return
+        _, _, reply, block, piece = frame
+        if not piece:
+            status = status_of(block)
+            if status is None or status.code == END_OF_BATCH:
+                self._finish(None)
+            else:
+                what = f"{status.code} {status.description}".rstrip()
+                self._fail(f'The server ended the backup of stream "{self._stream}": {what}.')
+            return
+        self._pieces.append(piece)
+        self._waiting += len(piece)
+        if reply is not None:
+            self._count(reply.decode(), len(piece))
+        self._wake()
+
+    def _count(self, reply: str, size: int) -> None:
+        """The reply subject ends in the chunk's size and number; an import may have mapped it."""
+        *_, said_size, number = reply.split(".")
+        self._received += 1
+        plain = number.isdigit() and said_size.isdigit()
+        if plain and (int(said_size), int(number)) != (size, self._received):
+            self._fail(f'A part of the backup of stream "{self._stream}" did not arrive.')
+            return
+        if self._waiting < AHEAD:
+            self._answer(reply)
+        else:
+            self._unanswered.append(reply)
+
+    def _answer(self, reply: str) -> None:
+        try:
+            self._client.publish_nowait(reply)
+        except JetsparkError as error:
+            self._finish(error)
+
+    def _on_disconnect(self) -> None:
+        self._fail(f'The connection was lost during the backup of stream "{self._stream}".')
+
+    def _fail(self, sentence: str) -> None:
+        self._finish(BackupError(sentence))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        if not self._over:
+            self._over = True
+            self._error = error
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

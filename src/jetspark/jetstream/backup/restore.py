@@ -1,0 +1,290 @@
+"""Restoring a stream from a folder (STREAM.RESTORE; row W2).
+
+Contract: the backup is verified on disk before anything is sent. The archive goes out in chunks,
+with a few on their way at any time, each answered by the server. What servers do with a sender
+that only stops differs: before 2.12 they forget it after 5 s, later ones may have made the stream
+of what came, whole or, from 2.15 on, in part. So when anything fails, or the call is cancelled,
+the archive is ended with bytes that are none, the answer awaited, and what the server may have
+made deleted; after a reconnect if need be. Only the last step, when all was sent, cannot be taken
+back: a call that is cancelled or loses its connection then does not know the outcome, and the
+error says so. A restored stream that is shorter than `backup.json` says is deleted again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from jetspark.connection.events import ConnectionStatus
+from jetspark.errors import (
+    APIError,
+    BackupError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    NameInUseError,
+    NoRespondersError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.backup.backup import (
+    ANSWER_WITHIN,
+    SILENCE,
+    ProgressCallback,
+    patient,
+    report,
+)
+from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
+from jetspark.jetstream.documents import StreamConfig, StreamInfo
+from jetspark.jetstream.documents.document import config_to_wire, from_wire
+from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.wire import js_api
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from jetspark.wire.events import MessageFrame
+
+CHUNK: Final = 256 * 1024
+
+LAST_STEP_WITHIN: Final = 3600.0
+"""Seconds for the server to make the stream of what it has unpacked."""
+
+CLEAN_UP_WITHIN: Final = 15.0
+"""Seconds after a failure, for the link to come back and the server to forget the attempt."""
+
+_WINDOW: Final = 8
+# A server before 2.12 that fails on more chunks than these blocks the connection for ever.
+_SMALL_WINDOW: Final = 2
+_NO_ARCHIVE: Final = b"no archive"
+_DONE: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CREATE.answer)
+_DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
+
+
+class RestoreCalls:
+    """The part of JetStream that restores streams."""
+
+    _api: Api
+
+    async def restore_stream(
+        self,
+        folder: str | os.PathLike[str],
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        progress: ProgressCallback | None = None,
+        **options: Any,
+    ) -> StreamInfo:
+        """Make a stream again from a backup, with its messages, sequences, times and consumers.
+
+        `config` and `options` (fields of StreamConfig) win over the configuration in the backup:
+        replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
+        coroutine function, is called with a BackupProgress now and then; the restore waits for it,
+        and what it raises ends the restore.
+
+        Raises ConfigError for a folder that is no backup, BackupError for a damaged one and when
+        the transfer fails, NameInUseError when the stream exists, APIError when the server
+        refuses, UnsupportedByServerError for a backup that needs a newer server.
+        """
+        backup = await asyncio.to_thread(verify_backup, folder)
+        name = backup.stream
+        wire = self._config(backup, config, options)
+        request = {"config": wire, "state": backup.document["state"]}
+        answer = await patient(self._api, ANSWER_WITHIN).call(
+            js_api.STREAM_RESTORE, request, stream=name
+        )
+        outgoing = _Outgoing(self._api, backup, answer["deliver_subject"])
+        try:
+            done = await outgoing.send(progress)
+            info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
+            self._check_whole(backup, info)
+        except NameInUseError:
+            raise  # somebody else's
+        except BaseException as error:
+            await outgoing.give_up(error)
+            raise
+        finally:
+            outgoing.close()
+        return info
+
+    def _config(
+        self, backup: StreamBackup, config: StreamConfigLike | None, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
+        if wire.get("name") != backup.stream:
+            raise ConfigError(
+                f'This is a backup of stream "{backup.stream}": the name cannot be changed.'
+            )
+        metadata = wire.pop("metadata", None) or {}
+        if kept := {key: value for key, value in metadata.items() if not key.startswith(_DYNAMIC)}:
+            wire["metadata"] = kept
+        server = self._api.server
+        check_stream(wire, server)
+        if backup.is_message_list and server is not None and not server.at_least(2, 15):
+            raise UnsupportedByServerError("A backup made by 2.15", "2.15", server.version)
+        return wire
+
+    def _check_whole(self, backup: StreamBackup, info: StreamInfo) -> None:
+        # To an old server an archive that ends between two files is a whole one.
+        if info.state.last_seq < backup.state.last_seq:
+            raise BackupError(
+                f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not at "
+                f'{backup.state.last_seq}; stream "{backup.stream}" was not restored.'
+            )
+
+
+class _Outgoing:
+    """The archive on its way to the server."""
+
+    def __init__(self, api: Api, backup: StreamBackup, subject: str) -> None:
+        self._api = api
+        self._client = api.client
+        self._backup = backup
+        self._stream = backup.stream
+        self._subject = subject
+        self._on_way = 0
+        self._last = False
+        self._answer: bytes | None = None
+        self._error: JetsparkError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        server = api.server
+        new = server is not None and server.at_least(2, 12)
+        self._window = _WINDOW if new else _SMALL_WINDOW
+        self._listener = self._client.listen(
+            self._client.new_inbox(),
+            self._on_frame,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._wake,
+            on_end=self._finish,
+        )
+
+    async def send(self, progress: ProgressCallback | None) -> bytes:
+        """The whole archive; the server's last answer."""
+        backup = self._backup
+        size = min(CHUNK, self._client.max_payload)
+        sent = 0
+        with _opened(backup.archive) as file:
+            while piece := await asyncio.to_thread(_read, file, size, backup.archive):
+                await self._wait(lambda: self._on_way < self._window, SILENCE)
+                if self._answer is not None:
+                    return self._answer  # a refusal; the caller reads it
+                await self._publish(piece)
+                self._on_way += 1
+                sent += len(piece)
+                done = min(sent, backup.size)
+                await report(progress, BackupProgress(done, backup.size, sent))
+        await self._wait(lambda: not self._on_way, SILENCE)
+        if self._answer is None:
+            self._last = True
+            await self._publish(b"")
+            await self._wait(lambda: False, LAST_STEP_WITHIN)
+        assert self._answer is not None  # noqa: S101
+        return self._answer
+
+    async def give_up(self, error: BaseException) -> None:
+        """After an error, leave no part of a stream behind."""
+        if self._last and self._answer is None:
+            return  # nobody can tell how it ended
+        try:
+            async with asyncio.timeout(CLEAN_UP_WITHIN):
+                await self._linked()
+                await self._end_badly()
+                await self._api.call(js_api.STREAM_DELETE, stream=self._stream)
+        except StreamNotFoundError:
+            pass
+        except (JetsparkError, TimeoutError):
+            error.add_note(f'A part of stream "{self._stream}" may have been restored.')
+
+    async def _end_badly(self) -> None:
+        """Bytes that are no archive, and the end; returns when the server is done with it."""
+        with contextlib.suppress(NoRespondersError):
+            if self._answer is None:
+                for piece in (_NO_ARCHIVE, b""):
+                    reply = await self._client.request(
+                        self._subject, piece, timeout=CLEAN_UP_WITHIN
+                    )
+                    if reply.data:
+                        return
+
+    async def _linked(self) -> None:
+        while not self._client.is_connected:
+            if self._client.status is ConnectionStatus.CLOSED:
+                raise ConnectionClosedError
+            self._waiter = self._client.loop.create_future()
+            await self._waiter
+
+    def close(self) -> None:
+        self._listener.close()
+
+    async def _publish(self, piece: bytes) -> None:
+        await self._client.publish(self._subject, piece, reply=self._listener.subject)
+
+    async def _wait(self, enough: Callable[[], bool], seconds: float) -> None:
+        """Until there is enough room, or an answer. Raises what went wrong."""
+        while self._error is None and self._answer is None and not enough():
+            self._waiter = self._client.loop.create_future()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._waiter
+            except TimeoutError:
+                raise BackupError(
+                    f'The server says nothing of the restore of stream "{self._stream}" '
+                    f"for {seconds:g} s."
+                ) from None
+        if self._answer is None and self._error is not None:
+            raise self._error
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        if status_of(frame[3]) is not None:
+            self._fail(f'The server has given up the restore of stream "{self._stream}".')
+        elif frame[4].startswith(b"{"):
+            self._answer = frame[4]
+        elif frame[4]:  # -ERR of servers before 2.12
+            text = frame[4].decode("utf-8", "replace")
+            self._finish(APIError(500, 0, text, f'Stream "{self._stream}" not restored: {text}.'))
+        else:
+            self._on_way -= 1
+        self._wake()
+
+    def _on_disconnect(self) -> None:
+        if self._last:
+            self._fail(
+                f'The connection was lost while the server made stream "{self._stream}" ready: '
+                f"look whether it exists and reaches sequence {self._backup.state.last_seq}."
+            )
+        else:
+            self._fail(f'The connection was lost during the restore of stream "{self._stream}".')
+
+    def _fail(self, sentence: str) -> None:
+        self._finish(BackupError(sentence))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _read(file: BinaryIO, size: int, path: Path) -> bytes:
+    try:
+        return file.read(size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BackupError:
+    return BackupError(f"Cannot read {path}: {error.strerror or error}.")

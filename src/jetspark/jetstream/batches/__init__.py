@@ -1,0 +1,1 @@
+"""Batches: atomic ones, and fast ingest (ADR-50)."""

@@ -1,0 +1,1 @@
+"""Consumers: make, change, bind, list, delete; what a bound one can do."""

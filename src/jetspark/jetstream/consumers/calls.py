@@ -1,0 +1,241 @@
+"""Consumers: make, change, bind, list, delete (row J8).
+
+Contract: a configuration is given as for streams (see `streams`). `name` and `durable_name` may
+be given alone or equal; a consumer with neither is named by the server. `ack_policy` is
+"explicit" unless said otherwise. A consumer made from options that name it is durable, unless they
+give `inactive_threshold`; documents are sent as they are. Creating never changes a consumer that
+exists (servers of 2.10 and newer hold that themselves; older ones are asked first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from jetspark.err_codes import (
+    CONSUMER_EXISTS,
+)
+from jetspark.errors import (
+    ConfigError,
+    ConsumerIsPushError,
+    ConsumerNotFoundError,
+    NameInUseError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumers.handles import PullConsumer, PushConsumer, consumer_info
+from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
+from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire
+from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.requirements import check_consumer
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
+from jetspark.wire.status import CONFLICT
+
+ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
+
+
+class ConsumerCalls:
+    """The part of JetStream that is about consumers."""
+
+    _api: Api
+
+    async def create_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PullConsumer:
+        """Make a pull consumer, or bind it when it exists with the same configuration.
+
+        Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
+        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
+        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
+        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
+        configuration: `update_consumer` changes it, `consumer` binds it as it is.
+        """
+        wire = _durable(_checked(self._api, stream, config, options), config)
+        if wire.get("deliver_subject"):
+            raise ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
+        return PullConsumer(self._api, await self._create(stream, wire))
+
+    async def create_push_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PushConsumer:
+        """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
+        wire = _durable(_checked(self._api, stream, config, options), config)
+        if not wire.get("deliver_subject"):
+            raise ConfigError("A push consumer needs deliver_subject.")
+        return PushConsumer(self._api, await self._create(stream, wire))
+
+    async def update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """Change a consumer; what is not named keeps its value. A name is required.
+
+        The current configuration is read first, so of two updates at the same moment one may
+        undo the other. Raises ConsumerNotFoundError.
+        """
+        wire = _checked(self._api, stream, config, options, defaults={})
+        name = _name_of(wire)
+        if name is None:
+            raise ConfigError("Which consumer? Give its name.")
+        answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+        return await self._send(stream, _merged(answer["config"], wire), "update")
+
+    async def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """update_consumer, or a new consumer, pull or push, when there is none of that name."""
+        wire = _checked(self._api, stream, config, options, defaults={})
+        if _name_of(wire) is not None:
+            try:
+                return await self.update_consumer(stream, wire)
+            except ConsumerNotFoundError:
+                pass
+        return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
+
+    async def consumer(self, stream: str, name: str) -> PullConsumer:
+        """Bind to a pull consumer that exists.
+
+        Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
+        """
+        info = await consumer_info(self._api, stream, name)
+        if info.config.deliver_subject:
+            raise ConsumerIsPushError(CONFLICT, "Consumer is push based")
+        return PullConsumer(self._api, info)
+
+    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
+        info = await consumer_info(self._api, stream, name)
+        if not info.config.deliver_subject:
+            raise ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
+        return PushConsumer(self._api, info)
+
+    async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
+        """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+        return await consumer_info(self._api, stream, name)
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer. Raises ConsumerNotFoundError."""
+        await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
+
+    def consumer_names(self, stream: str) -> Paged[str]:
+        """The names of a stream's consumers."""
+        check_name("stream", stream)
+        return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
+
+    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
+        """A stream's consumers."""
+        check_name("stream", stream)
+        return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
+
+    async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
+        name = _name_of(wire)
+        if name is not None and not self._knows_actions():
+            existing = await self._existing(stream, name)
+            if existing is not None and "ts" not in existing:  # answered by a server before 2.10
+                return _same_or_in_use(existing, wire, stream, name)
+        return await self._send(stream, wire, "create")
+
+    async def _create_unnamed(
+        self, stream: str, config: Mapping[str, Any], name: str
+    ) -> PullConsumer:
+        """By the call that has no name in its subject, which is what readers may use."""
+        wire = {**_checked(self._api, stream, config, {}), "name": name}
+        body = {"stream_name": stream, "config": wire}
+        answer = await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
+        return PullConsumer(self._api, _to_info(answer))
+
+    def _knows_actions(self) -> bool:
+        """Whether it is certain that creating changes nothing; behind a domain it is not."""
+        server = self._api.server
+        return server is not None and server.at_least(2, 10)
+
+    async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+        except ConsumerNotFoundError:
+            return None
+
+    async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
+        body: dict[str, Any] = {"stream_name": stream, "config": wire}
+        if self._api.server is None or self._knows_actions():  # an older one ignores it
+            body["action"] = action
+        name = _name_of(wire)
+        if name is None:
+            return _to_info(
+                await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
+            )
+        # The server wants the name in the configuration too when it is in the subject.
+        wire.setdefault("name", name)
+        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
+        single = wire.get("filter_subject")
+        if single and "*" not in single and ">" not in single:
+            # With the filter in the subject, permissions can be given by filter. A filter with
+            # wildcards would make a subject that may not be published to (pedantic servers).
+            call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
+        return _to_info(await self._api.call(call, body, **names))
+
+
+_DEFAULTS = {"ack_policy": "explicit"}
+
+
+def _checked(
+    jetstream_api: Api,
+    stream: str,
+    config: ConsumerConfigLike | None,
+    options: dict[str, Any],
+    *,
+    defaults: Mapping[str, Any] = _DEFAULTS,
+) -> dict[str, Any]:
+    check_name("stream", stream)
+    wire = {**defaults, **config_to_wire(ConsumerConfig, config, options)}
+    name, durable = wire.get("name"), wire.get("durable_name")
+    if name and durable and name != durable:
+        raise ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
+    for one in (name, durable):
+        if one is not None:
+            check_name("consumer", one)
+    if wire.get("filter_subject") and wire.get("filter_subjects"):
+        raise ConfigError("Give either filter_subject or filter_subjects, not both.")
+    for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):
+        if subject:
+            check_subscribe_subject(subject)
+    check_consumer(wire, jetstream_api.server)
+    return wire
+
+
+def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[str, Any]:
+    """A consumer that options name is to stay, unless they say for how long."""
+    if config is None and wire.get("name") and not wire.get("inactive_threshold"):
+        wire.setdefault("durable_name", wire["name"])
+    return wire
+
+
+def _name_of(wire: Mapping[str, Any]) -> str | None:
+    return wire.get("name") or wire.get("durable_name")
+
+
+def _merged(current: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """The current configuration with the change on top; one kind of filter replaces the other."""
+    merged = {**current, **change}
+    if "filter_subjects" in change:
+        merged.pop("filter_subject", None)
+    elif "filter_subject" in change:
+        merged.pop("filter_subjects", None)
+    return merged
+
+
+def _same_or_in_use(
+    existing: dict[str, Any], wire: Mapping[str, Any], stream: str, name: str
+) -> ConsumerInfo:
+    config = existing["config"]
+    if any(config.get(key) != value for key, value in wire.items()):
+        raise NameInUseError(
+            400,
+            CONSUMER_EXISTS,
+            "consumer already exists",
+            js_api.consumer_in_use(stream, name),
+        )
+    return _to_info(existing)
+
+
+def _to_info(answer: dict[str, Any]) -> ConsumerInfo:
+    return from_wire(ConsumerInfo, answer)

@@ -1,0 +1,271 @@
+"""The handles of consumers: what can be done with one that exists (rows J4, J5, J8).
+
+Contract: a handle is cheap and needs no closing. It keeps what the server said of the consumer
+when it was made (`cached_info`); pulls are checked against that.
+"""
+
+from __future__ import annotations
+
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.errors import ConfigError, RequestTimeoutError
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumers.control import ConsumerControl
+from jetspark.jetstream.consumers.push import PushMessages
+from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo, PriorityPolicy
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
+from jetspark.jetstream.pulling.fetch import Pull
+from jetspark.jetstream.pulling.fetch_result import FetchResult
+from jetspark.jetstream.pulling.limits import EXPIRES, make_limits
+from jetspark.jetstream.pulling.priority import GROUPS_SINCE, Priority, make_priority
+from jetspark.jetstream.requirements import check_feature
+from jetspark.timestamps import Seconds
+from jetspark.wire import js_api
+
+
+async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
+    """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+    answer = await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    return from_wire(ConsumerInfo, answer)
+
+
+class Consumer(ConsumerControl):
+    """A consumer of a stream, by name. Has no state besides `cached_info`."""
+
+    __slots__ = ("_api", "cached_info")
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        self._api = jetstream_api
+        self.cached_info = info
+        """What the last call of `info`, or the one that made this object, returned."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self.cached_info.stream_name
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.cached_info.name
+
+    async def info(self) -> ConsumerInfo:
+        """The consumer as it is now. Raises ConsumerNotFoundError."""
+        self.cached_info = await consumer_info(self._api, self.stream, self.name)
+        return self.cached_info
+
+    async def delete(self) -> None:
+        """Delete the consumer. Raises ConsumerNotFoundError."""
+        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
+
+
+class PullConsumer(Consumer):
+    """A consumer that delivers when it is asked."""
+
+    __slots__ = ("_pins",)
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        super().__init__(jetstream_api, info)
+        self._pins: dict[str, bytes] = {}
+
+    async def fetch(
+        self,
+        batch: int,
+        *,
+        timeout: Seconds | None = None,
+        max_bytes: int | None = None,
+        heartbeat: Seconds | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> FetchResult:
+        """Up to `batch` messages, as a list that also tells how the fetch ended.
+
+        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. What
+        was published a moment ago may be missing: the consumer hears of it after the publisher
+        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over;
+        the server is told 10 ms less, so that it ends first. `max_bytes`: stop before this many
+        bytes of messages (subjects and headers count). `heartbeat` (seconds, at most half of
+        `timeout`): a server that says nothing for twice as long is reported by
+        MissedHeartbeatError instead of at the timeout; the clock of it stands still while the
+        connection is down.
+
+        For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
+        "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
+        at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
+        lower ones are served first. "pinned_client": who is pinned is remembered by this object.
+
+        When messages came, they are returned, and what went wrong after them is in `.error`. So is
+        SequenceMismatchError when the server's last word shows that a delivery was lost on the way
+        (with acks it comes again after ack_wait), and RequestTimeoutError, half a second after
+        the timeout, when that word did not come.
+        When none came: an empty list if the server says that nothing is there; otherwise raises
+        RequestTimeoutError, SequenceMismatchError, MissedHeartbeatError, ConsumerNotFoundError,
+        ConsumerDeletedError, ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError
+        before anything is sent. A lost connection does not end a fetch that has a timeout: it is
+        asked for again.
+        """
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
+
+    async def next(
+        self,
+        timeout: Seconds | None = None,
+        *,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> JsMsg:
+        """One message, within `timeout` seconds (default: the context's).
+
+        Raises RequestTimeoutError when none came, and what `fetch` raises. The other options are
+        those of `fetch`.
+        """
+        seconds = self._api.timeout if timeout is None else timeout
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        result = await self._pull(1, seconds, None, None, pulled).run()
+        if not result:
+            raise RequestTimeoutError(
+                f"No message from consumer {self.name!r} within {seconds:g} s."
+            )
+        return result[0]
+
+    def consume(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds | None = None,
+        threshold_messages: int | None = None,
+        threshold_bytes: int | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> ConsumerMessages:
+        """Messages without end: iterate the result, or give a callback (plain or async).
+
+        It pulls ahead: up to `max_messages` (default 500) messages, or `max_bytes` bytes, are here
+        or on their way. When no more than `threshold_messages` or `threshold_bytes` are left (half,
+        if not said), it asks for the rest again. `expires`: seconds that one pull may wait at the
+        server, at least 1, default 30. `heartbeat`: seconds of silence after which the server
+        gives a sign of life, 0.5 to 30, at most half of `expires`, which is the default; twice as
+        long without any is reported, and it pulls anew. The other options are those of `fetch`.
+
+        How it ends and what it survives: see `jetspark.jetstream.pulling.consume`. Raises
+        ConfigError, UnsupportedByServerError, ConnectionClosedError.
+        """
+        limits = make_limits(
+            self.cached_info.config,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+            threshold_messages=threshold_messages,
+            threshold_bytes=threshold_bytes,
+        )
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        return ConsumerMessages(
+            self._api, self.stream, self.name, limits, callback, pulled, acks=self._acks
+        )
+
+    async def unpin(self, group: str) -> None:
+        """Let the server pin another client of a priority group (ADR-42; server 2.11).
+
+        Raises ConfigError for a consumer whose policy is not "pinned_client",
+        UnsupportedByServerError, ConsumerNotFoundError, APIError.
+        """
+        check_feature("unpin", GROUPS_SINCE, self._api.server)
+        if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
+            raise ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
+        await self._api.call(
+            js_api.CONSUMER_UNPIN, {"group": group}, stream=self.stream, consumer=self.name
+        )
+
+    @property
+    def _acks(self) -> bool:
+        return self.cached_info.config.ack_policy != AckPolicy.NONE
+
+    def _pull(
+        self,
+        batch: int,
+        timeout: Seconds | None,
+        max_bytes: int | None,
+        heartbeat: Seconds | None,
+        pulled: Priority | None,
+    ) -> Pull:
+        return Pull(
+            self._api,
+            self.stream,
+            self.name,
+            batch,
+            timeout,
+            max_bytes,
+            heartbeat,
+            pulled,
+            acks=self._acks,
+        )
+
+    def _priority(
+        self,
+        group: str | None,
+        min_pending: int | None,
+        min_ack_pending: int | None,
+        priority: int | None,
+    ) -> Priority | None:
+        return make_priority(
+            self.cached_info.config,
+            self._api.server,
+            self._pins,
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
+        )
+
+
+class PushConsumer(Consumer):
+    """A consumer that delivers to a subject."""
+
+    __slots__ = ("_delivered",)
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        super().__init__(jetstream_api, info)
+        # Nothing is delivered while nobody listens, so this holds until somebody does.
+        self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
+
+    @property
+    def deliver_subject(self) -> str:
+        """Where it delivers."""
+        return self.cached_info.config.deliver_subject or ""
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback.
+
+        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
+        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
+        """
+        delivered, self._delivered = self._delivered, None
+        return PushMessages(
+            self._api.client,
+            self.cached_info,
+            callback,
+            delivered,
+            pending_msgs_limit,
+            pending_bytes_limit,
+        )

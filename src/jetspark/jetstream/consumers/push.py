@@ -1,0 +1,223 @@
+"""Messages of a push consumer, through a plain subscription (row J10).
+
+Contract
+- The server's own messages are not given out. A request for flow control is answered when what
+  came before it was taken, so a slow reader is not sent more than the server's window. The same
+  for a heartbeat which says that such an answer was lost (`Nats-Consumer-Stalled`).
+- A consumer with `idle_heartbeat` that says nothing for twice as long is reported as
+  MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. A
+  deleted consumer shows only in this way. Not in a deliver group: one of its members gets the
+  heartbeats.
+- Its heartbeats also say how much it has delivered. What did not come of it, the last message too,
+  is reported as SequenceMismatchError within twice the interval, when the heartbeat was taken. With
+  acks the server delivers it again after ack_wait, without it is lost. What was dropped here at a
+  pending limit is not told twice.
+- Nothing is acknowledged by itself. Otherwise as `client.subscription`: the iterator has no task,
+  the callback has one, and at a pending limit new messages are dropped and SlowConsumerError tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING
+
+from jetspark.client.leaving import Leaving
+from jetspark.client.messages import Message
+from jetspark.errors import JetsparkError, MissedHeartbeatError
+from jetspark.jetstream.documents.consumers import AckPolicy
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pulling.arrivals import LOOKS, Arrivals, not_come
+from jetspark.jetstream.pulling.consume import JsMsgCallback
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.status import CONTROL, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.jetstream.documents.consumers import ConsumerInfo
+    from jetspark.wire.events import MessageFrame
+
+_STALLED = "Nats-Consumer-Stalled"
+
+
+class PushMessages(Leaving):
+    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        client: Client,
+        info: ConsumerInfo,
+        callback: JsMsgCallback | None,
+        delivered: int | None,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+    ) -> None:
+        config = info.config
+        self._client = client
+        self._name = info.name
+        self._callback = callback
+        self._sub = client.subscribe(
+            config.deliver_subject or "",
+            queue=config.deliver_group or None,
+            callback=None if callback is None else self._call_back,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+        self._heartbeat = 0.0
+        if config.idle_heartbeat is not None and not config.deliver_group:
+            self._heartbeat = config.idle_heartbeat.total_seconds()
+        self._clock: asyncio.TimerHandle | None = None
+        self._heard = self._silent = 0
+        self._acks = config.ack_policy != AckPolicy.NONE
+        self._arrivals = Arrivals(delivered)
+        self._taken = 0  # frames, the server's own included
+        self._dropped = 0  # as of the last heartbeat
+        self._set_clock()
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._sub.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet, the server's own included."""
+        return self._sub.pending_msgs
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._sub.dropped
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
+        self._sub.__aiter__()  # refuses when there is a callback
+        return self
+
+    async def __anext__(self) -> JsMsg:
+        while True:
+            frame = (await self._sub.__anext__())._frame
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError.
+        """
+        loop = self._client.loop
+        deadline = None if timeout is None else loop.time() + in_seconds(timeout)
+        while True:
+            left = None if deadline is None else max(deadline - loop.time(), 0)
+            frame = (await self._sub.next(left))._frame
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
+
+    def _call_back(self, message: Message) -> Awaitable[None] | None:
+        if self._callback is None or self._is_control(message._frame):
+            return None
+        return self._callback(JsMsg(self._client, message._frame))
+
+    # -- the server's own messages -------------------------------------------------------------
+
+    def _is_control(self, frame: MessageFrame) -> bool:
+        """Whether it is not for the user; it is answered if it wants to be."""
+        self._taken += 1
+        block = frame[3]
+        status = None if block is None or frame[4] else status_of(block)
+        if status is None or status.code != CONTROL:
+            if self._arrivals.before is None:
+                self._arrivals.first(frame[2], self._taken - 1)
+            return False
+        self._arrivals.others += 1
+        message = Message(self._client, frame)
+        if status.is_flow_control:
+            self._answer(message.reply)
+        elif message.headers is not None:
+            self._answer(message.headers.get(_STALLED))
+            self._compare(block)
+        return True
+
+    def _answer(self, subject: str | None) -> None:
+        if subject:
+            try:
+                self._client.publish_nowait(subject)
+            except JetsparkError as error:
+                self._client.report(error)
+
+    def _compare(self, heartbeat: bytes | None) -> None:
+        """What the consumer has sent before this heartbeat, with what was taken."""
+        arrivals, dropped = self._arrivals, self._sub.dropped
+        if dropped != self._dropped:
+            self._dropped, arrivals.before = dropped, None
+        if self._heartbeat and (missing := arrivals.missing(heartbeat, self._taken)):
+            arrivals.doubt(missing, self._taken)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        if self._heartbeat:
+            self._clock = self._client.loop.call_later(self._heartbeat / LOOKS, self._on_clock)
+
+    def _on_clock(self) -> None:
+        if not self._sub.active:
+            return
+        received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
+        # Looks are counted, not seconds: see `pulling.engine`.
+        self._silent = self._silent + 1 if received == self._heard else 0
+        self._heard = received
+        if not self._client.is_connected:
+            self._silent = 0
+        if missing := self._arrivals.look(self._taken + self._sub.pending_msgs):
+            then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+            self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
+        if self._silent == 2 * LOOKS:
+            seconds = 2 * self._heartbeat
+            self._client.report(
+                MissedHeartbeatError(
+                    f"Push consumer {self._name!r} said nothing for {seconds:g} s, twice the "
+                    "heartbeat interval."
+                )
+            )
+        self._set_clock()
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times."""
+        self._stop_clock()
+        if self._sub.active:
+            self._sub.unsubscribe()
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Let the server send no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        self._stop_clock()
+        await self._sub.drain(timeout)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def _leave(self) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"

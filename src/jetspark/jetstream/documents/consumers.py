@@ -1,0 +1,151 @@
+"""Documents about consumers: every field of nats-server 2.15, under its wire name (row J8)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from jetspark.jetstream.documents.document import Document, Moment, Span
+from jetspark.jetstream.documents.streams import ClusterInfo
+
+
+class DeliverPolicy(StrEnum):
+    """Where in the stream a new consumer begins."""
+
+    ALL = "all"
+    LAST = "last"
+    NEW = "new"
+    LAST_PER_SUBJECT = "last_per_subject"
+    BY_START_SEQUENCE = "by_start_sequence"
+    BY_START_TIME = "by_start_time"
+
+
+class AckPolicy(StrEnum):
+    """Which messages have to be acknowledged."""
+
+    EXPLICIT = "explicit"
+    ALL = "all"
+    NONE = "none"
+    FLOW_CONTROL = "flow_control"
+
+
+class ReplayPolicy(StrEnum):
+    """As fast as possible, or at the pace of publishing."""
+
+    INSTANT = "instant"
+    ORIGINAL = "original"
+
+
+class PriorityPolicy(StrEnum):
+    """How pulls of priority groups are served, ADR-42."""
+
+    NONE = "none"
+    OVERFLOW = "overflow"
+    PINNED_CLIENT = "pinned_client"
+    PRIORITIZED = "prioritized"
+
+
+class ConsumerConfig(Document, frozen=True, kw_only=True):
+    """A consumer's configuration. None: not said (a server's default, or the value as it is)."""
+
+    durable_name: str | None = None
+    """A consumer with a durable name stays until it is deleted."""
+    name: str | None = None
+    """A consumer with only a name goes after `inactive_threshold` (server's default: 5 s)."""
+    description: str | None = None
+    deliver_policy: str | None = None
+    """A DeliverPolicy."""
+    opt_start_seq: int | None = None
+    opt_start_time: Moment | None = None
+    ack_policy: str | None = None
+    """An AckPolicy; creating a consumer without it means "explicit"."""
+    ack_wait: Span | None = None
+    max_deliver: int | None = None
+    backoff: list[Span] | None = None
+    """Waits before each redelivery, instead of `ack_wait`."""
+    filter_subject: str | None = None
+    filter_subjects: list[str] | None = None
+    """Several filters (2.10); not together with `filter_subject`."""
+    replay_policy: str | None = None
+    """A ReplayPolicy."""
+    rate_limit_bps: int | None = None
+    sample_freq: str | None = None
+    """Percentage of acks to be reported as metrics, such as "30%"."""
+    max_waiting: int | None = None
+    max_ack_pending: int | None = None
+    flow_control: bool | None = None
+    headers_only: bool | None = None
+    max_batch: int | None = None
+    """Most messages that one pull may ask for."""
+    max_expires: Span | None = None
+    max_bytes: int | None = None
+    deliver_subject: str | None = None
+    """Makes it a push consumer."""
+    deliver_group: str | None = None
+    idle_heartbeat: Span | None = None
+    inactive_threshold: Span | None = None
+    num_replicas: int | None = None
+    """0: as many as the stream."""
+    mem_storage: bool | None = None
+    direct: bool | None = None
+    """Of the server's own use."""
+    sourcing: bool | None = None
+    """Of the server's own use (2.14)."""
+    metadata: dict[str, str] | None = None
+    pause_until: Moment | None = None
+    """Delivers nothing until then (2.11)."""
+    priority_groups: list[str] | None = None
+    priority_policy: str | None = None
+    """A PriorityPolicy (2.11)."""
+    priority_timeout: Span | None = None
+    """After which silence a pinned client loses its place (2.11)."""
+
+
+class PauseState(Document, frozen=True, kw_only=True):
+    """Whether a consumer is paused, and for how long (2.11)."""
+
+    paused: bool = False
+    pause_until: Moment | None = None
+    pause_remaining: Span | None = None
+
+
+class SequenceInfo(Document, frozen=True, kw_only=True):
+    """A position, counted by the consumer and by the stream."""
+
+    consumer_seq: int = 0
+    stream_seq: int = 0
+    last_active: Moment | None = None
+
+
+class PriorityGroupState(Document, frozen=True, kw_only=True):
+    """Who is pinned in a priority group."""
+
+    group: str
+    pinned_client_id: str | None = None
+    pinned_ts: Moment | None = None
+
+
+class ConsumerInfo(Document, frozen=True, kw_only=True):
+    """A consumer: its configuration and how far it is."""
+
+    stream_name: str
+    name: str
+    created: Moment
+    config: ConsumerConfig = msgspec.field(default_factory=ConsumerConfig)
+    delivered: SequenceInfo = msgspec.field(default_factory=SequenceInfo)
+    ack_floor: SequenceInfo = msgspec.field(default_factory=SequenceInfo)
+    """Everything up to here is acknowledged."""
+    num_ack_pending: int = 0
+    num_redelivered: int = 0
+    num_waiting: int = 0
+    """Pulls that wait."""
+    num_pending: int = 0
+    """Messages not yet delivered."""
+    cluster: ClusterInfo | None = None
+    push_bound: bool = False
+    paused: bool = False
+    pause_remaining: Span | None = None
+    ts: Moment | None = None
+    """When the server answered."""
+    priority_groups: list[PriorityGroupState] = msgspec.field(default_factory=list)

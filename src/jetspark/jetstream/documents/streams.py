@@ -1,0 +1,382 @@
+"""Documents about streams: every field of nats-server 2.15, under its wire name (row J7)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from jetspark.jetstream.documents.document import Document, Moment, Span
+from jetspark.wire.headers import Headers, parse_headers
+from jetspark.wire.js_api import api_prefix_of
+
+
+class RetentionPolicy(StrEnum):
+    """When messages leave a stream: by limits only, when nobody is interested, when worked off."""
+
+    LIMITS = "limits"
+    INTEREST = "interest"
+    WORK_QUEUE = "workqueue"
+
+
+class DiscardPolicy(StrEnum):
+    """What a full stream refuses: its oldest messages, or new ones."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+class StorageType(StrEnum):
+    FILE = "file"
+    MEMORY = "memory"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    S2 = "s2"
+
+
+class PersistMode(StrEnum):
+    """Whether the server syncs before it acks, or later (2.12)."""
+
+    DEFAULT = "default"
+    ASYNC = "async"
+
+
+class Placement(Document, frozen=True, kw_only=True):
+    """Where in a deployment: a cluster, servers with all these tags, a preferred leader."""
+
+    cluster: str | None = None
+    tags: list[str] | None = None
+    preferred: str | None = None
+
+
+class External(Document, frozen=True, kw_only=True):
+    """How to reach a stream of another domain (`of_domain`) or account.
+
+    `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; of another account, the
+    subject that imports its API), `deliver` the prefix of the subjects that it delivers on, when
+    only some are imported.
+    """
+
+    api: str
+    deliver: str = ""
+
+    @classmethod
+    def of_domain(cls, domain: str, *, deliver: str = "") -> Self:
+        """That of a JetStream domain. Raises BadNameError."""
+        return cls(api=api_prefix_of(domain, None), deliver=deliver)
+
+
+class SubjectTransform(Document, frozen=True, kw_only=True):
+    """Subjects that match `src` are stored as `dest`."""
+
+    src: str
+    dest: str
+
+
+class SourceConsumer(Document, frozen=True, kw_only=True):
+    """A consumer made beforehand, for a source or mirror to read through."""
+
+    name: str | None = None
+    deliver_subject: str | None = None
+
+
+class Source(Document, frozen=True, kw_only=True):
+    """An origin of a stream: one of its `sources`, or its `mirror`."""
+
+    name: str
+    opt_start_seq: int | None = None
+    opt_start_time: Moment | None = None
+    filter_subject: str | None = None
+    subject_transforms: list[SubjectTransform] | None = None
+    external: External | None = None
+    consumer: SourceConsumer | None = None
+
+
+class Republish(Document, frozen=True, kw_only=True):
+    """Publish again, as core NATS messages, what the stream stored."""
+
+    dest: str
+    src: str | None = None
+    """None for all subjects of the stream."""
+    headers_only: bool | None = None
+
+
+class ConsumerLimits(Document, frozen=True, kw_only=True):
+    """Upper limits, and defaults, for the stream's consumers."""
+
+    inactive_threshold: Span | None = None
+    max_ack_pending: int | None = None
+
+
+class StreamConfig(Document, frozen=True, kw_only=True):
+    """A stream's configuration. None: not said (a server's default, or the value as it is)."""
+
+    name: str | None = None
+    description: str | None = None
+    subjects: list[str] | None = None
+    """What the stream listens to, wildcards allowed."""
+    retention: str | None = None
+    """A RetentionPolicy."""
+    max_consumers: int | None = None
+    max_msgs: int | None = None
+    max_bytes: int | None = None
+    max_age: Span | None = None
+    max_msgs_per_subject: int | None = None
+    max_msg_size: int | None = None
+    """Bytes of one message, headers included."""
+    discard: str | None = None
+    """A DiscardPolicy."""
+    discard_new_per_subject: bool | None = None
+    storage: str | None = None
+    """A StorageType."""
+    num_replicas: int | None = None
+    no_ack: bool | None = None
+    duplicate_window: Span | None = None
+    """How long Nats-Msg-Id is remembered."""
+    placement: Placement | None = None
+    mirror: Source | None = None
+    sources: list[Source] | None = None
+    compression: str | None = None
+    """A Compression (2.10)."""
+    first_seq: int | None = None
+    """Sequence of the first message of a new stream (2.10)."""
+    subject_transform: SubjectTransform | None = None
+    republish: Republish | None = None
+    allow_direct: bool | None = None
+    mirror_direct: bool | None = None
+    sealed: bool | None = None
+    deny_delete: bool | None = None
+    deny_purge: bool | None = None
+    allow_rollup_hdrs: bool | None = None
+    consumer_limits: ConsumerLimits | None = None
+    allow_msg_ttl: bool | None = None
+    """Per-message TTL, ADR-43 (2.11)."""
+    subject_delete_marker_ttl: Span | None = None
+    allow_msg_counter: bool | None = None
+    """Counters, ADR-49 (2.12)."""
+    allow_atomic: bool | None = None
+    """Atomic batches, ADR-50 (2.12)."""
+    allow_msg_schedules: bool | None = None
+    """Scheduled messages, ADR-51 (2.12)."""
+    persist_mode: str | None = None
+    """A PersistMode (2.12)."""
+    allow_batched: bool | None = None
+    """Fast-ingest batches, ADR-50 (2.14)."""
+    metadata: dict[str, str] | None = None
+    template_owner: str | None = None
+    """The template that made the stream (servers before 2.11)."""
+
+
+class LostData(Document, frozen=True, kw_only=True):
+    """Messages that the store found damaged."""
+
+    msgs: list[int] = msgspec.field(default_factory=list)
+    bytes: int = 0
+
+
+class StreamState(Document, frozen=True, kw_only=True):
+    """What a stream holds. Times are None while it never held a message."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    first_ts: Moment | None = None
+    last_ts: Moment | None = None
+    num_subjects: int = 0
+    subjects: dict[str, int] | None = None
+    """Messages by subject, when they were asked for."""
+    num_deleted: int = 0
+    deleted: list[int] | None = None
+    """Sequences missing between first and last, when they were asked for."""
+    lost: LostData | None = None
+    consumer_count: int = 0
+
+
+class ErrorDocument(Document, frozen=True, kw_only=True):
+    """An error inside a document."""
+
+    code: int
+    err_code: int = 0
+    description: str = ""
+
+
+class SourceInfo(Document, frozen=True, kw_only=True):
+    """The state of one source or of the mirror."""
+
+    name: str
+    external: External | None = None
+    lag: int = 0
+    """Messages still to be copied."""
+    seq: int = 0
+    active: Span | None = None
+    """Time since the last contact; -1 ns: never."""
+    error: ErrorDocument | None = None
+    filter_subject: str | None = None
+    subject_transforms: list[SubjectTransform] | None = None
+
+
+class Alternate(Document, frozen=True, kw_only=True):
+    """A mirror of the stream, nearest first."""
+
+    name: str
+    cluster: str = ""
+    domain: str | None = None
+
+
+class PeerInfo(Document, frozen=True, kw_only=True):
+    """A server that replicates the stream or consumer."""
+
+    name: str
+    current: bool = False
+    offline: bool = False
+    active: Span | None = None
+    lag: int = 0
+    peer: str = ""
+    pending: bool = False
+
+
+class DesiredPeer(Document, frozen=True, kw_only=True):
+    """A server that shall replicate."""
+
+    name: str
+    offline: bool = False
+    peer: str = ""
+
+
+class MoveOrigin(Document, frozen=True, kw_only=True):
+    """Where an asset that is being moved comes from."""
+
+    replicas: int = 0
+    placement: Placement | None = None
+    retention: str | None = None
+
+
+class MoveStatus(Document, frozen=True, kw_only=True):
+    """How far a move is."""
+
+    description: str = ""
+    type: Any = None
+    err: str | None = None
+
+
+class DesiredCluster(Document, frozen=True, kw_only=True):
+    """Where an asset that is being moved shall be (2.15)."""
+
+    created: Moment | None = None
+    name: str | None = None
+    replicas: list[DesiredPeer] = msgspec.field(default_factory=list)
+    origin: MoveOrigin | None = None
+    status: MoveStatus | None = None
+
+
+class ClusterInfo(Document, frozen=True, kw_only=True):
+    """Who replicates, and who leads."""
+
+    name: str | None = None
+    raft_group: str | None = None
+    leader: str | None = None
+    leader_since: Moment | None = None
+    system_account: bool = False
+    traffic_account: str | None = None
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    desired: DesiredCluster | None = None
+
+
+class StreamInfo(Document, frozen=True, kw_only=True):
+    """A stream: its configuration, when it was made, what it holds."""
+
+    config: StreamConfig
+    created: Moment
+    state: StreamState
+    domain: str | None = None
+    cluster: ClusterInfo | None = None
+    mirror: SourceInfo | None = None
+    sources: list[SourceInfo] = msgspec.field(default_factory=list)
+    alternates: list[Alternate] = msgspec.field(default_factory=list)
+    ts: Moment | None = None
+    """When the server answered."""
+    did_create: bool = False
+    """The server answers so to create_stream, also when an equal stream was there already."""
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.config.name or ""
+
+
+class PubAck(Document, frozen=True, kw_only=True):
+    """Where a published message was stored."""
+
+    stream: str
+    seq: int
+    duplicate: bool = False
+    """A message with this Nats-Msg-Id was there already; `seq` is that one's."""
+    domain: str | None = None
+    val: str | None = None
+    """A counter's value after this message (ADR-49)."""
+    batch: str | None = None
+    count: int | None = None
+    """Messages of the batch (ADR-50)."""
+
+
+class StoredMsg(Document, frozen=True, kw_only=True):
+    """A message as it lies in a stream."""
+
+    subject: str
+    seq: int
+    time: Moment
+    data: bytes = b""
+    hdrs: bytes | None = None
+    """The header block as it was published."""
+
+    @property
+    def headers(self) -> Headers | None:
+        """The headers; None when there are none. Raises BadHeaderError when malformed."""
+        return None if self.hdrs is None else parse_headers(self.hdrs)[0]
+
+
+class AccountLimits(Document, frozen=True, kw_only=True):
+    """-1 for no limit."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+class Tier(Document, frozen=True, kw_only=True):
+    """What an account uses and may use, bytes and counts."""
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    streams: int = 0
+    consumers: int = 0
+    limits: AccountLimits | None = None
+
+
+class APIStats(Document, frozen=True, kw_only=True):
+    """The account's API calls; `level` is the API level of the server (2.11)."""
+
+    total: int = 0
+    errors: int = 0
+    level: int = 0
+    inflight: int = 0
+
+
+class AccountInfo(Tier, frozen=True, kw_only=True):
+    """The account's JetStream."""
+
+    api: APIStats | None = None
+    domain: str | None = None
+    tiers: dict[str, Tier] | None = None
+    """By replica class ("R1", "R3") when the account has tiered limits."""

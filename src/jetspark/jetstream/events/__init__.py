@@ -1,0 +1,1 @@
+"""JetStream's advisories and metrics."""

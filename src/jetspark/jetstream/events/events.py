@@ -1,0 +1,293 @@
+"""Watching JetStream's advisories, metrics and API audits (row W4).
+
+Contract
+- Events come from now on, as core NATS messages: what happens while nobody listens, or while the
+  connection is down, is not told later. The server filters by kind, stream and consumer where
+  subjects can say it; audits of API calls name the stream inside, so they are filtered here.
+- The read loop only appends raw frames, up to the pending limits; behind them events are dropped,
+  counted in `dropped` and told by SlowConsumerError, as for a Subscription.
+- The iterator form has no task. The callback form has one, until the end, and calls for one event
+  after the other; what a callback raises is reported.
+- A message that is no event is reported and left out.
+- What has arrived is still given out after `close`, and by the iterator after the connection's end;
+  then a callback gets no more, and one that runs is cancelled. `Client.drain` drains.
+- The iterator raises when the connection was lost for good or the server refused a subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from jetspark.client.callbacks import Callback
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.client.drops import Drops
+from jetspark.client.leaving import Leaving, cancelled
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    JetStreamError,
+    RequestTimeoutError,
+    SlowConsumerError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.events.documents import Event
+from jetspark.jetstream.events.kinds import (
+    DEFAULT_EVENT_PREFIX,
+    event_kinds,
+    event_subjects,
+    parse_event,
+)
+from jetspark.timestamps import Seconds, in_seconds
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.wire.events import MessageFrame
+
+EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
+
+
+class Events(Leaving):
+    """What `JetStream.events` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        client: Client,
+        subjects: list[str],
+        wanted: Callable[[Event], bool],
+        *,
+        callback: EventCallback | None,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+    ) -> None:
+        self._client = client
+        self._subjects = subjects
+        self._wanted = wanted
+        self._msgs_limit = pending_msgs_limit
+        self._bytes_limit = pending_bytes_limit
+        self._frames: deque[MessageFrame] = deque()
+        self._pending_bytes = 0
+        self._drops = Drops()
+        self._accepted = 0
+        self._ended = False
+        self._error: JetsparkError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._listeners = [
+            client.listen(subject, self._on_frame, on_end=self._on_end) for subject in subjects
+        ]
+        self._release = client.adopt(self)
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        if callback is not None:
+            self._task = client.loop.create_task(self._call_back(callback), name="jetspark-events")
+            self._task.add_done_callback(lambda _: self._release())
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def subjects(self) -> list[str]:
+        """What is subscribed to."""
+        return list(self._subjects)
+
+    @property
+    def active(self) -> bool:
+        """Whether more events may arrive."""
+        return not self._ended
+
+    @property
+    def pending(self) -> int:
+        """Messages received and not looked at yet."""
+        return len(self._frames)
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._drops.count
+
+    # -- called by the read loop ---------------------------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        size = self._pending_bytes + len(frame[4])
+        if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
+            if self._drops.add(self._accepted, len(self._frames)):
+                self._client.report(SlowConsumerError(", ".join(self._subjects), self._drops.count))
+            return
+        self._accepted += 1
+        self._pending_bytes = size
+        self._frames.append(frame)
+        self._wake()
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        if self._error is None:
+            self._error = error
+        self.close()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- taking events -------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        if self._callback is not None:
+            raise ConfigError("These events have a callback; they cannot be iterated as well.")
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if not self._frames:
+                await self._fill()
+            frame = self._frames.popleft()
+            self._pending_bytes -= len(frame[4])
+            try:
+                event = parse_event(frame[4])
+            except JetStreamError as error:
+                subject = frame[1].decode("utf-8", "replace")
+                self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
+                continue
+            if self._wanted(event):
+                return event
+
+    async def _fill(self) -> None:
+        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
+        while not self._frames:
+            if self._ended:
+                if self._error is None or _closed_on_purpose(self._error):
+                    raise StopAsyncIteration
+                raise self._error
+            self._waiter = self._client.loop.create_future()
+            await self._waiter
+
+    async def next(self, timeout: Seconds | None = None) -> Event:
+        """The next event; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
+        """
+        timeout = in_seconds(timeout)
+        if self._callback is not None:
+            raise ConfigError("These events have a callback; next() would take them away.")
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise self._error or ConnectionClosedError("The events were closed.") from None
+        except TimeoutError:
+            raise RequestTimeoutError(f"No event within {timeout:g} s.") from None
+
+    async def _call_back(self, callback: EventCallback) -> None:
+        call = Callback(callback, "The callback of events", self._client.report).call
+        while True:
+            try:
+                event = await self.__anext__()
+            except (StopAsyncIteration, JetsparkError):
+                return
+            if (rest := call(event)) is not None:
+                await rest
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Listen no more; events that are here can still be read. Any number of times."""
+        self._ended = True
+        for listener in self._listeners:
+            listener.close()
+        if self._task is None:
+            self._release()
+        self._wake()
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Take what the server has sent until now, then `close`.
+
+        Returns when the events are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        timeout = in_seconds(timeout)
+        try:
+            if not self._ended:
+                await self._client.flush(timeout)
+        finally:
+            self.close()
+        task = self._task
+        if task is None or task is asyncio.current_task():
+            return
+        if not (await asyncio.wait({task}, timeout=timeout))[0]:
+            raise RequestTimeoutError(f"{len(self._frames)} events were not taken in time.")
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Of the client's drain: whether this task is in the callback."""
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """Of the client's close: a callback gets no more, and one that runs is cancelled."""
+        if self._task is not None:
+            self._frames.clear()
+        return cancelled(self._task)
+
+    def _leave(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Events({', '.join(self._subjects)}, pending={self.pending})"
+
+
+def _closed_on_purpose(error: JetsparkError) -> bool:
+    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
+
+
+class EventCalls:
+    """The part of JetStream that is about events."""
+
+    _api: Api
+
+    def events(
+        self,
+        *,
+        kinds: Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        callback: EventCallback | None = None,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Events:
+        """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
+
+        `kinds`: EventKind or their words, None for all, unknown ones too. `stream`, `consumer`:
+        only what is about these. A context with a domain gets that domain's events only. `prefix`:
+        where the events of another account were imported to. Connected as a user of the system
+        account, it gives the events of servers too.
+
+        Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
+        one is named; BadNameError, BadSubjectError, ConnectionClosedError.
+        """
+        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
+            raise ConfigError("The pending limits must be at least 1.")
+        wanted = None if kinds is None else event_kinds(kinds)
+        domain = self._api.domain
+
+        def is_wanted(event: Event) -> bool:
+            return (
+                (wanted is None or event.kind in wanted)
+                and (domain is None or event.domain == domain)
+                and _names(event, "stream", stream)
+                and _names(event, "consumer", consumer)
+            )
+
+        return Events(
+            self._api.client,
+            event_subjects(wanted, stream, consumer, prefix=prefix),
+            is_wanted,
+            callback=callback,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+
+
+def _names(event: Event, what: str, name: str | None) -> bool:
+    """Whether an event is about this name; one of an unknown type came on its subject."""
+    return name is None or getattr(event, what, name) == name

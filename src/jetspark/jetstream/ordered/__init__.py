@@ -1,0 +1,1 @@
+"""Ordered consumers, and watching what a stream's subjects hold."""

@@ -1,0 +1,133 @@
+"""The call that makes an ordered consumer (ADR-17, row J11); see `ordered` for what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from jetspark.arguments import check_whole
+from jetspark.errors import ConfigError
+from jetspark.jetstream.consumers.calls import ConsumerCalls
+from jetspark.jetstream.documents.consumers import (
+    AckPolicy,
+    ConsumerConfig,
+    DeliverPolicy,
+    ReplayPolicy,
+)
+from jetspark.jetstream.documents.document import config_to_wire
+from jetspark.jetstream.ordered.ordered import OrderedMessages
+from jetspark.jetstream.pulling.consume import JsMsgCallback
+from jetspark.jetstream.pulling.limits import EXPIRES, make_limits
+from jetspark.jetstream.requirements import check_consumer
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.timestamps import Seconds, as_timedelta
+
+MAX_MESSAGES = 1000
+HEARTBEAT = 5.0
+INACTIVE_THRESHOLD = timedelta(minutes=5)
+
+
+class OrderedCalls(ConsumerCalls):
+    """The part of JetStream that is about consumers, ordered ones too."""
+
+    def ordered(
+        self,
+        stream: str,
+        *,
+        subjects: str | Sequence[str] | None = None,
+        deliver_policy: str | None = None,
+        start_seq: int | None = None,
+        start_time: datetime | None = None,
+        headers_only: bool = False,
+        replay_policy: str = ReplayPolicy.INSTANT,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
+    ) -> OrderedMessages:
+        """A stream in order, without a gap and without acks: iterate it, or give a callback.
+
+        `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
+        DeliverPolicy, "all" by default; `start_seq` or `start_time` instead of it begin there.
+        `headers_only`: without payloads; their sizes are in the header Nats-Msg-Size.
+        `replay_policy`: "original" keeps the pace of publishing.
+
+        It pulls ahead: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are here
+        or on their way. `expires`: seconds that one pull may wait at the server. `heartbeat`:
+        seconds of silence after which the server gives a sign of life; twice as long without one,
+        and the consumer is made again. `inactive_threshold`: how long the server keeps the
+        consumer of a reader that vanished.
+
+        Nothing is sent before the first message is asked for, except with a callback. Raises
+        ConfigError, UnsupportedByServerError; how it ends: see
+        `jetspark.jetstream.ordered.ordered`.
+        """
+        check_name("stream", stream)
+        config = _config(
+            subjects=subjects,
+            deliver_policy=deliver_policy,
+            start_seq=start_seq,
+            start_time=start_time,
+            headers_only=headers_only or None,
+            replay_policy=replay_policy,
+            inactive_threshold=as_timedelta(inactive_threshold),
+        )
+        check_consumer(config, self._api.server)
+        if max_messages is None and max_bytes is None:
+            max_messages = MAX_MESSAGES
+        limits = make_limits(
+            ConsumerConfig(),
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+        )
+        return OrderedMessages(self._api, self._create_unnamed, stream, config, limits, callback)
+
+
+def _config(
+    *,
+    subjects: str | Sequence[str] | None,
+    deliver_policy: str | None,
+    start_seq: int | None,
+    start_time: datetime | None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The configuration of the first consumer, as wire document. Raises ConfigError."""
+    if [deliver_policy, start_seq, start_time].count(None) < 2:
+        raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
+    if start_seq is not None:
+        check_whole("start_seq", start_seq)
+        deliver_policy = DeliverPolicy.BY_START_SEQUENCE
+    elif start_time is not None:
+        deliver_policy = DeliverPolicy.BY_START_TIME
+    elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
+        raise ConfigError("Say where to begin by start_seq or start_time.")
+    filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
+    if subjects is not None and not filters:
+        raise ConfigError("subjects is empty: leave it out to read all of them.")
+    for subject in filters:
+        check_subscribe_subject(subject)
+    if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:
+        filters = [">"]  # this policy wants one
+    if len(filters) == 1:
+        options["filter_subject"] = filters[0]
+    elif filters:
+        options["filter_subjects"] = filters
+    return config_to_wire(
+        ConsumerConfig,
+        None,
+        {
+            **options,
+            "deliver_policy": deliver_policy or DeliverPolicy.ALL,
+            "opt_start_seq": start_seq,
+            "opt_start_time": start_time,
+            "ack_policy": AckPolicy.NONE,
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+        },
+    )

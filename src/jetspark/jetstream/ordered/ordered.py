@@ -1,0 +1,313 @@
+"""Ordered consumers: a stream, or a part of it, in order and without a gap (ADR-17, row J11).
+
+Contract
+- Below is an ephemeral pull consumer that acknowledges nothing, in memory, on one server. It is
+  made at the first use, and made again behind the last message that was in order, whenever
+  deliveries are missing, the heartbeats are, it was deleted, its leader is gone, or the link was
+  lost. A lost delivery is noticed by the next one; when none follows, by the next heartbeat, which
+  says how many there were. So whichever frame was lost, that is noticed within twice the heartbeat.
+  What still comes from an older one finds nobody. So every message that the stream holds comes
+  once, in stream order; the consumer's name changes.
+  One that began with "last_per_subject" goes on with all that lies behind, older values too.
+- What made that necessary is not the reader's business: it goes to `last_error`, the log and the
+  error callback. Making it again is tried for ever, after growing waits, except without the stream
+  (StreamNotFoundError), with another one of the same name that is not yet as long
+  (StreamRecreatedError), and without the connection. What is here is given out first; then the
+  iterator raises. With a callback the error is reported. The very first attempt is the caller's:
+  it raises whatever it meets.
+- `async with` ends it at the end of the block. So does leaving an `async for` over one that was
+  not entered. Its end deletes the consumer; if the server does not hear of that, it goes after
+  `inactive_threshold`.
+- One task, while a consumer is being made; with a callback, one more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from jetspark.err_codes import (
+    CONSUMER_NOT_FOUND,
+)
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
+from jetspark.jetstream.consumers.handles import consumer_info
+from jetspark.jetstream.documents.consumers import ConsumerInfo, DeliverPolicy
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.documents.streams import StreamInfo
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
+from jetspark.jetstream.pulling.engine import RETRY_WAIT
+from jetspark.jetstream.pulling.trouble import Trouble
+from jetspark.wire import js_api
+from jetspark.wire.consumer_order import ConsumerOrder
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.consumers.handles import PullConsumer
+    from jetspark.jetstream.pulling.limits import PullLimits
+    from jetspark.wire.events import MessageFrame
+
+_API_WAIT = 1.0
+"""Seconds for the API to tell about the stream before a consumer that was made again is used."""
+
+_FIRST_PATIENCE = 1.0
+"""Seconds for the first attempt to make the consumer again; later ones take up to the timeout."""
+
+_LONGEST_WAIT = 5.0
+"""Seconds between two attempts to make the consumer again."""
+
+# Their first message is decided when the consumer is made; it stays the first.
+_DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
+
+CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable["PullConsumer"]]
+
+
+class OrderedMessages(ConsumerMessages):
+    """What `JetStream.ordered` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        api: Api,
+        create: CreateConsumer,
+        stream: str,
+        config: Mapping[str, Any],
+        limits: PullLimits,
+        callback: JsMsgCallback | None,
+    ) -> None:
+        self._create = create
+        self._config = dict(config)
+        self._order = ConsumerOrder()
+        self._entered = False
+        self._since = datetime.max.replace(tzinfo=UTC)
+        self._last_error: JetsparkError | None = None
+        super().__init__(api, stream, "", limits, callback, None, alone=True)
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._names["stream"]
+
+    @property
+    def name(self) -> str:
+        """The name of the present consumer; empty while there is none."""
+        return self._names["consumer"]
+
+    @property
+    def last_error(self) -> JetsparkError | None:
+        """Why the consumer had to be made again the last time, or could not be."""
+        return self._last_error
+
+    async def info(self) -> ConsumerInfo:
+        """The present consumer as it is now. Raises ConsumerNotFoundError."""
+        if not self.name:
+            raise ConsumerNotFoundError(
+                404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer yet."
+            )
+        return await consumer_info(self._api, self.stream, self.name)
+
+    # -- the consumer --------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Only with a callback: an iterator begins when it is used."""
+        if self._callback is not None:
+            self._make(first=True)
+
+    def _make(self, *, first: bool = False) -> None:
+        if first:
+            self._client._link.require_open()
+        self._retry = self._client.loop.create_task(
+            self._make_consumer(first=first), name=f"jetspark-ordered-{self.stream}"
+        )
+
+    async def _make_consumer(self, *, first: bool) -> None:
+        wait = RETRY_WAIT
+        patience = self._api.timeout if first else min(_FIRST_PATIENCE, self._api.timeout)
+        while True:
+            # Named here: what was made can be deleted although the answer was lost.
+            self._names["consumer"] = secrets.token_hex(8)
+            try:
+                async with asyncio.timeout(patience):
+                    consumer = await self._create(self.stream, self._config, self.name)
+                break
+            except (StreamNotFoundError, ConnectionClosedError) as error:
+                self._names["consumer"] = ""
+                self._end(error)
+                return
+            except JetsparkError as error:
+                if not isinstance(error, RequestTimeoutError):
+                    self._names["consumer"] = ""  # refused: there is nothing to delete
+                if first:
+                    self._end(error)
+                    return
+                self._tell(error)
+            except TimeoutError:
+                # A server that was just going down has taken the request along.
+                self._tell(RequestTimeoutError(f"No consumer was made within {patience:g} s."))
+                patience = min(2 * patience, self._api.timeout)
+            self._delete()
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        self._names["consumer"] = consumer.name
+        if first:
+            self._since = consumer.cached_info.created
+            if self._config["deliver_policy"] in _DECIDED_ONCE:
+                self._start_from(consumer.cached_info.delivered.stream_seq + 1)
+        elif (recreated := await self._recreated()) is not None:
+            self._end(recreated)
+            return
+        self._retry = None
+        self._start()
+
+    def _delivered(self) -> int:
+        return 0  # it was just made
+
+    async def _recreated(self) -> StreamRecreatedError | None:
+        """Whether what was read came from an older stream: a new one would be waited for silently.
+
+        Neither sign is enough alone: clocks of servers differ a little, and a new leader may not
+        have caught up yet.
+        """
+        try:
+            async with asyncio.timeout(_API_WAIT):
+                answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
+        except (JetsparkError, TimeoutError):
+            return None
+        info = from_wire(StreamInfo, answer)
+        first_wanted = self._config.get("opt_start_seq", 1)
+        if info.created <= self._since or info.state.last_seq >= first_wanted - 1:
+            return None
+        return StreamRecreatedError(self.stream, f"or before {self._since}", str(info.created))
+
+    def _start_from(self, seq: int) -> None:
+        self._config.pop("opt_start_time", None)
+        self._config["deliver_policy"] = DeliverPolicy.BY_START_SEQUENCE
+        self._config["opt_start_seq"] = seq
+
+    def _delete(self) -> None:
+        """Nobody waits for the answer: a consumer that stays goes by itself."""
+        names, self._names["consumer"] = dict(self._names), ""
+        if names["consumer"] and self._client.is_connected:
+            subject = js_api.subject_of(self._api.prefix, js_api.CONSUMER_DELETE, names)
+            try:
+                self._client.publish_nowait(subject, reply=self._client.new_inbox())
+            except JetsparkError as error:
+                self._tell(error)
+
+    # -- trouble -------------------------------------------------------------------------------
+
+    def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
+        if self._draining:
+            return
+        if trouble is Trouble.ENDED:
+            self._end(error)
+            return
+        if error is not None:
+            self._tell(error)
+        self._make_again()
+
+    def _tell(self, error: JetsparkError) -> None:
+        self._last_error = error
+        self._client.report(error)
+
+    def _make_again(self) -> None:
+        """Go on behind the last message here that is in order; what is behind a gap goes."""
+        self._pull.stop()
+        order = self._order.copy()
+        frames = self._frames
+        good = 0
+        for frame in frames:
+            if not order.follows(frame[2]):
+                break
+            good += 1
+        while len(frames) > good:
+            frames.pop()
+        if order.stream_seq:
+            self._start_from(order.stream_seq + 1)
+        if self._retry is None:
+            self._delete()
+            self._make()
+
+    def _on_gap(self) -> None:
+        self._tell(
+            SequenceMismatchError(
+                f'Ordered consumer of stream "{self.stream}": delivery {self._order.expected} is '
+                f"missing; it is made again behind sequence {self._order.stream_seq}."
+            )
+        )
+        self._make_again()
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if not self._ended:
+            self._delete()
+        super()._end(error)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[JsMsg]:
+        if self._callback is not None:
+            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        frames, take, follows = self._frames, self._pull.take, self._order.follows
+        client = self._client
+        try:
+            while True:
+                if not frames:
+                    try:
+                        await self._fill()
+                    except StopAsyncIteration:
+                        return
+                frame = take()
+                if follows(frame[2]):
+                    yield JsMsg(client, frame)
+                else:
+                    self._on_gap()
+        finally:
+            if not self._entered:
+                self.stop()
+
+    async def __anext__(self) -> JsMsg:
+        while True:
+            if not self._frames:
+                await self._fill()
+            frame = self._pull.take()
+            if self._order.follows(frame[2]):
+                return JsMsg(self._client, frame)
+            self._on_gap()
+
+    async def _fill(self) -> None:
+        if not self.name and self._retry is None and not self._ended:
+            self._make(first=True)
+        await super()._fill()
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        taken = super().take_queued(limit)
+        for index, frame in enumerate(taken):
+            if not self._order.follows(frame[2]):
+                self._on_gap()
+                return taken[:index]
+        return taken
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return self
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"OrderedMessages({self.stream!r}, {state}, {self.pending_msgs} here)"

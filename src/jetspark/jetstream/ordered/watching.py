@@ -1,0 +1,341 @@
+"""Watching subjects of a stream: what they hold now, one mark, and every change from then on.
+
+What the watchers of buckets (ADR-8) and of object stores (ADR-20) have in common.
+
+Contract
+- Built on an ordered consumer, which goes on over reconnects, restarts and leader changes: nothing
+  is missed that the stream still has, and nothing comes twice. It needs no task of its own, and
+  begins when it is first asked for an entry.
+- The end of the initial data is marked once, by None, behind an entry after which nothing was left
+  to send, and which is not older than the last one that the stream's leader had at the beginning:
+  the entries so far are then the stream as it was at a moment. Should that one have been removed
+  before it came, the leader is asked again: silence is never taken for an end.
+- Without `include_history` the initial data is the last message of each subject. When the consumer
+  is lost in the middle of it, it is begun anew, and what was given out is left out.
+- A failure of the first attempt to make a consumer is raised; later ones are reported, and it is
+  tried again.
+- It ends with an error when the stream is deleted, or made anew, or the connection lost for good;
+  what is here is given out first. The error stays in `error`.
+- Leaving an `async for` over one that was not entered with `async with` ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+
+from jetspark.client.leaving import Leaving
+from jetspark.errors import (
+    APIError,
+    BadSubscriptionError,
+    ConnectionClosedError,
+    JetsparkError,
+    MessageNotFoundError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.documents.consumers import DeliverPolicy
+from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
+from jetspark.jetstream.pulling.consume import closed_on_purpose
+from jetspark.timestamps import Seconds, in_seconds
+
+if TYPE_CHECKING:
+    from jetspark.jetstream import JetStream
+    from jetspark.jetstream.ordered.ordered import OrderedMessages
+
+LOOK_AFTER = 0.25
+"""Seconds without an entry, before the end of the initial data, until the leader is asked again."""
+
+LOT = 500
+"""Entries made at once."""
+
+EntryT = TypeVar("EntryT")
+
+Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
+"""A message that was not given out yet: its frame, sequence, time in ns, and what was pending."""
+
+_SERVER_SIDE = 500
+
+
+class Watching(Leaving, Generic[EntryT]):
+    """`name`: of the bucket or store. `single`: each subject has one message at the most.
+
+    `reading`: options of `JetStream.ordered`.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        name: str,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        single: bool = False,
+        include_history: bool = False,
+        updates_only: bool = False,
+        resume_from: int | None = None,
+        **reading: Any,
+    ) -> None:
+        self._js = js
+        self._name = name
+        self._stream = stream
+        self._subjects = subjects
+        self._single = single
+        self._include_history = include_history
+        self._updates_only = updates_only
+        self._resume_from = resume_from
+        self._reading = reading
+        self._messages: OrderedMessages | None = None
+        self._ready: deque[EntryT | None] = deque()
+        self._complete = False
+        self._entered = False
+        self._stopped = False
+        self._error: JetsparkError | None = None
+        self._last = 0
+        """Sequence of the last message seen."""
+        self._until = 0
+        """That of the last one at the beginning."""
+        self._snapshot = False
+        """Whether the initial data is a choice that only one consumer has made: this one."""
+        self._consumer: str | None = None
+        self._start: dict[str, Any] = {}
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more entries may come."""
+        return not self._stopped and self._error is None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the initial data has arrived."""
+        return self._complete
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What has ended it; None while it goes on, and after an end that was asked for."""
+        return self._error
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"{type(self).__name__}({self._name!r}, {state}, {len(self._ready)} here)"
+
+    # -- what is watched -----------------------------------------------------------------------
+
+    def _entries(self, frames: Iterable[MessageFrame]) -> None:
+        """Put the entries of those that are `_fresh` into `_ready`."""
+        raise NotImplementedError
+
+    def _gone(self) -> JetsparkError:
+        """The error for a stream that does not exist."""
+        raise NotImplementedError
+
+    # -- the consumer --------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Raises StreamNotFoundError, and what else the API answers."""
+        state = (await self._js.stream_info(self._stream)).state
+        if not self._updates_only:
+            self._until = await self._last_message()
+        if self._resume_from is not None:
+            self._last = self._resume_from - 1
+            self._follow(start_seq=self._resume_from)
+        elif not self._until:
+            # From here on, whatever happens to the consumer before the first entry comes.
+            self._follow(start_seq=state.last_seq + 1)
+        elif self._include_history:
+            self._follow(start_seq=1)
+        else:
+            self._snapshot = not self._single
+            self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
+        if self._until <= self._last:
+            self._end_of_initial_data()
+
+    def _follow(self, **start: Any) -> None:
+        if self._stopped:  # while it asked: nobody would end what is begun now
+            raise StopAsyncIteration
+        self._start = start
+        if self._messages is not None:
+            self._messages.stop()
+        self._messages = self._js.ordered(
+            self._stream, subjects=self._subjects, **start, **self._reading
+        )
+
+    async def _last_message(self) -> int:
+        """The sequence of the last one that is wanted, by the leader's word; 0: there is none."""
+        return max(await asyncio.gather(*map(self._last_of, self._subjects)))
+
+    async def _last_of(self, subject: str) -> int:
+        try:
+            stored = await self._js.get_msg(self._stream, last_by_subject=subject, direct=False)
+        except MessageNotFoundError:
+            return 0
+        return stored.seq
+
+    def _end_of_initial_data(self) -> None:
+        self._complete = True
+        self._ready.append(None)
+
+    # -- entries -------------------------------------------------------------------------------
+
+    async def _loop(self) -> AsyncIterator[EntryT | None]:
+        ready = self._ready
+        try:
+            while True:
+                while ready:
+                    yield ready.popleft()
+                try:
+                    await self._fill()
+                except StopAsyncIteration:
+                    return
+        finally:
+            if not self._entered:
+                self.stop()
+
+    def take_ready(self, limit: int) -> list[EntryT | None]:
+        """Up to `limit` entries that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        ready = self._ready
+        return [ready.popleft() for _ in range(min(limit, len(ready)))]
+
+    async def next(self, timeout: Seconds | None = None) -> EntryT | None:
+        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
+        """
+        seconds = in_seconds(timeout)
+        try:
+            async with asyncio.timeout(None if self._ready else seconds):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            self._js.client._link.require_open()
+            raise BadSubscriptionError("The watch has ended.") from None
+        except JetsparkError:
+            raise  # some are a TimeoutError, too
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"Nothing changed in {self._name!r} within {seconds:g} s."
+            ) from None
+
+    async def __anext__(self) -> EntryT | None:
+        while not self._ready:
+            await self._fill()
+        return self._ready.popleft()
+
+    async def _fill(self) -> None:
+        """Get on a little. StopAsyncIteration or the error when no more will come."""
+        if self._stopped:
+            raise StopAsyncIteration
+        if self._error is not None:
+            raise self._error
+        try:
+            if self._messages is None:
+                await self._open()
+            elif self._complete:
+                self._take(await anext(self._messages))
+            else:
+                await self._fill_initially()
+        except StopAsyncIteration:
+            self._stopped = True
+            raise
+        except StreamNotFoundError:
+            self._error = self._gone()
+            raise self._error from None
+        except JetsparkError as error:
+            if self._messages is not None and closed_on_purpose(error):
+                self._stopped = True
+                raise StopAsyncIteration from None
+            if not self._may_try_again(error):
+                self._error = error
+                raise
+            self._js.client.report(error)
+            await asyncio.sleep(LOOK_AFTER)
+            self._follow(**self._start)
+
+    def _may_try_again(self, error: JetsparkError) -> bool:
+        """The first attempt to make a consumer is the caller's; nothing is lost by another one."""
+        return (self._complete or self._last > 0) and (
+            (
+                isinstance(error, RequestTimeoutError)
+                and not isinstance(error, ConnectionClosedError)
+            )
+            or (isinstance(error, APIError) and error.code >= _SERVER_SIDE)
+        )
+
+    async def _fill_initially(self) -> None:
+        assert self._messages is not None  # noqa: S101
+        try:
+            async with asyncio.timeout(LOOK_AFTER):
+                message = await anext(self._messages)
+        except RequestTimeoutError:
+            raise  # a TimeoutError, too, but not of this clock
+        except TimeoutError:
+            await self._look_again()
+            return
+        if self._snapshot and self._consumer is None:
+            self._consumer = message.metadata.consumer
+        self._take(message)
+        if self._snapshot and self._consumer is None:
+            self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
+
+    async def _look_again(self) -> None:
+        """What was to come last may have been removed, or overwritten, before it could be sent."""
+        try:
+            self._until = await self._last_message()
+        except (StreamNotFoundError, ConnectionClosedError):
+            raise
+        except JetsparkError:
+            return  # no leader, no link: asked again soon
+        if self._until <= self._last:
+            self._end_of_initial_data()
+
+    def _take(self, message: JsMsg) -> None:
+        assert self._messages is not None  # noqa: S101
+        self._entries([message._frame, *self._messages.take_queued(LOT)])
+
+    def _fresh(self, frames: Iterable[MessageFrame]) -> Iterator[Fresh]:
+        """Those that were not given out yet; behind the last of the initial data, its end."""
+        initially = not self._complete
+        for frame in frames:
+            seq, time_ns, pending = stream_position(frame[2])
+            if initially and self._snapshot and self._is_of_another(frame):
+                # Made in place of the one that has chosen the entries, it goes on with every entry.
+                self._consumer = None
+                return
+            if seq <= self._last:
+                continue  # given out before it was begun anew
+            self._last = seq
+            yield frame, seq, time_ns, pending
+            # Nothing was left when this was sent. Only then: of a key that is overwritten all the
+            # time, the entry that was the last one at the beginning may never come.
+            if initially and pending == 0 and seq >= self._until:
+                self._end_of_initial_data()
+                initially = False
+
+    def _is_of_another(self, frame: MessageFrame) -> bool:
+        return JsMsg(self._js.client, frame).metadata.consumer != self._consumer
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times.
+
+        A callback that runs is left to finish.
+        """
+        self._stopped = True
+        self._ready.clear()
+        if self._messages is not None:
+            self._messages.stop()
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return await super().__aenter__()
+
+    def _leave(self) -> None:
+        self.stop()

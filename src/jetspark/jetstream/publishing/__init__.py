@@ -1,0 +1,1 @@
+"""Publishing: one message, many with a window, counters, schedules."""

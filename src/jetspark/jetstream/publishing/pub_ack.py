@@ -1,0 +1,88 @@
+"""The acknowledgement of a JetStream publish."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from jetspark.err_codes import (
+    CLUSTER_NOT_AVAILABLE,
+    ID_IN_PROCESS,
+    NOT_LEADER,
+    TOO_MANY_REQUESTS,
+)
+from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.wire.js_api import error_of
+
+RETRIES = 2
+"""How often a publish that nobody answers is tried again (ADR-22)."""
+
+RETRY_WAIT = 0.25
+"""Seconds before each of them."""
+
+# A leader that is just none any more answers with a code of 503 only ("raft: not leader").
+_PASSING: Final = (CLUSTER_NOT_AVAILABLE, NOT_LEADER, TOO_MANY_REQUESTS, ID_IN_PROCESS)
+
+
+class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What a server without a domain answers to an ordinary publish."""
+
+    stream: str
+    seq: int
+
+
+_decode_plain = msgspec.json.Decoder(_PlainAck).decode
+
+
+def parse_pub_ack(data: bytes) -> PubAck:
+    """The ack of a reply's payload. Raises the typed error in it, or JetStreamError."""
+    try:
+        plain = _decode_plain(data)
+    except msgspec.MsgspecError:
+        return from_wire(PubAck, ack_document(data))
+    return PubAck(stream=plain.stream, seq=plain.seq)
+
+
+def ack_document(data: bytes) -> dict[str, Any]:
+    """The JSON object of an ack. Raises the typed error in it, or JetStreamError."""
+    try:
+        document = msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise JetStreamError(f"The reply to a publish is no PubAck: {data[:80]!r}.") from None
+    if error := document.get("error"):
+        raise refusal(error)
+    document.pop("type", None)
+    return document
+
+
+def refusal(error: Any) -> JetStreamError:
+    """The exception for the `error` of an ack, whatever it is."""
+    try:
+        return error_of(error, {})
+    except (AttributeError, TypeError, ValueError):
+        return JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
+
+
+def is_passing(error: JetsparkError) -> bool:
+    """Whether a message that was answered so is not stored, and may be taken a little later.
+
+    With a Nats-Msg-Id see also `is_in_process`.
+    """
+    if isinstance(error, APIError):
+        return error.err_code in _PASSING or (error.code, error.err_code) == (503, 0)
+    return isinstance(error, NoStreamResponseError)
+
+
+def is_in_process(error: JetsparkError) -> bool:
+    """Whether a message with this Nats-Msg-Id is on its way into the stream already."""
+    return isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
+
+
+def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
+    """What an ack like this one begins with, up to the sequence; None if more is in it."""
+    head = payload[: payload.rfind(b":") + 1]
+    plain = document.keys() == {"stream", "seq"} and payload == head + b"%d}" % document["seq"]
+    return head if plain else None

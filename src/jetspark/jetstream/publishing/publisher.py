@@ -1,0 +1,158 @@
+"""Publishing many messages with a bounded window of unacknowledged ones (row J3).
+
+Contract. `send` returns as soon as the message is on its way; while `window` messages have no ack
+it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
+(listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all,
+then raises PublishFailedError for the failures that nobody has looked at: reading `failed` is
+looking. With `raise_failures=False` it never raises.
+
+A message that nobody took (503: its stream has no leader now, or there is none) is certainly not
+stored. It is sent again every 250 ms, for `retry_for` seconds; new messages wait meanwhile, so that
+they stay behind it as far as that is possible. After that it fails with NoStreamResponseError.
+
+When the link is lost, or no ack comes within `timeout`, it is not known whether a message was
+stored. `on_disconnect`: "auto" sends those again that carry a Nats-Msg-Id, which the stream's
+duplicate window makes harmless, and fails the others; "fail" fails all; "resend" sends all again,
+and some may then be stored twice. So the default loses nothing that could be kept without storing
+it twice, and says of the rest that nobody knows. Messages sent during an outage wait in the
+client's buffer as usual; the clocks stand still.
+
+What is sent again is stored after messages that were sent later and taken at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.results import tell_failures
+from jetspark.jetstream.publishing.windowed import PublisherOptions, WindowedPublishing
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.wire.headers import HeadersLike
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from jetspark.errors import JetsparkError
+    from jetspark.jetstream.api import Api
+
+
+class Publisher(WindowedPublishing):
+    """See the module and `JetStream.publisher`. For one event loop, and any number of its tasks."""
+
+    def __init__(self, api: Api, options: PublisherOptions) -> None:
+        super().__init__(api, options)
+        self._raise_failures = options.raise_failures
+        self._senders: deque[asyncio.Future[None]] = deque()
+        self._flushers: list[asyncio.Future[None]] = []
+
+    async def send(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+    ) -> int:
+        """Publish, waiting only while the window is full; returns the message's index.
+
+        Raises what `Client.publish` raises; such a message was not taken and has no index.
+        """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+        window = self._window
+        while window.count() >= window.limit or self._outbox.crowded:
+            await self._wait_for_space()
+        return self._publish(subject, payload, headers, msg_id, ttl, None)
+
+    async def submit(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+    ) -> asyncio.Future[PubAck]:
+        """As `send`; returns a future with this message's PubAck or error.
+
+        An error goes to the future only, not to `failed`.
+        """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+        window = self._window
+        while window.count() >= window.limit or self._outbox.crowded:
+            await self._wait_for_space()
+        future: asyncio.Future[PubAck] = self._client.loop.create_future()
+        self._publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
+        return future
+
+    async def flush(self) -> None:
+        """Wait until no message is without an ack or error. Raises nothing of theirs."""
+        while self._window.count():
+            flusher = self._client.loop.create_future()
+            self._flushers.append(flusher)
+            await flusher
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    async def _wait_for_space(self) -> None:
+        try:
+            if self._outbox.crowded:
+                await self._outbox.wait()
+            else:
+                space = self._client.loop.create_future()
+                self._senders.append(space)
+                await space
+        except asyncio.CancelledError:
+            self._changed()  # this waking may have been for somebody else
+            raise
+
+    def _changed(self) -> None:
+        """Wake as many senders as there is space for, and who waits for the end."""
+        window = self._window
+        space = window.limit - window.count()
+        while space > 0 and self._senders:
+            sender = self._senders.popleft()
+            if not sender.done():
+                sender.set_result(None)
+                space -= 1
+        if self._flushers and not window.count():
+            flushers, self._flushers = self._flushers, []
+            for flusher in flushers:
+                if not flusher.done():
+                    flusher.set_result(None)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self.flush()
+        finally:
+            self._close()
+        if self._raise_failures:
+            tell_failures(self._failed[self._looked_at :], error)
+
+
+def _resolve(future: asyncio.Future[PubAck], fate: PubAck | JetsparkError) -> None:
+    if future.done():
+        return
+    if isinstance(fate, PubAck):
+        future.set_result(fate)
+    else:
+        future.set_exception(fate)

@@ -1,0 +1,384 @@
+"""What publishers with a window have in common, whether their senders are tasks or threads.
+
+Contract. `_publish` may be called by any thread, one at a time; all the rest is called in the event
+loop's thread. Whoever waits, for space or for the end, does so in the subclass: `_changed` tells
+that messages have had their fate. Acks come to one wildcard inbox; its handler runs in the read
+loop, once for all that came together. One timer looks at the clock; no task, future or timer is
+made for a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from jetspark.arguments import check_whole
+from jetspark.client.numbered import NumberedPublishes
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+)
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.publishing.headers import MSG_ID, TimeToLive, publish_headers
+from jetspark.jetstream.publishing.pub_ack import (
+    RETRY_WAIT,
+    ack_document,
+    is_in_process,
+    is_passing,
+    plain_ack_head,
+)
+from jetspark.jetstream.publishing.results import (
+    PublishFailure,
+    link_lost,
+    no_ack_in_time,
+    no_more_acks,
+)
+from jetspark.jetstream.publishing.window import CLOSED, Told, Unacked, Window
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.listener import Listener
+    from jetspark.jetstream.api import Api
+    from jetspark.wire.events import MessageFrame
+
+logger = logging.getLogger("jetspark")
+
+DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
+
+RETRY_FOR: Final = 30.0
+"""Seconds; several times what a cluster needs for a new leader."""
+
+_WARN_AFTER: Final = 1.0  # seconds
+_LOOKS: Final = 20  # how often within one timeout the clock is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherOptions:
+    """What `JetStream.publisher` takes. Raises ConfigError for what cannot work."""
+
+    window: int
+    timeout: float
+    on_disconnect: DisconnectPolicy
+    retry_for: float
+    raise_failures: bool
+
+    def __post_init__(self) -> None:
+        check_whole("window", self.window)
+        if not self.timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        if self.on_disconnect not in ("auto", "fail", "resend"):
+            raise ConfigError('on_disconnect must be "auto", "fail" or "resend".')
+        if not self.retry_for >= 0:
+            raise ConfigError("retry_for cannot be negative.")
+
+
+class WindowedPublishing:
+    """Takes messages up to a window's limit, and hears what becomes of them."""
+
+    def __init__(self, api: Api, options: PublisherOptions) -> None:
+        self._api = api
+        self._client = api.client
+        self._outbox = api.client._outbox
+        self._timeout = options.timeout
+        self._retry_for = options.retry_for
+        self._policy = options.on_disconnect
+        self._window = Window(
+            options.window, patience=options.retry_for, unknown_again=self._unknown_again
+        )
+        self._failed: list[PublishFailure] = []
+        self._looked_at = 0
+        self._listener: Listener | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._resending: asyncio.Task[None] | None = None
+        self._round_at = 0.0
+        self._refusal: JetsparkError | None = None  # the first one of this time of trouble
+        self._warn_at = 0.0
+        self._left_at: float | None = None  # when the link was lost
+        self._away = 0.0  # seconds without a link
+        self._send = NumberedPublishes(self._client, b"").send
+        self._inbox = ""
+        self._inbox_length = 0
+        self._ended: JetsparkError | None = None  # no acks can come any more
+        self._plain_ack = b"{}"
+        self._acked = 0
+        self._acked_before = 0  # at the last look at the clock
+        self._duplicates = 0
+
+    def _changed(self) -> None:
+        """There may be space, or the end: called in the loop's thread, and by who sends."""
+        raise NotImplementedError
+
+    # -- results -------------------------------------------------------------------------------
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._acked
+
+    @property
+    def duplicates(self) -> int:
+        """Of these, messages whose Nats-Msg-Id was in the stream already."""
+        return self._duplicates
+
+    @property
+    def pending(self) -> int:
+        """Messages that have no ack yet; never more than the window."""
+        return self._window.count()
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._window.sent
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages of `send` that failed so far. Reading counts as having looked at them."""
+        failed = self._failed.copy()
+        self._looked_at = len(failed)
+        return failed
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike | None,
+        msg_id: str | None,
+        ttl: TimeToLive | None,
+        told: Told | None,
+    ) -> int:
+        """Take a place in the window and send; what is refused gives it back."""
+        kept = None
+        if headers is not None or msg_id is not None or ttl is not None:
+            # A copy: the caller may go on changing theirs.
+            kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
+        # Before it is sent: in the blocking client its ack may come while we are still here.
+        index = self._window.reserve(subject, payload, kept, told)
+        if index == CLOSED:
+            raise self._not_open()
+        try:
+            self._send(index, subject, payload, kept)
+        except BaseException as error:
+            withdrawn = self._window.withdraw(index)
+            self._changed()  # somebody else may wait for the place
+            if withdrawn or not isinstance(error, JetsparkError):
+                raise
+        return index
+
+    def _not_open(self) -> JetsparkError:
+        if self._listener is None:
+            return ConfigError("The publisher is not open: use it inside its with block.")
+        return no_more_acks(self._ended)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        inbox = self._inbox = self._client.new_inbox() + "."
+        self._send = NumberedPublishes(self._client, inbox.encode()).send
+        self._inbox_length = len(inbox.encode())
+        self._listener = self._client.listen(
+            f"{inbox}*",
+            self._on_ack,
+            on_run=self._on_acks,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._on_end,
+        )
+        self._left_at = None if self._client.is_connected else self._client.loop.time()
+        self._window.open()
+        self._look_at_the_clock()
+
+    def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stop_resending()
+        for index, entry in self._window.close():
+            left = JetStreamError("The publisher was left before the ack came.")
+            self._fail(index, entry, left)
+        self._changed()
+
+    # -- acks: called in the read loop -----------------------------------------------------------
+
+    def _on_ack(self, frame: MessageFrame) -> None:
+        self._on_acks([frame])
+
+    def _on_acks(self, frames: list[MessageFrame], _size: int = 0) -> bool:
+        window, inbox = self._window, self._inbox_length
+        take, watched = window.take, window.watched
+        plain, acked = self._plain_ack, 0
+        for frame in frames:
+            payload = frame[4]
+            # Nearly all acks of a publisher are equal up to the number at the end.
+            if not (payload.startswith(plain) and payload[len(plain) : -1].isdigit()):
+                self._on_other_ack(frame)
+                plain, watched = self._plain_ack, window.watched
+                continue
+            try:
+                index = int(frame[1][inbox:])
+                told = take(index)[4]
+            except (KeyError, ValueError):
+                continue  # late: it has failed, or was sent again and acknowledged twice
+            acked += 1
+            if watched:
+                window.settled(index)
+            if told is not None:
+                told(from_wire(PubAck, ack_document(payload)))
+        self._acked += acked
+        if window.released:
+            self._round(self._clock())
+        self._changed()
+        return True
+
+    def _on_other_ack(self, frame: MessageFrame) -> None:
+        try:
+            index = int(frame[1][self._inbox_length :])
+        except ValueError:
+            return
+        entry = self._window.find(index)
+        if entry is None:
+            return  # late, as above
+        status = status_of(frame[3])
+        try:
+            if status is not None and status.is_no_responders:
+                raise NoStreamResponseError(entry[0])
+            document = ack_document(frame[4])
+            ack = from_wire(PubAck, document)
+        except JetsparkError as error:
+            self._on_refusal(index, entry, error)
+            return
+        self._window.take(index)
+        self._window.settled(index)
+        self._acked += 1
+        self._duplicates += ack.duplicate
+        self._plain_ack = plain_ack_head(frame[4], document) or self._plain_ack
+        if entry[4] is not None:
+            entry[4](ack)
+
+    def _on_refusal(self, index: int, entry: Unacked, error: JetsparkError) -> None:
+        """A stream without a leader takes nothing, for a while; other refusals are final."""
+        window = self._window
+        if is_passing(error):
+            if window.refused(index, self._clock(), stored=is_in_process(error)):
+                if self._refusal is None:
+                    self._refusal, self._warn_at = error, self._clock() + _WARN_AFTER
+                return
+            if window.may_be_stored(index):
+                error = no_ack_in_time(index, entry[0], self._timeout)
+        window.take(index)
+        window.settled(index)
+        self._fail(index, entry, error)
+
+    def _warn(self, now: float) -> None:
+        """Once for each time of trouble that does not pass at once: sending may wait for long."""
+        if not self._window.troubled:
+            self._refusal = None
+        elif self._refusal is not None and now > self._warn_at:
+            self._warn_at = math.inf
+            logger.warning("%s It is sent again for %g s.", self._refusal, self._retry_for)
+
+    def _fail(self, index: int, entry: Unacked, error: JetsparkError) -> None:
+        """For one that was taken out of the window."""
+        if entry[4] is None:
+            self._failed.append(PublishFailure(index, entry[0], error))
+        else:
+            entry[4](error)
+
+    # -- ends, time, and the link ----------------------------------------------------------------
+
+    def _unknown_again(self, entry: Unacked) -> bool:
+        """Whether to send a message again of which nobody knows whether it is stored."""
+        if self._policy == "auto":
+            return entry[2] is not None and MSG_ID in entry[2]
+        return self._policy == "resend"
+
+    def _clock(self) -> float:
+        """Seconds of connected time."""
+        now = self._client.loop.time() if self._left_at is None else self._left_at
+        return now - self._away
+
+    def _look_at_the_clock(self) -> None:
+        """Every twentieth of the timeout, instead of a timer and a look for each message."""
+        window = self._window
+        pause = min(self._timeout / _LOOKS, RETRY_WAIT)
+        now = self._clock()
+        # Good until the next look: never too early, at most two looks too late.
+        window.deadline = now + self._timeout + pause
+        if self._left_at is None:
+            late = window.overdue(now)
+            for index, entry in late:
+                self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
+            if late and self._acked == self._acked_before:
+                window.hold()  # a leader that stands still swallows what it gets
+            self._acked_before = self._acked
+            if now >= self._round_at and window.watched:
+                self._round(now)
+            self._warn(now)
+            self._changed()
+        self._timer = self._client.loop.call_later(pause, self._look_at_the_clock)
+
+    def _round(self, now: float) -> None:
+        """Send again what waits for it, unless the round before is not through."""
+        if self._resending is None or self._resending.done():
+            self._round_at = now + RETRY_WAIT
+            self._resending = self._client.loop.create_task(self._resend(self._window.due(now)))
+
+    async def _resend(self, due: list[int]) -> None:
+        window, held = self._window, self._window.held
+        for index in due:
+            if self._outbox.crowded:
+                await self._outbox.wait()
+            if window.held and not held:
+                break  # there is no leader after all: the others would be refused, too
+            if (entry := window.again(index)) is not None:
+                try:
+                    self._send(index, *entry[:3])
+                except JetsparkError as error:
+                    window.take(index)
+                    window.settled(index)
+                    self._fail(index, entry, error)
+        self._changed()
+
+    def _stop_resending(self) -> None:
+        if self._resending is not None:
+            self._resending.cancel()
+            self._resending = None
+
+    def _on_disconnect(self) -> None:
+        self._stop_resending()
+        for index, entry in self._window.lost(self._clock()):
+            self._fail(index, entry, link_lost(index, entry[0]))
+        self._left_at = self._client.loop.time()
+        self._changed()
+
+    def _on_reconnect(self) -> None:
+        if self._left_at is not None:
+            self._away += self._client.loop.time() - self._left_at
+            self._left_at = None
+        self._round(self._clock())
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        refused = self._window.refused_for_good(
+            lambda index, entry: name in (entry[0], f"{self._inbox}{index}")
+        )
+        for index, entry in refused:
+            self._fail(index, entry, copy(error))
+        self._changed()
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self._ended = error
+        for index, entry in self._window.close():
+            self._fail(index, entry, no_more_acks(error))
+        self._changed()

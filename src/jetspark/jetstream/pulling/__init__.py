@@ -1,0 +1,1 @@
+"""Pulling: one fetch, and consuming without end."""

@@ -1,0 +1,348 @@
+"""Consuming: messages of a pull consumer without end (ADR-37; row J5).
+
+Contract
+- Iterate it, or give a callback. The iterator form has no task. The callback form has one: it
+  calls one message after the other; what a callback raises is reported and the next one comes.
+- Nothing is acknowledged by itself. What `stop` discards, and what a lost link may have swallowed,
+  was not acknowledged: the server delivers it again when the consumer's ack_wait is over.
+- It goes on over reconnects, leader changes and restarts of servers. What is not its end is
+  reported (log, last_error, error callback): MissedHeartbeatError after twice the interval, and
+  PullError for a pull that the server refused; then it pulls anew.
+- A delivery that was lost on the way, the last one too, is reported within twice the heartbeat as
+  SequenceMismatchError, unless other clients wait at the consumer: then it may be theirs. With acks
+  the server delivers it again after ack_wait; without, it is lost, by a lost link as well.
+- It ends with an error when the consumer is deleted or no pull consumer, and when the server does
+  not understand the request. What is here is given out first; then the iterator raises. With a
+  callback the error is reported. It stays in `error`.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it asks again every 250 ms. 503 is
+  also what a consumer that does not exist gives, so the API is asked which it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from jetspark.arguments import check_callable
+from jetspark.client.callbacks import Callback
+from jetspark.client.leaving import Leaving, cancelled
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    PullError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pulling.arrivals import not_come
+from jetspark.jetstream.pulling.engine import ContinuousPull
+from jetspark.jetstream.pulling.retry import RETRY_WAIT, wait_for_leader
+from jetspark.jetstream.pulling.trouble import Trouble
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire import js_api
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.pulling.limits import PullLimits
+    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.wire.events import MessageFrame
+
+_LOOKS_FOR_OTHERS = 4
+"""One in each heartbeat interval; then there are others, and what is missing may be theirs."""
+
+JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
+
+
+class ConsumerMessages(Leaving):
+    """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        api: Api,
+        stream: str,
+        consumer: str,
+        limits: PullLimits,
+        callback: JsMsgCallback | None,
+        priority: Priority | None,
+        *,
+        acks: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self._api = api
+        self._client = api.client
+        self._names = {"stream": stream, "consumer": consumer}
+        on_missing = None if alone else self._on_missing
+        self._pull = ContinuousPull(api, limits, self._on_trouble, priority, on_missing)
+        self._acks = acks
+        self._heartbeat = limits.heartbeat
+        self._missing = 0
+        self._look: asyncio.Task[None] | None = None
+        self._frames = self._pull.frames
+        self._ended = False
+        self._draining = False
+        self._error: JetsparkError | None = None
+        self._told = ""
+        self._retry: asyncio.Task[None] | None = None
+        check_callable("callback", callback)
+        self._callback = callback
+        self._begin()
+        self._release = self._client.adopt(self)
+        self._task: asyncio.Task[None] | None = None
+        if callback is not None:
+            self._task = self._client.loop.create_task(
+                self._call_back(callback), name=f"jetspark-consume-{consumer}"
+            )
+            self._task.add_done_callback(lambda _: self._release())
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return not self._ended
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What ended it; None while it goes on, and after an end that was asked for."""
+        return self._error
+
+    def _begin(self) -> None:
+        """Pull; ordered consumers do it later."""
+        if self._acks:
+            self._pull.start(self._names["stream"], self._names["consumer"])
+        else:
+            self._client._link.require_open()
+            self._retry = self._client.loop.create_task(self._start_where_it_is())
+
+    async def _start_where_it_is(self) -> None:
+        """Without acks the first delivery, too, would be lost for good: which number has it?"""
+        try:
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+            delivered: int | None = info["delivered"]["consumer_seq"]
+        except JetsparkError:
+            delivered = None  # the pull will say why
+        self._retry = None
+        try:
+            self._pull.start(self._names["stream"], self._names["consumer"], delivered)
+        except ConnectionClosedError as error:
+            self._end(error)
+
+    # -- trouble: called in the read loop ------------------------------------------------------
+
+    def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
+        if self._draining:
+            return
+        self._cancel_retry()
+        if trouble is Trouble.USELESS or trouble is Trouble.ENDED:
+            self._end(error)
+        elif trouble is Trouble.NO_LEADER:
+            status = error.status if isinstance(error, PullError) else None
+            self._retry = self._client.loop.create_task(self._start_when_led(status))
+        else:
+            if error is not None:
+                self._client.report(error)
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._pull.start(self._names["stream"], self._names["consumer"], self._delivered())
+        except ConnectionClosedError as error:
+            self._end(error)
+
+    def _delivered(self) -> int | None:
+        """Up to where the consumer's deliveries are accounted for.
+
+        With acks what the old inbox missed comes again, and is nothing to tell of.
+        """
+        return None if self._acks else self._pull.delivered
+
+    def _on_missing(self, missing: int) -> None:
+        self._missing += missing
+        if self._look is None or self._look.done():
+            self._look = self._client.loop.create_task(self._tell_missing())
+
+    async def _tell_missing(self) -> None:
+        """Report it, unless other clients wait at the consumer, who may have got it.
+
+        Pulls of our own that were given up wait there too, for a while: looked at is again.
+        """
+        for attempt in range(_LOOKS_FOR_OTHERS):
+            if attempt:
+                await asyncio.sleep(self._heartbeat)
+            try:
+                info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+            except JetsparkError:
+                break
+            if info.get("num_waiting", 0) <= self._pull.waiting:
+                break
+        else:
+            self._missing = 0
+            return
+        missing, self._missing = self._missing, 0
+        then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+        what = f"consumer {self._names['consumer']!r}"
+        self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
+
+    async def _start_when_led(self, status: int | None) -> None:
+        """Between two attempts; ends it when there is no such consumer any more."""
+        error = await wait_for_leader(self._api, self._names, status)
+        if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
+            self._end(error)
+            return
+        if error is not None:
+            if str(error) != self._told:
+                self._told = str(error)
+                self._client.report(error)
+            await asyncio.sleep(RETRY_WAIT)
+        self._start()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None and self._retry is not asyncio.current_task():
+            self._retry.cancel()
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._pull.stop()
+        self._cancel_retry()
+        if self._look is not None:
+            self._look.cancel()
+        if not closed_on_purpose(error):
+            self._error = error
+        if self._task is None:
+            self._release()
+        self._pull.wake()
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
+        if self._callback is not None:
+            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        return self
+
+    async def __anext__(self) -> JsMsg:
+        if not self._frames:
+            await self._fill()
+        return JsMsg(self._client, self._pull.take())
+
+    async def _fill(self) -> None:
+        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
+        while not self._frames:
+            if self._ended:
+                if self._error is None:
+                    raise StopAsyncIteration
+                raise self._error
+            await self._pull.arrival()
+
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
+        """
+        timeout = in_seconds(timeout)
+        if self._callback is not None:
+            raise ConfigError("There is a callback; next() would take its messages.")
+        try:
+            if self._frames or timeout is None:
+                return await self.__anext__()
+            async with asyncio.timeout(timeout):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            self._client._link.require_open()
+            raise BadSubscriptionError("Consuming has ended.") from None
+        except JetsparkError:
+            raise  # a lost connection is a TimeoutError, too
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"No message from consumer {self._names['consumer']!r} within {timeout:g} s."
+            ) from None
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here now, taken as if iterated over.
+
+        For the blocking client, which takes many at each change of thread.
+        """
+        return self._pull.take_many(limit)
+
+    async def _call_back(self, callback: JsMsgCallback) -> None:
+        what = f"The callback of consumer {self._names['consumer']!r}"
+        call = Callback(callback, what, self._client.report).call
+        while True:
+            try:
+                # Not the queue itself: an ordered consumer looks at each message there.
+                message = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except JetsparkError as error:
+                self._client.report(error)
+                return
+            if (rest := call(message)) is not None:
+                await rest
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now. Any number of times.
+
+        Discards what was not taken: the server delivers it again when the consumer's ack_wait is
+        over. A callback that runs is left to finish.
+        """
+        self._frames.clear()
+        self._end(None)
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Ask for no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        timeout = in_seconds(timeout)
+        if not self._ended:
+            self._draining = True
+            try:
+                await self._pull.drain(timeout)
+            finally:
+                self._end(None)
+        task = self._task
+        if task is None or task.done() or task is asyncio.current_task():
+            return
+        if not (await asyncio.wait({task}, timeout=timeout))[0]:
+            raise RequestTimeoutError(
+                f"{len(self._frames)} messages of {self._names['consumer']!r} "
+                "were not taken in time."
+            )
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Of the client's drain: whether this task is in the callback."""
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """At the connection's end: a callback gets no more, and one that runs is cancelled."""
+        if self._task is not None:
+            self._frames.clear()
+        return cancelled(self._task)
+
+    def _leave(self) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
+
+
+def closed_on_purpose(error: JetsparkError | None) -> bool:
+    """Whether the connection was closed by its owner, and not lost."""
+    return isinstance(error, ConnectionClosedError) and error.__cause__ is None

@@ -1,0 +1,399 @@
+"""Pulling from a consumer without end: the engine below `consume` and ordered consumers (ADR-37).
+
+Contract
+- The read loop appends raw frames to `frames`; `take` gives out one and asks for more when no more
+  than the threshold is left of what is here and on its way. So what is here never exceeds the
+  bound, and who takes slowly stops the refilling. No task, future or timer is made for a message.
+- One inbox with a wildcard serves all pulls since `start`. The last token of a pull's reply subject
+  begins with what it asks for: a server that refuses it without a number tells with it how much is
+  not coming. Deliveries that the server makes to an older inbox find nobody.
+- What only ends one pull (404, 408, 409 for its size, 423) is dealt with here. A refused one is
+  reported to the client, once for each reason, and asked for again after RETRY_WAIT.
+- Trouble stops the engine, tells the owner which `Trouble` it is, and does nothing until the
+  owner calls `start` again, for the same consumer or another one. Frames that are here stay. When
+  the leader is gone, what it has sent still arrives until then.
+- The clock of the heartbeats stands still without a link, and while nothing is owed to us.
+- Heartbeats say how much the consumer has sent. A delivery that did not come is trouble at once, or
+  told to `on_missing` half an interval later when others may pull, too. A lost frame that has ended
+  a pull (the last delivery, the status) is followed by no heartbeat: by silence. So each lost frame
+  is noticed within twice the interval, and a quarter of it for the clock.
+
+All of it runs in the client's event loop; there is no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
+from jetspark.jetstream.pulling.arrivals import LOOKS, Arrivals, not_come
+from jetspark.jetstream.pulling.ends import BYTES_LEFT, LEFT, End, end_of, error_of, number_in
+from jetspark.jetstream.pulling.retry import RETRY_WAIT as RETRY_WAIT
+from jetspark.jetstream.pulling.trouble import OnMissing, OnTrouble, Trouble
+from jetspark.timestamps import duration_to_ns
+from jetspark.wire import js_api
+from jetspark.wire.status import CONTROL, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.listener import Listener
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.pulling.limits import PullLimits
+    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.status import Status
+
+
+class ContinuousPull:
+    """Made stopped; `start` it. `on_trouble` is called in the read loop or a timer.
+
+    So is `on_missing`, while it goes on; without it nobody else pulls from the consumer.
+    """
+
+    __slots__ = (
+        "_api",
+        "_arrivals",
+        "_asking",
+        "_asks",
+        "_client",
+        "_clock",
+        "_heard",
+        "_limits",
+        "_listener",
+        "_names",
+        "_on_missing",
+        "_on_trouble",
+        "_pending",
+        "_priority",
+        "_resume",
+        "_silent",
+        "_subject",
+        "_told",
+        "_waiters",
+        "frames",
+    )
+
+    def __init__(
+        self,
+        api: Api,
+        limits: PullLimits,
+        on_trouble: OnTrouble,
+        priority: Priority | None = None,
+        on_missing: OnMissing | None = None,
+    ) -> None:
+        self._api = api
+        self._client = api.client
+        self._limits = limits
+        self._on_trouble = on_trouble
+        self._on_missing = on_missing
+        self._priority = priority
+        self.frames: deque[MessageFrame] = deque()
+        """What has arrived and was not taken."""
+        self._pending = 0
+        self._asking = False
+        self._listener: Listener | None = None
+        self._names: dict[str, str] = {}
+        self._subject = ""
+        self._waiters: list[asyncio.Future[None]] = []
+        self._clock: asyncio.TimerHandle | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._heard = 0
+        self._silent = 0
+        self._told: set[str] = set()
+        self._arrivals = Arrivals(None)
+        self._asks = 0
+
+    # -- for the owner -------------------------------------------------------------------------
+
+    def start(self, stream: str, consumer: str, delivered: int | None = None) -> None:
+        """Pull from this consumer, on an inbox of its own; without a link, when it is back.
+
+        `delivered`: its last delivery so far, if that is known: those behind it have to come here.
+        Raises ConnectionClosedError.
+        """
+        self.stop()
+        self._arrivals = Arrivals(delivered)
+        self._names = {"stream": stream, "consumer": consumer}
+        self._subject = js_api.subject_of(self._api.prefix, js_api.MSG_NEXT, self._names)
+        self._told.clear()
+        self._listen()
+        if self._client.is_connected:
+            self._pending = self._here()
+            self._asking = True
+            self._heard = self._silent = 0
+            self._ask()
+            self._set_clock()
+
+    def stop(self) -> None:
+        """Ask no more and take no more. Frames that are here stay."""
+        self.stop_asking()
+        if self._listener is not None:
+            self._arrivals = Arrivals(self.delivered)
+            self._listener.close()
+            self._listener = None
+
+    def stop_asking(self) -> None:
+        """Ask no more; what is on its way still arrives."""
+        self._asking = False
+        for timer in (self._clock, self._resume):
+            if timer is not None:
+                timer.cancel()
+        self._clock = self._resume = None
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Let the server send no more; returns when what was on its way is here.
+
+        Raises RequestTimeoutError, ConnectionClosedError; it is stopped in any case.
+        """
+        self.stop_asking()
+        try:
+            if self._listener is not None:
+                self._listener.stop()
+                await self._client.flush(timeout)
+        finally:
+            self.stop()
+
+    def take(self) -> MessageFrame:
+        """The next frame; there is one. May ask for more."""
+        frame = self.frames.popleft()
+        self._pending -= self._amount(frame) if self._limits.in_bytes else 1
+        if self._pending <= self._limits.threshold:
+            self._ask()
+        return frame
+
+    def take_many(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` frames that are here, and not more than one refilling brings."""
+        limits = self._limits
+        room = max(limits.full - limits.threshold, 1)
+        taken: list[MessageFrame] = []
+        while self.frames and room > 0 and len(taken) < limit:
+            frame = self.take()
+            taken.append(frame)
+            room -= self._amount(frame) if limits.in_bytes else 1
+        return taken
+
+    async def arrival(self) -> None:
+        """Return when a frame has arrived, or `wake` was called."""
+        waiter = self._client.loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def wake(self) -> None:
+        """Let everybody who waits for an arrival look again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    @property
+    def consumer(self) -> str:
+        """The consumer of the last start."""
+        return self._names.get("consumer", "")
+
+    @property
+    def delivered(self) -> int | None:
+        """The number of the consumer's last delivery that came, or was given up; None: unknown."""
+        return self._arrivals.last(0 if self._listener is None else self._listener.received)
+
+    @property
+    def waiting(self) -> int:
+        """Our pulls that wait at the server."""
+        return self._arrivals.waiting
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        pinned = self._priority is not None and self._priority.pinned
+        self._listener = self._client.listen(
+            f"{self._client.new_inbox()}.*",
+            self._on_frame_pinned if pinned else self._on_frame,
+            on_run=None if pinned else self._on_run,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._on_end,
+        )
+
+    def _ask(self) -> None:
+        """Ask for what is missing to a full buffer."""
+        limits = self._limits
+        while self._asking and (missing := limits.full - self._pending) > 0:
+            amount = min(missing, limits.most)
+            self._request(amount)
+            self._pending += amount
+
+    def _request(self, amount: int) -> None:
+        assert self._listener is not None  # noqa: S101
+        limits = self._limits
+        request: dict[str, Any] = {"batch": amount}
+        if limits.in_bytes:
+            request = {"batch": limits.batch, "max_bytes": amount}
+        request["expires"] = duration_to_ns(limits.expires)
+        request["idle_heartbeat"] = duration_to_ns(limits.heartbeat)
+        if self._priority is not None:
+            request |= self._priority.fields()
+        payload = msgspec.json.encode(request)
+        self._api.note_request(self._subject, payload)
+        self._asks += 1
+        try:
+            reply = f"{self._listener.subject[:-1]}{amount}-{self._asks}"
+            self._client.publish_nowait(self._subject, payload, reply=reply)
+        except ConnectionClosedError:
+            self._asking = False  # `_on_end` comes, or came
+        except JetsparkError as error:
+            self._refused(error)
+
+    def _refused(self, error: JetsparkError) -> None:
+        """Report it, once, and ask later."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._client.report(error)
+        self._pause()
+
+    def _pause(self) -> None:
+        if self._asking:
+            self._asking = False
+            self._resume = self._client.loop.call_later(RETRY_WAIT, self._on_resume)
+
+    def _on_resume(self) -> None:
+        self._resume = None
+        self._asking = True
+        self._ask_if_low()
+
+    def _ask_if_low(self) -> None:
+        if self._pending <= self._limits.threshold:
+            self._ask()
+
+    def _amount(self, frame: MessageFrame) -> int:
+        """Bytes of a delivery as the server counts them for max_bytes."""
+        size = sum(len(part) for part in frame[1:] if part is not None)
+        if self._priority is not None and self._priority.pinned:
+            size -= self._priority.added(frame)
+        return size
+
+    def _here(self) -> int:
+        """The part of `_pending` that has arrived."""
+        return sum(map(self._amount, self.frames)) if self._limits.in_bytes else len(self.frames)
+
+    # -- what comes back: called in the read loop ----------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        # Deliveries have a reply subject to ack to, statuses have none.
+        if frame[2] is None:
+            self._arrivals.others += 1
+            status = status_of(frame[3])
+            if status is not None and status.code == CONTROL:
+                self._on_heartbeat(frame)
+            elif status is not None:
+                self._on_status(status, frame)
+            return
+        if self._arrivals.before is None and self._listener is not None:
+            self._arrivals.first(frame[2], self._listener.received - 1)
+        self.frames.append(frame)
+        if self._waiters:
+            self.wake()
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if frames[0][2] is None:
+            return False
+        if self._arrivals.before is None and self._listener is not None:
+            self._arrivals.first(frames[0][2], self._listener.received)
+        self.frames += frames
+        if self._waiters:
+            self.wake()
+        return True
+
+    def _on_frame_pinned(self, frame: MessageFrame) -> None:
+        assert self._priority is not None  # noqa: S101
+        self._priority.notice(frame)
+        self._on_frame(frame)
+
+    def _on_heartbeat(self, frame: MessageFrame) -> None:
+        assert self._listener is not None  # noqa: S101
+        received, arrivals = self._listener.received, self._arrivals
+        arrivals.beat(frame[1])
+        missing = arrivals.missing(frame[3], received)
+        if missing and self._on_missing is not None:
+            arrivals.doubt(missing, received)
+        elif missing:
+            again = "it is made again behind the last one that came"
+            self._stop_for(Trouble.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
+
+    def _on_status(self, status: Status, frame: MessageFrame) -> None:
+        self._arrivals.ended(frame[1])
+        end = end_of(status)
+        if end is End.USELESS:
+            self._stop_for(Trouble.USELESS, error_of(status))
+            return
+        if end is End.NO_LEADER:
+            if self._asking or self._resume is not None:  # else it is known: one status a pull
+                self.stop_asking()
+                self._on_trouble(Trouble.NO_LEADER, error_of(status))
+            return
+        token = frame[1].rpartition(b".")[2].partition(b"-")[0]
+        asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
+        limits = self._limits
+        left = number_in(frame[3], BYTES_LEFT if limits.in_bytes else LEFT)
+        # All that is here counts, whatever the server says is not coming.
+        self._pending = max(self._pending - (asked if left is None else left), self._here())
+        # Nothing at all fitted into the largest pull that there is.
+        never_fits = end is End.TOO_LARGE and asked == limits.most and left in (None, asked)
+        if end is End.REFUSED or never_fits:
+            self._refused(error_of(status))
+            return
+        if end is End.PIN_LOST and self._priority is not None:
+            self._priority.lost()
+        elif left is None:
+            self._pause()  # who knows what this is: a server that says it each time is not hurried
+        if end is not End.TOO_LARGE or not self.frames:
+            # What is too large for the rest of the buffer has to wait until something is taken.
+            self._ask_if_low()
+
+    def _stop_for(self, trouble: Trouble, error: JetsparkError | None) -> None:
+        self.stop()
+        self._on_trouble(trouble, error)
+
+    # -- time and the link ---------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        self._clock = self._client.loop.call_later(self._limits.heartbeat / LOOKS, self._on_clock)
+
+    def _on_clock(self) -> None:
+        assert self._listener is not None  # noqa: S101
+        received = self._listener.received
+        # Looks are counted, not seconds: a loop that was blocked by user code has heard nothing,
+        # and that is not the server's silence.
+        quiet = received == self._heard and self._pending > self._here()
+        self._silent = self._silent + 1 if quiet else 0
+        self._heard = received
+        if (missing := self._arrivals.look(received)) and self._on_missing is not None:
+            self._on_missing(missing)
+        if self._silent < 2 * LOOKS:
+            self._set_clock()
+            return
+        seconds = 2 * self._limits.heartbeat
+        self._stop_for(
+            Trouble.SILENT,
+            MissedHeartbeatError(
+                f"Consumer {self.consumer!r} said nothing for {seconds:g} s, "
+                "twice the heartbeat interval."
+            ),
+        )
+
+    def _on_disconnect(self) -> None:
+        self.stop()
+        self._listen()
+
+    def _on_reconnect(self) -> None:
+        self._stop_for(Trouble.RECONNECTED, None)
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._on_end(copy(error))
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self._stop_for(Trouble.ENDED, error)

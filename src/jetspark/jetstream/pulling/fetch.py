@@ -1,0 +1,400 @@
+"""One fetch from a pull consumer (ADR-13, ADR-37; row J4).
+
+Contract: a fetch has an inbox of its own, subscribed while it lasts, so that what it leaves
+behind at the server (after a cancel, say) finds no interest and is dropped there. The read loop
+makes the messages, while it waits for the server anyway; one future wakes the caller.
+
+How it ends. The batch is full, or the server says 404, 408, 409 Batch Completed: normally. Other
+statuses are errors: raised when no message came, else attached to the result. Without a leader
+(409 Leadership Change, Server Shutdown, 503) the fetch asks again, every 250 ms, until its time is
+over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
+
+The server ends a fetch shortly before its timeout, and its word may need a while to come: only
+when nothing was heard for GRACE after the timeout is the fetch an error. That word says how much
+was not delivered; what is missing to the rest was lost on the way, and the fetch is an error, too.
+So is one without acks whose link was lost in the middle.
+
+A server says nothing to a fetch without timeout when the consumer is paused or has its
+max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
+
+A pull of a priority group that lost its pin (423) is asked for again without it.
+
+Lost connection: the old inbox is given up at once, so that a request which outlived the
+connection cannot deliver to it, and what is missing is asked for again when the link is back. The
+deadline goes on meanwhile, the heartbeat clock does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from jetspark.arguments import check_whole
+from jetspark.errors import (
+    BrokenSocketError,
+    ConfigError,
+    JetsparkError,
+    MissedHeartbeatError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.pulling.arrivals import not_come
+from jetspark.jetstream.pulling.ends import LEFT, End, end_of, error_of, number_in
+from jetspark.jetstream.pulling.fetch_result import FetchResult
+from jetspark.jetstream.pulling.retry import wait_for_leader_or
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.wire import js_api
+from jetspark.wire import status as statuses
+from jetspark.wire.documents import encode_document
+from jetspark.wire.kernel import deliver
+from jetspark.wire.status import Status, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.listener import Listener
+    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.wire.events import MessageFrame
+
+EXPIRES_EARLIER = 0.010
+"""Seconds by which the server's timer is shorter than ours (row J4)."""
+
+GRACE = 0.5
+"""Seconds behind the timeout within which the server's "nothing came" may still be on its way: a
+fetch that ends empty is no error on a link with a long round trip either."""
+
+SILENCE = 0.25
+"""Seconds without an answer after which a fetch of what is pending looks at the consumer."""
+
+
+class Pull:
+    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
+
+    __slots__ = (
+        "_acks",
+        "_again",
+        "_api",
+        "_asked",
+        "_batch",
+        "_client",
+        "_deadline",
+        "_error",
+        "_heard",
+        "_heartbeat",
+        "_link_lost",
+        "_listener",
+        "_look",
+        "_max_bytes",
+        "_messages",
+        "_names",
+        "_no_wait",
+        "_priority",
+        "_subject",
+        "_timeout",
+        "_timers",
+        "_waiter",
+    )
+
+    def __init__(
+        self,
+        jetstream_api: Api,
+        stream: str,
+        consumer: str,
+        batch: int,
+        timeout: Seconds | None,
+        max_bytes: int | None,
+        heartbeat: Seconds | None,
+        priority: Priority | None = None,
+        *,
+        acks: bool = True,
+    ) -> None:
+        timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
+        check_whole("batch", batch)
+        if timeout is not None and not timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds, or None for what is pending.")
+        if max_bytes is not None:
+            check_whole("max_bytes", max_bytes)
+        if heartbeat is not None:
+            if timeout is None:
+                raise ConfigError("heartbeat needs a timeout.")
+            if not 0 < heartbeat <= _expires(timeout) / 2:
+                raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
+        self._api = jetstream_api
+        self._client = jetstream_api.client
+        self._names = {"stream": stream, "consumer": consumer}
+        self._subject = js_api.subject_of(jetstream_api.prefix, js_api.MSG_NEXT, self._names)
+        self._batch = batch
+        self._no_wait = timeout is None
+        self._timeout = jetstream_api.timeout if timeout is None else timeout
+        self._max_bytes = max_bytes
+        self._heartbeat = heartbeat
+        self._priority = priority
+        self._acks = acks
+        self._link_lost = False  # in the middle of it
+        self._messages: list[JsMsg] = []
+        self._error: JetsparkError | None = None
+        self._again: int | None = None
+        self._heard = 0.0
+        self._deadline = 0.0
+        self._asked = False
+        self._listener: Listener | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    async def run(self) -> FetchResult:
+        """The fetch. Cancelling it leaves nothing behind."""
+        loop = self._client.loop
+        self._deadline = loop.time() + self._timeout
+        self._set_timer("deadline", self._deadline, self._on_deadline)
+        try:
+            while True:
+                waiter = self._waiter = loop.create_future()
+                self._listen()
+                if self._again is not None:
+                    # Listening all the while: the connection's end is the end of this wait, too.
+                    await self._wait_for_leader(self._again, waiter)
+                    self._again = None
+                if self._client.is_connected:
+                    self._ask()
+                await waiter
+                if self._again is None:
+                    break
+        finally:
+            self._waiter = None
+            self._stop_listening()
+            for timer in self._timers.values():
+                timer.cancel()
+            if self._look is not None:
+                self._look.cancel()
+        return self._result()
+
+    def _result(self) -> FetchResult:
+        if self._priority is not None and self._priority.pinned and self._messages:
+            self._priority.notice(self._messages[-1]._frame)
+        if self._error is None and not self._acks:
+            self._error = self._lost_for_good()
+        if not self._messages and self._error is not None:
+            raise self._error
+        return FetchResult(self._messages, self._error)
+
+    def _lost_for_good(self) -> JetsparkError | None:
+        """Without acks nothing comes again: what the link has swallowed, or a copy displaced."""
+        if self._link_lost:
+            return BrokenSocketError(
+                "The link was lost: messages on their way may be lost with it."
+            )
+        twice = len(self._messages) - len({message._frame[2] for message in self._messages})
+        if twice:
+            return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
+        return None
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._listener = self._client.listen(
+            self._client.new_inbox(),
+            self._on_frame,
+            on_run=self._on_run,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._finish,
+        )
+
+    def _ask(self) -> None:
+        """Send the request for what is still missing."""
+        left = self._deadline - self._client.loop.time()
+        if self._listener is None or left <= 0:
+            return  # over, or the deadline's timer is due in this very turn of the loop
+        request: dict[str, Any] = {"batch": self._batch - len(self._messages)}
+        if self._no_wait:
+            request["no_wait"] = True
+            self._watch_silence()
+        else:
+            request["expires"] = duration_to_ns(_expires(left))
+        if self._max_bytes is not None:
+            rest = self._max_bytes - sum(_size(message._frame) for message in self._messages)
+            if rest <= 0:
+                self._finish(None)
+                return
+            request["max_bytes"] = rest
+        # The server refuses a heartbeat of more than half of what is left of the time.
+        if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
+            request["idle_heartbeat"] = duration_to_ns(self._heartbeat)
+            self._heard = self._client.loop.time()
+            self._set_heartbeat_timer(self._heartbeat)
+        if self._priority is not None:
+            request |= self._priority.fields()
+        payload = encode_document(request)
+        self._api.note_request(self._subject, payload)
+        self._asked = True
+        try:
+            self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
+        except JetsparkError as error:
+            self._finish(error)
+
+    async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
+        """Between two requests. Finishes when asking again is pointless."""
+        try:
+            error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
+        except TimeoutError:
+            error = self._timed_out()
+        if error is not None:
+            self._finish(error)
+
+    def _stop_listening(self) -> None:
+        """Nobody owes us an answer from here on: no clock runs for one either."""
+        self._stop_timer("heartbeat")
+        self._stop_timer("silence")
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    # -- what comes back: called in the read loop ------------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        status = status_of(frame[3])
+        if status is not None:
+            self._on_status(status, frame)
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if self._heartbeat is not None:
+            self._heard = self._client.loop.time()
+        if frames[0][2] is None:
+            return False  # statuses: deliveries have a reply subject to ack to
+        client, missing = self._client, self._batch - len(self._messages)
+        self._messages += deliver(JsMsg, client, frames[:missing])
+        if len(frames) >= missing:
+            self._finish(None)
+        return True
+
+    def _on_status(self, status: Status, frame: MessageFrame) -> None:
+        if status.code == statuses.CONTROL:
+            return
+        end = end_of(status)
+        left = number_in(frame[3], LEFT)
+        missing = 0 if left is None else self._batch - len(self._messages) - left
+        if missing > 0 and end in (End.ORDINARY, End.TOO_LARGE):
+            then = "with acks they are delivered again after its ack_wait"
+            self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
+        elif end is End.ORDINARY or (end is End.TOO_LARGE and self._messages):
+            self._finish(None)
+        elif end is End.PIN_LOST and self._priority is not None:
+            self._priority.lost()
+            if self._messages:
+                self._finish(None)
+            else:
+                self._ask()
+        elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._messages):
+            self._ask_again(status.code)
+        else:
+            self._finish(error_of(status))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._error = error
+            self._waiter.set_result(None)
+            # Now, not when the caller runs: messages after the last one wanted are not ours.
+            self._stop_listening()
+
+    def _ask_again(self, status: int) -> None:
+        if self._messages:
+            # A later fetch asks; these messages should not wait for a new leader.
+            self._finish(None)
+            return
+        self._again = status
+        self._finish(None)
+
+    # -- time and the link -----------------------------------------------------------------------
+
+    def _on_deadline(self) -> None:
+        if self._client.is_connected and self._asked:
+            self._set_timer("deadline", self._deadline + GRACE, self._on_silent_end)
+        else:
+            self._on_silent_end()
+
+    def _on_silent_end(self) -> None:
+        # Without a link nobody could have said more to what came: an ordinary partial batch.
+        partial = self._messages and not self._client.is_connected
+        self._finish(None if partial else self._timed_out())
+
+    def _timed_out(self) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"No answer to a fetch from consumer {self._names['consumer']!r} "
+            f"within {self._timeout:g} s."
+        )
+
+    def _set_timer(self, name: str, when: float, call: Callable[..., None], *args: Any) -> None:
+        self._stop_timer(name)
+        self._timers[name] = self._client.loop.call_at(when, call, *args)
+
+    def _stop_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _set_heartbeat_timer(self, heartbeat: float) -> None:
+        due = self._heard + 2 * heartbeat
+        self._set_timer("heartbeat", due, self._on_heartbeat_timer, heartbeat)
+
+    def _on_heartbeat_timer(self, heartbeat: float) -> None:
+        if self._client.loop.time() < self._heard + 2 * heartbeat:
+            self._set_heartbeat_timer(heartbeat)
+            return
+        self._finish(
+            MissedHeartbeatError(
+                f"Consumer {self._names['consumer']!r} said nothing for "
+                f"{2 * heartbeat:g} s, twice the heartbeat interval."
+            )
+        )
+
+    def _watch_silence(self) -> None:
+        due = self._client.loop.time() + SILENCE
+        self._set_timer("silence", due, self._on_silence_timer, len(self._messages))
+
+    def _on_silence_timer(self, frames: int) -> None:
+        if len(self._messages) != frames:
+            self._watch_silence()
+        else:
+            self._look = self._client.loop.create_task(self._look_at_consumer(frames))
+
+    async def _look_at_consumer(self, frames: int) -> None:
+        try:
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+        except RequestTimeoutError:
+            return  # so long that the fetch is over, too
+        except JetsparkError as error:
+            self._finish(error)
+            return
+        limit = info["config"].get("max_ack_pending", 0)
+        blocked = info.get("paused", False) or 0 < limit <= info["num_ack_pending"]
+        if blocked and len(self._messages) == frames:
+            self._finish(None)
+        elif self._waiter is not None and not self._waiter.done():
+            self._watch_silence()
+
+    def _on_disconnect(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._link_lost = self._asked
+            self._stop_listening()
+            self._listen()
+
+    def _on_reconnect(self) -> None:
+        if self._waiter is not None and not self._waiter.done() and self._again is None:
+            self._ask()
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._finish(copy(error))
+
+
+def _expires(timeout: float) -> float:
+    """The server's share of a timeout."""
+    return max(timeout - EXPIRES_EARLIER, timeout / 2)
+
+
+def _size(frame: MessageFrame) -> int:
+    """Bytes of a delivery as the server counts them for max_bytes."""
+    return sum(len(part) for part in frame[1:] if part is not None)

@@ -1,0 +1,93 @@
+"""How much consuming may hold and how it asks for it (ADR-37): defaults, checks, units.
+
+The buffer is bounded in messages or in bytes, never in both. A pull never asks for more than the
+consumer's own limits allow (max_batch, max_bytes, max_expires), so that it is not refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jetspark.arguments import check_whole
+from jetspark.errors import ConfigError
+from jetspark.timestamps import Seconds, in_seconds
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.documents.consumers import ConsumerConfig
+
+MAX_MESSAGES = 500
+EXPIRES = 30.0
+BATCH_OF_BYTES = 1_000_000
+"""Messages asked for when bytes are the bound: without a batch a server sends only one."""
+
+_LEAST_EXPIRES = 1.0
+_LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """Times in seconds; `full`, `threshold` and `most` in bytes if `in_bytes`, else messages."""
+
+    in_bytes: bool
+    full: int
+    """The buffer, and what is asked for on top of it, together."""
+    threshold: int
+    """Asked is again when no more than this is left."""
+    most: int
+    """For one request."""
+    batch: int
+    """Messages of one request when bytes are the bound."""
+    expires: float
+    heartbeat: float
+
+
+def make_limits(
+    config: ConsumerConfig,
+    *,
+    max_messages: int | None = None,
+    max_bytes: int | None = None,
+    expires: Seconds = EXPIRES,
+    heartbeat: Seconds | None = None,
+    threshold_messages: int | None = None,
+    threshold_bytes: int | None = None,
+) -> PullLimits:
+    """`config`: the consumer's. Raises ConfigError."""
+    expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
+    in_bytes = max_bytes is not None
+    if in_bytes and (max_messages is not None or threshold_messages is not None):
+        raise ConfigError("The buffer is bounded in messages or in bytes: give one kind.")
+    if not in_bytes and threshold_bytes is not None:
+        raise ConfigError("threshold_bytes needs max_bytes.")
+    if not in_bytes:
+        unit, full, threshold = "messages", max_messages, threshold_messages
+        full = MAX_MESSAGES if full is None else full
+    else:
+        unit, full, threshold = "bytes", max_bytes or 0, threshold_bytes
+    check_whole(f"max_{unit}", full)
+    if threshold is None:
+        threshold = full // 2
+    check_whole(f"threshold_{unit}", threshold, 0)
+    if not 0 <= threshold <= full:
+        raise ConfigError(f"threshold_{unit} must be from 0 to max_{unit}.")
+    if expires < _LEAST_EXPIRES:
+        raise ConfigError(f"expires must be at least {_LEAST_EXPIRES:g} seconds.")
+    if config.max_expires is not None and config.max_expires.total_seconds() > 0:
+        expires = min(expires, config.max_expires.total_seconds())
+    if heartbeat is None:
+        heartbeat = min(expires / 2, _MOST_HEARTBEAT)
+    elif not _LEAST_HEARTBEAT <= heartbeat <= min(expires / 2, _MOST_HEARTBEAT):
+        raise ConfigError(
+            f"heartbeat must be from {_LEAST_HEARTBEAT:g} to {_MOST_HEARTBEAT:g} seconds, "
+            "and at most half of expires."
+        )
+    own_most = (config.max_bytes if in_bytes else config.max_batch) or full
+    return PullLimits(
+        in_bytes=in_bytes,
+        full=full,
+        threshold=threshold,
+        most=min(full, own_most),
+        batch=min(BATCH_OF_BYTES, config.max_batch or BATCH_OF_BYTES),
+        expires=expires,
+        heartbeat=heartbeat,
+    )

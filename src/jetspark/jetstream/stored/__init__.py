@@ -1,0 +1,1 @@
+"""Stored messages: read without a consumer, deleted one by one."""

@@ -1,0 +1,217 @@
+"""Stored messages: read without a consumer, deleted one by one (rows J12, J13).
+
+Contract: names, subjects and limits are checked before anything is sent. Two ways lead to a
+message: the stream's leader, which knows everything that was acknowledged, and a direct get
+(`direct`), which any server with a copy answers and which may lag a little behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from jetspark.arguments import check_whole
+from jetspark.err_codes import (
+    MESSAGE_DELETE_FAILED,
+    SEQUENCE_NOT_FOUND,
+)
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    MessageNotFoundError,
+    NoRespondersError,
+    RequestTimeoutError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.exact_times import text_of_time, to_timestamp
+from jetspark.jetstream.requirements import check_feature
+from jetspark.jetstream.stored.direct import (
+    BATCHES,
+    Range,
+    StoredMsgs,
+    direct_get,
+    leader_get,
+    no_direct_gets,
+    read_last,
+    read_range,
+)
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
+
+BATCH = 1000
+"""Messages asked for at once: a large batch holds up those who publish to the stream."""
+BATCH_BYTES = 4 * 1024 * 1024
+
+_NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
+
+
+class StoredCalls:
+    """The part of JetStream that is about single stored messages."""
+
+    _api: Api
+
+    async def get_msg(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        last_by_subject: str | None = None,
+        next_by_subject: str | None = None,
+        direct: bool | None = None,
+    ) -> StoredMsg:
+        """One stored message.
+
+        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
+        `direct`: False asks the stream's leader, True any server that has a copy. None asks any
+        server if the stream's `allow_direct` is on (looked up once for each stream), and the
+        leader if it is off or if that server does not have the message. A server other than the
+        leader may miss what was stored a moment ago, and answer with an older message.
+
+        Raises MessageNotFoundError, and DirectGetError when `direct` is True and not allowed.
+        """
+        if last_by_subject is not None and (seq is not None or next_by_subject is not None):
+            raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
+        if seq is None and last_by_subject is None and next_by_subject is None:
+            raise ConfigError("Say which message: seq, last_by_subject or next_by_subject.")
+        if seq is not None:
+            check_whole("seq", seq)
+        for subject in (last_by_subject, next_by_subject):
+            if subject is not None:
+                check_subscribe_subject(subject)
+        check_name("stream", stream)
+        body = _said(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
+        if direct or (direct is None and await self._allows_direct(stream)):
+            try:
+                return await direct_get(self._api, stream, body)
+            except (NoRespondersError, RequestTimeoutError) as error:
+                self._api.direct.pop(stream, None)
+                if direct and isinstance(error, NoRespondersError):
+                    raise await no_direct_gets(self._api, stream) from None
+                if isinstance(error, RequestTimeoutError):
+                    raise
+            except MessageNotFoundError:
+                if direct:
+                    raise
+        return await leader_get(self._api, stream, body)
+
+    def get_msgs(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        start_time: datetime | None = None,
+        subject: str | None = None,
+        up_to_seq: int | None = None,
+        max_msgs: int | None = None,
+        batch: int = BATCH,
+        max_bytes: int = BATCH_BYTES,
+        confirm: bool = True,
+    ) -> StoredMsgs:
+        """Stored messages in order, without a consumer.
+
+        From `seq` (default: the first), or from `start_time`, to what is the end when it is
+        reached, to `up_to_seq` included, or until there were `max_msgs`. `subject`: only matching
+        ones. They are asked for in batches of up to `batch` messages and about `max_bytes` bytes.
+        `confirm`: when the server that answers has no more, the leader is asked too, since the
+        others may lag.
+
+        The stream's `allow_direct` must be on. Needs server 2.11, or raises
+        UnsupportedByServerError. While iterating: StreamNotFoundError, DirectGetError,
+        RequestTimeoutError.
+        """
+        if seq is not None and start_time is not None:
+            raise ConfigError("Give either seq or start_time, not both.")
+        first = 1 if seq is None else seq
+        for name, value in (("seq", first), ("max_msgs", max_msgs), ("up_to_seq", up_to_seq)):
+            if value is not None:
+                check_whole(name, value)
+        if up_to_seq is not None and up_to_seq < first:
+            raise ConfigError("up_to_seq is before seq.")
+        if subject is not None:
+            check_subscribe_subject(subject)
+        where = {"seq": first} if start_time is None else {"start_time": _time(start_time)}
+        self._check_batches(stream, batch, max_bytes)
+        wanted = Range(stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
+        return StoredMsgs(partial(read_range, self._api, wanted))
+
+    def get_last_msgs(
+        self,
+        stream: str,
+        subjects: str | Sequence[str],
+        *,
+        up_to_seq: int | None = None,
+        up_to_time: datetime | None = None,
+        batch: int = BATCH,
+        max_bytes: int = BATCH_BYTES,
+    ) -> StoredMsgs:
+        """The last message of each subject that matches one of `subjects`, in stream order.
+
+        All as of one moment: now, or as the stream was after `up_to_seq` or before `up_to_time`,
+        as far as it still holds those messages. The server answers for 1024 subjects at most
+        (DirectGetError, status 413). `batch`, `max_bytes` and errors: see `get_msgs`.
+        """
+        wanted = [subjects] if isinstance(subjects, str) else list(subjects)
+        if not wanted:
+            raise ConfigError("Say which subjects.")
+        for subject in wanted:
+            check_subscribe_subject(subject)
+        if up_to_seq is not None and up_to_time is not None:
+            raise ConfigError("Give either up_to_seq or up_to_time, not both.")
+        if up_to_seq is not None:
+            check_whole("up_to_seq", up_to_seq)
+        self._check_batches(stream, batch, max_bytes)
+        body = _said(
+            multi_last=wanted,
+            up_to_seq=up_to_seq,
+            up_to_time=None if up_to_time is None else _time(up_to_time),
+            batch=batch,
+            max_bytes=max_bytes,
+        )
+        return StoredMsgs(partial(read_last, self._api, stream, body))
+
+    async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
+        """Delete one message; `erase` overwrites it with random bytes first (slower).
+
+        Raises MessageNotFoundError.
+        """
+        body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
+        try:
+            await self._api.call(js_api.MSG_DELETE, body, stream=stream)
+        except APIError as error:
+            # A file store has one code for every failure, and Go's texts for the reason.
+            if error.err_code == SEQUENCE_NOT_FOUND or (
+                error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
+            ):
+                raise MessageNotFoundError(
+                    error.code,
+                    error.err_code,
+                    error.description,
+                    f'No message {seq} in stream "{stream}".',
+                ) from None
+            raise
+
+    async def _allows_direct(self, stream: str) -> bool:
+        if stream not in self._api.direct:
+            info = await self._api.call(js_api.STREAM_INFO, stream=stream)
+            self._api.direct[stream] = bool(info["config"].get("allow_direct"))
+        return self._api.direct[stream]
+
+    def _check_batches(self, stream: str, batch: int, max_bytes: int) -> None:
+        check_name("stream", stream)
+        check_whole("batch", batch)
+        check_whole("max_bytes", max_bytes)
+        check_feature(BATCHES, (2, 11), self._api.server)
+
+
+def _time(value: datetime) -> str:
+    try:
+        return text_of_time(to_timestamp(value))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{error}.") from None
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,259 @@
+"""Direct gets: stored messages from whichever server has a copy (ADR-31, row J12).
+
+Contract: every server of a stream and of its mirrors may answer, so an answer may be older than
+the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are asked
+for one after the other, small enough not to hold up the stream's writers. Each message names the
+one sent before it, and the end of a batch the last one: what is lost on the way shows at once, or
+after the context's timeout when the end is, and is asked for again behind the last message in
+order. Nothing runs while nobody iterates.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple
+
+from jetspark.client.messages import Message
+from jetspark.err_codes import (
+    MESSAGE_NOT_FOUND,
+)
+from jetspark.errors import (
+    APIError,
+    DirectGetError,
+    JetStreamError,
+    MessageNotFoundError,
+    NoRespondersError,
+    RequestTimeoutError,
+    UnsupportedByServerError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.exact_times import timestamp_of_text
+from jetspark.wire import js_api
+from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
+from jetspark.wire.documents import encode_document
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
+
+BATCHES = "reading stored messages in batches"
+
+_ATTEMPTS = 3
+"""How often the first batch of last messages is asked for when its end is lost each time."""
+
+
+class StoredMsgs:
+    """Stored messages, in the order of their sequences: `async for`, or `await msgs.all()`.
+
+    Nothing is asked before the first message is; each `async for` asks anew.
+    """
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], AsyncIterator[StoredMsg]]) -> None:
+        self._read = read
+
+    def __aiter__(self) -> AsyncIterator[StoredMsg]:
+        return self._read()
+
+    async def all(self) -> list[StoredMsg]:
+        """Every message in a list."""
+        return [message async for message in self._read()]
+
+
+async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+    """One message. Raises NoRespondersError when there are no direct gets (`no_direct_gets`).
+
+    Servers before 2.10 stay silent instead. Raises MessageNotFoundError, DirectGetError,
+    RequestTimeoutError.
+    """
+    call, names, payload = js_api.DIRECT_GET, {"stream": stream}, encode_document(body)
+    last = body.get("last_by_subj")
+    if last is not None and not any(wildcard in last for wildcard in "*>"):
+        # The subject as a part of the API's subject, so that permissions can be given by it.
+        call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
+    where = js_api.subject_of(jetstream_api.prefix, call, names)
+    jetstream_api.note_request(where, payload)
+    reply = await jetstream_api.client.request(where, payload, timeout=jetstream_api.timeout)
+    jetstream_api.note_answer(where, reply.data)
+    found = parse_direct_reply(reply._frame[3])
+    if found is None:
+        raise _refusal(stream, reply.status)
+    return _stored(found, reply.data)
+
+
+class Range(NamedTuple):
+    """What `read_range` reads: see `StoredCalls.get_msgs`."""
+
+    stream: str
+    where: Mapping[str, Any]
+    """The first sequence or time, as the request says it."""
+    subject: str | None
+    up_to_seq: int | None
+    max_msgs: int | None
+    batch: int
+    max_bytes: int
+    confirm: bool
+
+
+async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
+    """Messages with gaps skipped, until nothing is left."""
+    where = wanted.where
+    subject = {} if wanted.subject is None else {"next_by_subj": wanted.subject}
+    left = sys.maxsize if wanted.max_msgs is None else wanted.max_msgs
+    last = sys.maxsize if wanted.up_to_seq is None else wanted.up_to_seq
+    while True:
+        size = min(wanted.batch, left, last - where.get("seq", 1) + 1)
+        request = {**where, **subject, "batch": size, "max_bytes": wanted.max_bytes}
+        page = await _ask(jetstream_api, wanted.stream, request)
+        if page.messages:
+            where = {"seq": page.messages[-1].seq + 1}
+        left -= len(page.messages)
+        if wanted.confirm and not page.more and left and where.get("seq", 1) <= last:
+            late = await _from_leader(jetstream_api, wanted.stream, {**where, **subject})
+            if late is not None:
+                page.messages.append(late)
+                page.more = True
+                where = {"seq": late.seq + 1}
+                left -= 1
+        for message in page.messages:
+            if message.seq > last:
+                return
+            yield message
+        if not page.more or not left or where.get("seq", 1) > last:
+            return
+
+
+async def read_last(
+    jetstream_api: Api, stream: str, body: Mapping[str, Any]
+) -> AsyncIterator[StoredMsg]:
+    """The last message of each subject of `body`, all as of one moment, however many batches."""
+    request = dict(body)
+    attempts = 0
+    while True:
+        page = await _ask(jetstream_api, stream, request)
+        if page.more and page.up_to_seq is None and "up_to_seq" not in request:
+            # The moment is told at the batch's end: without it, what follows would be of another.
+            attempts += 1
+            if attempts == _ATTEMPTS:
+                raise RequestTimeoutError(f'No batch of stream "{stream}" came to its end.')
+            continue
+        for message in page.messages:
+            yield message
+        if not page.more:
+            return
+        if page.messages:
+            request["seq"] = page.messages[-1].seq + 1
+        if page.up_to_seq is not None:
+            request.pop("up_to_time", None)
+            request["up_to_seq"] = page.up_to_seq
+
+
+class _Page:
+    """One batch. `more`: whether something may follow, True as well when its end was lost."""
+
+    __slots__ = ("messages", "more", "pending", "up_to_seq")
+
+    def __init__(self) -> None:
+        self.messages: list[StoredMsg] = []
+        self.more = True
+        self.pending = 0
+        self.up_to_seq: int | None = None
+
+
+async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
+    """One batch, as far as it came. Raises RequestTimeoutError when nothing of it did."""
+    page = _Page()
+    last = 0
+    subject = js_api.subject_of(jetstream_api.prefix, js_api.DIRECT_GET, {"stream": stream})
+    payload = encode_document(request)
+    jetstream_api.note_request(subject, payload)
+    try:
+        async with jetstream_api.client.request_many(
+            subject, payload, timeout=jetstream_api.timeout
+        ) as replies:
+            async for reply in replies:
+                found = parse_direct_reply(reply._frame[3])
+                if found is None:
+                    _end(page, stream, reply)
+                    break
+                if found.pending is None:  # servers before 2.11 answer with one message
+                    raise UnsupportedByServerError(BATCHES, "2.11", "older")
+                if found.seq <= last:
+                    continue  # it came twice
+                if found.before != last:
+                    break  # one was lost
+                last = found.seq
+                page.messages.append(_stored(found, reply.data))
+                page.pending = found.pending
+    except NoRespondersError:
+        raise await no_direct_gets(jetstream_api, stream) from None
+    return page
+
+
+def _end(page: _Page, stream: str, reply: Message) -> None:
+    status = reply.status
+    if status is None or status.code not in (END_OF_BATCH, NOT_FOUND):
+        raise _refusal(stream, status)
+    page.more = False
+    if status.code == END_OF_BATCH:
+        end = parse_end_of_batch(reply._frame[3] or b"")
+        last = page.messages[-1].seq if page.messages else 0
+        # Neither alone: the end counts what was stored meanwhile, and before 2.12 one too few
+        # of last messages; one too many costs an empty batch.
+        page.more = last != end.last_seq or (max(end.pending, page.pending) > 0 and last > 0)
+        page.up_to_seq = end.up_to_seq
+
+
+async def _from_leader(
+    jetstream_api: Api, stream: str, where: Mapping[str, Any]
+) -> StoredMsg | None:
+    """The first message from `where` on that the leader has."""
+    try:
+        return await leader_get(jetstream_api, stream, {"next_by_subj": ">", **where})
+    except MessageNotFoundError:
+        return None
+
+
+async def leader_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+    """One message, as the stream's leader has it. Raises MessageNotFoundError."""
+    answer = await jetstream_api.call(js_api.MSG_GET, body, stream=stream)
+    return from_wire(StoredMsg, answer["message"])
+
+
+async def no_direct_gets(jetstream_api: Api, stream: str) -> JetStreamError:
+    """Why nobody answered: StreamNotFoundError, or DirectGetError."""
+    try:
+        await jetstream_api.call(js_api.STREAM_INFO, stream=stream)
+    except APIError as error:
+        return error
+    except RequestTimeoutError:
+        pass  # without a leader, or without the permission to ask
+    return DirectGetError(
+        NO_RESPONDERS,
+        "No Responders",
+        f'Stream "{stream}" does not allow direct gets: set its allow_direct.',
+    )
+
+
+def _refusal(stream: str, status: Status | None) -> JetStreamError:
+    if status is None:
+        return JetStreamError(f'Unreadable answer to a direct get of stream "{stream}".')
+    if status.code == NOT_FOUND:
+        return MessageNotFoundError(
+            status.code,
+            MESSAGE_NOT_FOUND,
+            status.description,
+            f'No such message in stream "{stream}".',
+        )
+    return DirectGetError(status.code, status.description)
+
+
+def _stored(found: DirectReply, data: bytes) -> StoredMsg:
+    return StoredMsg(
+        subject=found.subject,
+        seq=found.seq,
+        time=timestamp_of_text(found.time),
+        data=data,
+        hdrs=found.hdrs,
+    )

@@ -1,0 +1,1 @@
+"""Streams, and the templates that make them."""

@@ -1,0 +1,93 @@
+"""Stream templates (row W3): the server makes a stream of its own for each new subject.
+
+Contract: for servers that still have them, which are those before 2.14 without a cluster; with a
+newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or an API
+prefix the answering server is not known; a new one there stays silent, and the call times out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jetspark.errors import ConfigError, UnsupportedByServerError
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.documents import StreamConfig
+from jetspark.jetstream.documents.document import Document, config_to_wire, from_wire
+from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
+
+
+class StreamTemplateConfig(Document, frozen=True, kw_only=True):
+    """A template: what its streams are like, and how many there may be."""
+
+    name: str
+    config: StreamConfig
+    max_streams: int
+
+
+class StreamTemplateInfo(Document, frozen=True, kw_only=True):
+    """A template and the names of the streams that it has made."""
+
+    config: StreamTemplateConfig
+    streams: list[str] = msgspec.field(default_factory=list)
+
+
+class TemplateCalls:
+    """The part of JetStream that is about stream templates."""
+
+    _api: Api
+
+    async def create_template(
+        self,
+        name: str,
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        max_streams: int,
+        **options: Any,
+    ) -> StreamTemplateInfo:
+        """Make a template: each new subject gets a stream of its own, named after it.
+
+        `config` and `options` are the fields of StreamConfig, without a name; `subjects` say what
+        the template listens to. Raises APIError when there is one of that name.
+        """
+        self._check(name)
+        if max_streams < 1:
+            raise ConfigError("max_streams must be at least 1.")
+        wire = config_to_wire(StreamConfig, config, options)
+        for subject in wire.get("subjects") or []:
+            check_subscribe_subject(subject)
+        check_stream(wire, self._api.server)
+        body = {"name": name, "config": wire, "max_streams": max_streams}
+        return from_wire(
+            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_CREATE, body, template=name)
+        )
+
+    async def template_info(self, name: str) -> StreamTemplateInfo:
+        """A template and its streams."""
+        self._check(name)
+        return from_wire(
+            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_INFO, template=name)
+        )
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a template and all streams that it has made."""
+        self._check(name)
+        await self._api.call(js_api.TEMPLATE_DELETE, template=name)
+
+    def template_names(self) -> Paged[str]:
+        """The names of all templates."""
+        self._check()
+        return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
+
+    def _check(self, name: str | None = None) -> None:
+        if name is not None:
+            check_name("template", name)
+        server = self._api.server
+        if server is not None and server.at_least(2, 14):
+            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)
