@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.bulk import chain, links
+from jetspark.bulk import batch_copier, links
 from jetspark.bulk.atomic import encode_batch
-from jetspark.bulk.chain import Chain
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.batch_copier import BatchCopier
+from jetspark.bulk.decision import Piece, StagedPack
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions, make_options
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
-    from jetspark.bulk.outgoing import Outgoing
+    from jetspark.bulk.encoded_messages import EncodedMessage
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.usefixtures("needs_atomic")
@@ -65,7 +66,7 @@ class Target:
     def writer(self, timeout: float = 30) -> ExactlyOnceWriter:
         return ExactlyOnceWriter(self.options, self.stream, "q", timeout=timeout)
 
-    def rows(self, batch: int, count: int) -> list[Outgoing]:
+    def rows(self, batch: int, count: int) -> list[EncodedMessage]:
         subject = f"{self.stream}.rows".encode()
         return [(subject, None, b"%d-%d" % (batch, number)) for number in range(count)]
 
@@ -127,10 +128,10 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: 
 
 STEPS = [
     pytest.param(Ledger, "decide", 0, id="before the decision"),
-    pytest.param(Chain, "copy", 0, id="after the decision"),
-    pytest.param(Chain, "_round", 1, id="after one chunk of each lane"),
-    pytest.param(Chain, "_send", 3, id="with a chunk under way"),
-    pytest.param(Chain, "_wait", 1, id="between two acks"),
+    pytest.param(BatchCopier, "copy", 0, id="after the decision"),
+    pytest.param(BatchCopier, "_round", 1, id="after one chunk of each lane"),
+    pytest.param(BatchCopier, "_send", 3, id="with a chunk under way"),
+    pytest.param(BatchCopier, "_wait", 1, id="between two acks"),
     pytest.param(Ledger, "forget_staged", 0, id="after the last chunk"),
 ]
 
@@ -161,7 +162,7 @@ def test_rows_of_a_piece_keep_their_order(target: Target) -> None:
 
 def test_large_pieces_are_staged_in_many_messages(target: Target) -> None:
     subject = f"{target.stream}.rows".encode()
-    rows: list[Outgoing] = [(subject, None, b"%d " % n + b"." * 1024) for n in range(3000)]
+    rows: list[EncodedMessage] = [(subject, None, b"%d " % n + b"." * 1024) for n in range(3000)]
     piece = stage(target.ledger(), rows)
     assert (piece.rows, len(piece.packs)) == (3000, 5)
     target.writer().commit(0, [piece])
@@ -187,7 +188,7 @@ def test_empty_batches_count(target: Target) -> None:
 
 def test_nothing_staged_is_left_behind(target: Target) -> None:
     lost = target.pieces(0, 3000, 2)  # of an attempt that came to nothing
-    assert any(isinstance(pack, int) for piece in lost for pack in piece.packs)
+    assert any(isinstance(pack, StagedPack) for piece in lost for pack in piece.packs)
     target.commit(0, 3000)
     with Admin(target.url) as admin:
         assert admin.facts(ledger_stream(target.stream)).messages == 1
@@ -225,19 +226,19 @@ def test_a_zombie_in_the_middle_of_copying_is_stopped(
 ) -> None:
     """It has read the decision, sleeps, and wakes when a later batch has begun."""
     writer = target.writer()
-    original = Chain._find_place
+    original = BatchCopier._locate
 
-    def sleeps(chain: Chain, *args: Any) -> None:
-        monkeypatch.setattr(Chain, "_find_place", original)
+    def sleeps(copier: BatchCopier, *args: Any) -> None:
+        monkeypatch.setattr(BatchCopier, "_locate", original)
         target.commit(0, 2500)
         target.commit(1, 2500)
-        original(chain, *args)
+        original(copier, *args)
 
     with monkeypatch.context() as patch:
-        crash_after(patch, Chain, "copy", 0)
+        crash_after(patch, BatchCopier, "copy", 0)
         with pytest.raises(Crash):
             target.commit(0, 2500)
-    monkeypatch.setattr(Chain, "_find_place", sleeps)
+    monkeypatch.setattr(BatchCopier, "_locate", sleeps)
     with pytest.raises(LedgerError, match="another run"):
         writer.commit(0, [])
     target.expect(0, 2500)
@@ -354,7 +355,7 @@ def test_an_answer_that_is_lost_costs_a_moment(
     def encode(batch_id: str, messages: Any, reply: str) -> bytes:
         return encode_batch(batch_id, messages, next(replies, reply))
 
-    monkeypatch.setattr(chain, "encode_batch", encode)
+    monkeypatch.setattr(batch_copier, "encode_batch", encode)
     target.writer(timeout=4).commit(0, target.pieces(0, 3000, 3))
     target.expect(0, 3000)
     target.check()
@@ -382,8 +383,8 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
         one = next(replies, reply)
         return encode_batch(batch_id, messages, reply if one == "before" else one)
 
-    monkeypatch.setattr(chain, "encode_batch", encode)
-    monkeypatch.setattr(chain, "connect", breaking)
+    monkeypatch.setattr(batch_copier, "encode_batch", encode)
+    monkeypatch.setattr(batch_copier, "connect", breaking)
     target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
     target.expect(0, 5000)
     target.check()
@@ -396,7 +397,7 @@ def test_a_full_storage_is_told_and_then_copied_into(
     pieces = target.pieces(0, 4000, 2)
     target.expect(0, 4000)
     with monkeypatch.context() as patch:
-        crash_after(patch, Chain, "copy", 0)
+        crash_after(patch, BatchCopier, "copy", 0)
         with pytest.raises(Crash):
             target.writer().commit(0, pieces)
     filler = b"." * 100_000
@@ -425,7 +426,7 @@ def test_a_link_that_died_in_silence_costs_a_moment(
     assert link.closed
 
 
-@pytest.mark.parametrize("where", [chain, links])
+@pytest.mark.parametrize("where", [batch_copier, links])
 def test_a_refused_login_is_told_at_once(
     target: Target, monkeypatch: pytest.MonkeyPatch, where: Any
 ) -> None:

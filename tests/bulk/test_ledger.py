@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from jetspark.bulk.decision import InlinePack, StagedPack
 from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.link import connect
 from jetspark.connection.options import make_options
@@ -60,8 +61,8 @@ def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
         thread.start()
         ledger = Ledger(options, target, "q")
         if passes:
-            assert ledger.stage_pack(b"rows") == 7
+            assert ledger.stage_pack(InlinePack(b"rows")) == StagedPack(7)
         else:
             with pytest.raises(WrongLastSequenceError):
-                ledger.stage_pack(b"rows")
+                ledger.stage_pack(InlinePack(b"rows"))
         thread.join()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jetspark.bulk import proof
-from jetspark.bulk.chain import Chain
+from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.proof import leading, proven
@@ -196,19 +196,19 @@ class Scripted(Leaders):
         return question(self.api)
 
 
-def chain_over(link: TwoLeaders) -> Chain:
+def copier_over(link: TwoLeaders) -> BatchCopier:
     ledger = Ledger(make_options("nats://x"), "S", "q")
     ledger.leaders = Scripted(link)
-    return Chain(make_options("nats://x"), ledger, "S", "q")
+    return BatchCopier(make_options("nats://x"), ledger, "S", "q")
 
 
 def test_a_decision_is_not_made_on_old_markers() -> None:
-    assert chain_over(TwoLeaders(3)).places(2) == [NEW, NEW]
+    assert copier_over(TwoLeaders(3)).last_markers(2) == [NEW, NEW]
 
 
 def test_markers_that_the_batch_before_has_are_not_asked_for() -> None:
     link = TwoLeaders(0)
-    assert chain_over(link).places(1, {0: 7}) == [7]
+    assert copier_over(link).last_markers(1, {0: 7}) == [7]
     assert link.asked == []
 
 

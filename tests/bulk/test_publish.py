@@ -12,8 +12,8 @@ import pytest
 from tests.support.streams import Admin
 
 from jetspark.bulk import publish
+from jetspark.bulk.encoded_messages import in_packs, pack, unpack
 from jetspark.bulk.link import connect
-from jetspark.bulk.outgoing import in_packs, pack, unpack
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import (
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
+    from jetspark.bulk.encoded_messages import EncodedMessage
     from jetspark.bulk.link import BlockingLink
-    from jetspark.bulk.outgoing import Outgoing
     from jetspark.connection.options import ConnectOptions
     from jetspark.server import NatsServer
 
 
-def rows(subject: str, count: int) -> list[Outgoing]:
+def rows(subject: str, count: int) -> list[EncodedMessage]:
     return [(subject.encode(), None, b"%d" % number) for number in range(count)]
 
 
@@ -214,7 +214,7 @@ def test_a_killed_server_costs_no_message(make_server: MakeServer) -> None:
 
 
 def test_packs_hold_what_was_put_in() -> None:
-    messages: list[Outgoing] = [(b"a", None, b"x" * size) for size in (0, 5, 90, 90, 300, 1)]
+    messages: list[EncodedMessage] = [(b"a", None, b"x" * size) for size in (0, 5, 90, 90, 300, 1)]
     packs = list(in_packs(messages, 200))
     assert [len(one) for one in packs] == [3, 1, 1, 1]
     assert [row for one in packs for row in unpack(pack(one))] == messages

@@ -25,7 +25,8 @@ from tests.chaos.outcome import Outcome
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.decision import Piece
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger, ledger_stream

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jetspark.bulk.chain import Chain
+from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.spark.source import JetStreamDataSource
@@ -87,9 +87,9 @@ class _Stops:
         self.wrapped = True
         self._wrap(Ledger, "_publish", STAGING, lambda *call: ".stage." in call[1])
         self._wrap(Ledger, "decide", DECIDING)
-        self._wrap(Chain, "copy", DECIDED)
-        self._wrap(Chain, "_round", COPYING)
-        self._wrap(Chain, "_wait", SENT)
+        self._wrap(BatchCopier, "copy", DECIDED)
+        self._wrap(BatchCopier, "_round", COPYING)
+        self._wrap(BatchCopier, "_wait", SENT)
         self._wrap(Ledger, "forget_staged", COPIED)
         self._wrap(StreamPublisher, "_write", PUBLISHING)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from jetspark.bulk.arrow import to_batch
-from jetspark.bulk.outgoing import pack, unpack
+from jetspark.bulk.encoded_messages import pack, unpack
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
 from jetspark.spark.rows import RowEncoder, check_columns
 from jetspark.spark.schema import SCHEMA

@@ -1,7 +1,7 @@
 """Atomic batches over a blocking link (ADR-50): stored as a whole, in one row, or not at all.
 
 Here is only the encoding and the reading of the answer; when to send, and what an answer that did
-not come means, is the business of `chain`.
+not come means, is the business of `batch_copier`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jetspark.bulk.outgoing import Outgoing
+from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.errors import JetStreamError
 from jetspark.wire import js_api
 from jetspark.wire.batch_headers import COMMIT, MARKS, STAGED
@@ -40,7 +40,7 @@ def new_batch_id() -> str:
     return secrets.token_urlsafe(12)
 
 
-def encode_batch(batch_id: str, messages: Sequence[Outgoing], reply: str) -> bytes:
+def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
     """The frames of a batch, to be sent at once. The answer comes to `reply`."""
     encoded, last = batch_id.encode(), len(messages)
     frames: list[bytes] = []

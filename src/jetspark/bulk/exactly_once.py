@@ -1,22 +1,23 @@
-"""Writing batches of rows to a stream, each row exactly once, however often a batch is tried.
+"""Batches of rows into a stream, each row exactly once, however often a batch is attempted.
 
-    decide   the first attempt of a batch that gets here writes down what the batch consists of
-    copy     every attempt copies what is written there, not what it was given (`chain`)
+    decide   the first attempt of a batch that gets here stores what the batch consists of
+    copy     every attempt copies what was decided, not what it was given (`batch_copier`)
 
-So a batch that is tried again with other partitions or another order of rows changes nothing. The
-writer is named by something that outlives restarts (a Spark query's id, a transaction's name), and
-its batches are numbered without gaps.
+So an attempt with other partitions, or another order of rows, changes nothing. The writer is named
+by something that outlives restarts (a streaming query's id, a transaction's name), and its batches
+are numbered without gaps. docs/exactly-once.md has what the words mean and the proof.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 
-from jetspark.bulk.chain import Chain
-from jetspark.bulk.ledger import Decision, LanePlan, Ledger
-from jetspark.bulk.outgoing import Outgoing, in_packs, pack
+from jetspark.bulk.batch_copier import BatchCopier
+from jetspark.bulk.decision import Decision, InlinePack, LanePlan, Pack, Piece
+from jetspark.bulk.encoded_messages import PACKING_BYTES, EncodedMessage, pack, size_of
+from jetspark.bulk.ledger import Ledger
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
 
@@ -26,38 +27,28 @@ _INLINE_BYTES = 16 * 1024
 _DECISION_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True)
-class Piece:
-    """The rows of one task: packed in `packs`, or staged at sequences."""
+def stage(ledger: Ledger, rows: Iterable[EncodedMessage]) -> Piece:
+    """Put a task's rows where the decision can name them; a few rows stay in the piece itself.
 
-    rows: int = 0
-    packs: list[bytes | int] = field(default_factory=list)
-
-
-def stage(ledger: Ledger, rows: Iterable[Outgoing]) -> Piece:
-    """Put a task's rows where the decision can name them. A few rows stay in the piece itself."""
-    count = 0
-
-    def counted() -> Iterable[Outgoing]:
-        nonlocal count
-        for row in rows:
-            count += 1
-            yield row
-
-    packs = in_packs(counted(), _INLINE_BYTES)
-    first = next(packs, None)
-    if first is None:
-        return Piece()
-    second = next(packs, None)
-    if second is None:
-        return Piece(count, [pack(first)])
-    rest = (row for one in packs for row in one)
-    sequences = ledger.stage(row for part in (first, second, rest) for row in part)
-    return Piece(count, list(sequences))
+    Raises as `Ledger.stage`.
+    """
+    rows = iter(rows)
+    head: list[EncodedMessage] = []
+    size = 0
+    for row in rows:
+        head.append(row)
+        size += size_of(row) + PACKING_BYTES
+        if size > _INLINE_BYTES:
+            return ledger.stage(chain(head, rows))
+    return Piece(len(head), [InlinePack(pack(head))]) if head else Piece()
 
 
 class ExactlyOnceWriter:
-    """Commits batches of one writer to one stream."""
+    """Commits batches of one writer to one stream. `timeout`: seconds without progress.
+
+    `keep_markers`: markers do not expire with the stream's other messages (the stream has
+    allow_msg_ttl).
+    """
 
     def __init__(
         self,
@@ -70,51 +61,53 @@ class ExactlyOnceWriter:
     ) -> None:
         self.ledger = Ledger(options, target, writer, timeout=timeout)
         self._target = target
-        self._chain = Chain(
+        self._copier = BatchCopier(
             options, self.ledger, target, writer, keep_markers=keep_markers, timeout=timeout
         )
 
     def stored(self, batch: int) -> int | None:
-        """Rows of a batch that is stored as a whole; None when it is not, or another was later.
+        """Rows of a batch that is stored as a whole; None when it is not, or is not the last one.
 
-        Raises LedgerError when rows that were stored are lost.
+        Raises LedgerError when rows that were stored are lost, and as `Leaders.ask`.
         """
         try:
             last = self.ledger.last_decision()
         except StreamNotFoundError:
             return None
-        if last is None or last[1].batch != batch or not self._chain.is_done(last[1]):
+        if last is None or last[1].batch != batch or not self._copier.is_stored(last[1]):
             return None
-        return sum(lane.rows for lane in last[1].lanes)
+        return last[1].rows
 
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False
     ) -> None:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied side by side.
 
-        `adopt`: begin here although earlier batches are not in the ledger. Raises LedgerError.
+        `adopt`: begin here although earlier batches are not in the ledger. Raises LedgerError when
+        going on could lose or repeat rows, APIError for what the target refuses for good,
+        RequestTimeoutError without progress, and as `Leaders.ask`.
         """
         try:
             self._commit(batch, pieces, lanes, adopt)
         except (LedgerError, WrongLastSequenceError) as error:
-            logger.info("Looking again, by leaders that are proven to lead: %s", error)
+            logger.info("Trying again, with leaders that are proven to lead: %s", error)
             with self.ledger.leaders.proven():
                 self._commit(batch, pieces, lanes, adopt)
 
     def _commit(self, batch: int, pieces: Sequence[Piece], lanes: int, adopt: bool) -> None:
-        places: dict[int, int] = {}
+        markers: dict[int, int] = {}
         last = self.ledger.last_decision()
         if not adopt and (last is None or last[1].batch < batch):
             try:
-                places = self._check_predecessor(batch, last)
+                markers = self._check_predecessor(batch, last)
             except LedgerError:
                 before, last = last, self.ledger.last_decision()
                 if last == before:
-                    raise  # and it was not another run that has begun meanwhile
+                    raise  # no other run has begun meanwhile, which would explain it
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
-        decision = self._plan(batch, pieces, lanes, places)
+        decision = self._plan(batch, pieces, lanes, markers)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
         except WrongLastSequenceError:
@@ -123,22 +116,25 @@ class ExactlyOnceWriter:
                 raise
             self._finish(batch, *other)
             return
-        self._chain.copy(decision, begun=False)
+        self._copier.copy(decision, begun=False)
         self.ledger.forget_staged(seq)
 
     def _finish(self, batch: int, seq: int, decision: Decision) -> None:
-        """Somebody has decided this batch already: theirs is the one that counts."""
+        """Copy what another attempt has decided. Raises LedgerError for another batch."""
         if decision.batch != batch:
             raise LedgerError(
                 f'Batch {decision.batch} of this query was decided for stream "{self._target}" '
                 f"already, this run is at batch {batch}: another run goes on elsewhere, or the "
                 "checkpoint is an older copy."
             )
-        self._chain.copy(decision, begun=True)
+        self._copier.copy(decision, begun=True)
         self.ledger.forget_staged(seq)
 
     def _check_predecessor(self, batch: int, last: tuple[int, Decision] | None) -> dict[int, int]:
-        """The markers of the batch before. Raises LedgerError when that is not as it must be."""
+        """The last markers of the batch before, by lane. Raises LedgerError when they are not so.
+
+        Without a batch before there must be no markers either.
+        """
         expected = 0 if last is None else last[1].batch + 1
         if batch != expected:
             known = "none" if last is None else str(last[1].batch)
@@ -149,8 +145,8 @@ class ExactlyOnceWriter:
                 "the option adoptLedger to true for one run."
             )
         if last is not None:
-            return self._chain.check_done(last[1])
-        if self._chain.places(1) != [0]:
+            return self._copier.check_stored(last[1])
+        if self._copier.last_markers(1) != [0]:
             raise LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
                 f'ledger "{self.ledger.stream}" knows nothing of it: it was purged or deleted, and '
@@ -160,19 +156,28 @@ class ExactlyOnceWriter:
         return {}
 
     def _plan(
-        self, batch: int, pieces: Sequence[Piece], lanes: int, places: dict[int, int]
+        self, batch: int, pieces: Sequence[Piece], lanes: int, markers: dict[int, int]
     ) -> Decision:
+        """A decision: whole pieces are dealt to the lanes in turn.
+
+        `markers`: last markers that are known, by lane.
+        """
         pieces = [piece for piece in pieces if piece.rows]
-        inline = sum(len(p) for piece in pieces for p in piece.packs if isinstance(p, bytes))
+        inline = sum(
+            len(one.packed)
+            for piece in pieces
+            for one in piece.packs
+            if isinstance(one, InlinePack)
+        )
         by_lane = [pieces[number::lanes] for number in range(min(lanes, len(pieces)))]
         plans = []
-        markers = self._chain.places(len(by_lane), places)
-        for previous, of_lane in zip(markers, by_lane, strict=True):
+        previous = self._copier.last_markers(len(by_lane), markers)
+        for marker, of_lane in zip(previous, by_lane, strict=True):
             packs = [one for piece in of_lane for one in piece.packs]
             if inline > _DECISION_BYTES:
                 packs = [self._staged(one) for one in packs]
-            plans.append(LanePlan(previous, sum(piece.rows for piece in of_lane), packs))
+            plans.append(LanePlan(marker, sum(piece.rows for piece in of_lane), packs))
         return Decision(batch, plans)
 
-    def _staged(self, packed: bytes | int) -> int:
-        return packed if isinstance(packed, int) else self.ledger.stage_pack(packed)
+    def _staged(self, one: Pack) -> Pack:
+        return self.ledger.stage_pack(one) if isinstance(one, InlinePack) else one

@@ -1,25 +1,34 @@
-"""What an exactly-once writer decided, and the rows it staged, in a stream beside the target.
+"""The ledger of an exactly-once writer: its decisions and staged rows, in a stream of their own.
 
-The proof that rests on this stands in docs/exactly-once.md. The stream of a target T is named
-T_SPARK and holds, for each writer (a Spark query, or a transaction of a batch write):
+The stream of a target T is named T_SPARK and holds, for each writer (a streaming query, or the
+transaction of a batch write):
 
     _spark.T.ledger.<writer>           the last Decision; written by compare-and-set, never changed
-    _spark.T.stage.<writer>.<piece>    rows on their way, many to a message (`outgoing.pack`)
+    _spark.T.stage.<writer>.<piece>    the staged packs of one piece
 
-Everything is read from the stream's leader, and what would end in an error from a leader that is
-proven to lead (`Leaders.proven`). A publish whose ack was lost is resolved by reading.
+docs/exactly-once.md has what the words mean and the proof. Everything is read from the stream's
+leader, and from one that is proven to lead before it ends in an error (`Leaders.proven`). A publish
+whose ack was lost is resolved by reading.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
+from jetspark.bulk.decision import (
+    Decision,
+    InlinePack,
+    Pack,
+    Piece,
+    StagedPack,
+    decode_decision,
+    encode_decision,
+)
+from jetspark.bulk.encoded_messages import EncodedMessage, in_packs, pack, unpack
 from jetspark.bulk.leaders import Leaders
-from jetspark.bulk.outgoing import Outgoing, in_packs, pack
 from jetspark.bulk.proof import proven
 from jetspark.bulk.retry import answer_within
 from jetspark.bulk.stream_api import StreamAPI
@@ -29,23 +38,6 @@ from jetspark.wire import js_api
 
 _ROOM_IN_PAYLOAD = 4096
 _STAGED_BYTES = 768 * 1024
-
-
-class LanePlan(msgspec.Struct, frozen=True):
-    """The rows of one lane of a batch, in order. Never changes once it is decided."""
-
-    previous: int
-    """Sequence of the lane's marker before this batch; 0 for none."""
-    rows: int
-    pieces: list[bytes | int]
-    """Packed rows, or the sequence in the ledger's stream where they are staged."""
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """What a batch consists of."""
-
-    batch: int
-    lanes: list[LanePlan]
 
 
 def ledger_stream(target: str) -> str:
@@ -59,102 +51,24 @@ def marker_subjects(target: str) -> str:
 
 
 class Ledger:
-    """The ledger of one writer to one target. `timeout`: seconds of retrying over lost links."""
+    """The ledger of one writer to one target.
+
+    Every method asks the server, again over new links for `timeout` seconds, and raises as
+    `Leaders.ask` when that does not help.
+    """
 
     def __init__(
         self, options: ConnectOptions, target: str, writer: str, *, timeout: float = 60.0
     ) -> None:
-        self._target = target
-        self._writer = writer
-        self._timeout = timeout
         self.stream = ledger_stream(target)
         self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
-
-    def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
-        """Store it as the successor of `expected`; its sequence. Raises WrongLastSequenceError."""
-        block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
-            expected,
-            b"Nats-Rollup:sub\r\n" if rollup else b"",
-        )
-
-        def once(api: StreamAPI) -> int:
-            try:
-                frame = api.link.request(subject, data, answer_within(self._timeout), block)
-                answer: dict[str, Any] = msgspec.json.decode(frame[4])
-                if error := answer.get("error"):
-                    raise js_api.error_of(error, {"stream": self.stream})
-                return int(answer["seq"])
-            except WrongLastSequenceError:
-                stored = proven(
-                    api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
-                )
-                if stored is not None and stored.data == data and stored.seq > expected:
-                    return stored.seq  # the ack of an earlier attempt was lost
-                raise
-
-        return self.leaders.ask(once)
-
-    # -- decisions -----------------------------------------------------------------------------
-
-    def last_decision(self) -> tuple[int, Decision] | None:
-        """The newest decision and its sequence, None for a writer that never decided."""
-        stored = self.leaders.message(self.stream, last_by_subj=self._ledger_subject)
-        if stored is None:
-            return None
-        try:
-            return stored.seq, msgspec.msgpack.decode(stored.data, type=Decision)
-        except msgspec.MsgspecError as error:
-            raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error}.') from None
-
-    def decide(self, decision: Decision, after: int) -> int:
-        """Write a decision behind the one at sequence `after`; its own sequence.
-
-        Raises WrongLastSequenceError when another one is there meanwhile.
-        """
-        data = msgspec.msgpack.encode(decision)
-        return self._publish(self._ledger_subject, data, after, rollup=True)
-
-    # -- staging -------------------------------------------------------------------------------
-
-    def stage(self, rows: Iterable[Outgoing]) -> list[int]:
-        """Store rows in order; the sequences where they are. Exactly once for this call."""
-        subject = self._new_stage_subject()
-        sequences: list[int] = []
-        for rows_of_pack in in_packs(rows, self._pack_bytes()):
-            last = sequences[-1] if sequences else 0
-            sequences.append(self._publish(subject, pack(rows_of_pack), last))
-        return sequences
-
-    def stage_pack(self, packed: bytes) -> int:
-        """Store rows that are packed already; the sequence where they are."""
-        return self._publish(self._new_stage_subject(), packed, 0)
-
-    def _new_stage_subject(self) -> str:
-        return f"_spark.{self._target}.stage.{self._writer}.{secrets.token_hex(8)}"
-
-    def _pack_bytes(self) -> int:
-        limit = self.leaders.ask(lambda api: api.link.info.max_payload)
-        return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
-
-    def staged(self, seq: int) -> bytes:
-        """The packed rows at a sequence. Raises LedgerError when they are gone."""
-        stored = self.leaders.message(self.stream, seq=seq)
-        if stored is None:
-            raise LedgerError(
-                f"The staged rows at sequence {seq} of stream {self.stream!r} are gone, so the "
-                "decided batch cannot be finished."
-            )
-        return stored.data
-
-    def forget_staged(self, before: int) -> None:
-        """Remove the writer's staged rows before a sequence, those of lost attempts too."""
-        subject = f"_spark.{self._target}.stage.{self._writer}.>"
-        self.leaders.ask(lambda api: api.purge(self.stream, before, [subject]))
-
-    # -- the stream ----------------------------------------------------------------------------
+        self._target = target
+        self._decisions = f"_spark.{target}.ledger.{writer}"
+        self._staging = f"_spark.{target}.stage.{writer}"
+        self._answer_within = answer_within(timeout)
 
     def make_stream(self, replicas: int) -> None:
-        """Make the ledger's stream if it is not there."""
+        """Make the ledger's stream unless it is there. Raises APIError."""
         config = {
             "name": self.stream,
             "description": f"What Spark's exactly-once writers to {self._target} decided",
@@ -171,6 +85,92 @@ class Ledger:
 
         self.leaders.ask(once)
 
-    @property
-    def _ledger_subject(self) -> str:
-        return f"_spark.{self._target}.ledger.{self._writer}"
+    # -- decisions -----------------------------------------------------------------------------
+
+    def last_decision(self) -> tuple[int, Decision] | None:
+        """The sequence of the last decision, and the decision; None when there is none.
+
+        Raises StreamNotFoundError, LedgerError for what is no decision.
+        """
+        stored = self.leaders.message(self.stream, last_by_subj=self._decisions)
+        if stored is None:
+            return None
+        try:
+            return stored.seq, decode_decision(stored.data)
+        except msgspec.MsgspecError as error:
+            raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error}.') from None
+
+    def decide(self, decision: Decision, after: int) -> int:
+        """Store a decision as the successor of the one at sequence `after`; its own sequence.
+
+        Raises WrongLastSequenceError when that is not the last one.
+        """
+        return self._publish(self._decisions, encode_decision(decision), after, rollup=True)
+
+    # -- staging -------------------------------------------------------------------------------
+
+    def stage(self, rows: Iterable[EncodedMessage]) -> Piece:
+        """Pack rows and store the packs in order, each of them exactly once.
+
+        Raises APIError when the stream refuses one.
+        """
+        subject = self._new_subject()
+        packs: list[Pack] = []
+        count = last = 0
+        for messages in in_packs(rows, self._pack_bytes()):
+            last = self._publish(subject, pack(messages), last)
+            packs.append(StagedPack(last))
+            count += len(messages)
+        return Piece(count, packs)
+
+    def stage_pack(self, inline: InlinePack) -> StagedPack:
+        """Store one pack as it is. Raises APIError when the stream refuses it."""
+        return StagedPack(self._publish(self._new_subject(), inline.packed, 0))
+
+    def rows_of(self, one: Pack) -> list[EncodedMessage]:
+        """The rows of a pack. Raises LedgerError when it was staged and is gone."""
+        if isinstance(one, InlinePack):
+            return unpack(one.packed)
+        stored = self.leaders.message(self.stream, seq=one.sequence)
+        if stored is None:
+            raise LedgerError(
+                f"The staged rows at sequence {one.sequence} of stream {self.stream!r} are gone, "
+                "so the decided batch cannot be finished."
+            )
+        return unpack(stored.data)
+
+    def forget_staged(self, before: int) -> None:
+        """Remove the writer's packs before a sequence, also those of attempts that failed."""
+        self.leaders.ask(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
+
+    def _new_subject(self) -> str:
+        return f"{self._staging}.{secrets.token_hex(8)}"
+
+    def _pack_bytes(self) -> int:
+        limit = self.leaders.ask(lambda api: api.link.info.max_payload)
+        return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
+
+    def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
+        """Store it as the successor of `expected` on its subject; its sequence.
+
+        Raises WrongLastSequenceError when that is not the last one, APIError for other refusals.
+        """
+        block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
+            expected,
+            b"Nats-Rollup:sub\r\n" if rollup else b"",
+        )
+
+        def once(api: StreamAPI) -> int:
+            try:
+                frame = api.link.request(subject, data, self._answer_within, block)
+                names = {"stream": self.stream}
+                return int(js_api.parse_document("Publishing", frame[4], names)["seq"])
+            except WrongLastSequenceError:
+                stored = proven(
+                    api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
+                )
+                if stored is not None and stored.data == data and stored.seq > expected:
+                    return stored.seq  # the ack of an earlier attempt was lost
+                raise
+
+        return self.leaders.ask(once)

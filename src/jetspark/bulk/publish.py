@@ -20,8 +20,8 @@ from typing import Any, Self
 
 import msgspec
 
+from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.link import BlockingLink, connect
-from jetspark.bulk.outgoing import Outgoing
 from jetspark.bulk.retry import Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
@@ -62,7 +62,7 @@ class StreamPublisher:
         self._in_order = in_order
         self._done: set[int] = set()
         """In order: acknowledged, while something before is not."""
-        self._pending: dict[int, Outgoing] = {}
+        self._pending: dict[int, EncodedMessage] = {}
         self._last = 0
         self._block: list[bytes] = []
         self._block_bytes = 0
@@ -81,7 +81,7 @@ class StreamPublisher:
         self._inbox = f"{link.new_inbox()}.".encode()
         link.subscribe(f"{self._inbox.decode()}*")
 
-    def send(self, messages: Iterable[Outgoing]) -> None:
+    def send(self, messages: Iterable[EncodedMessage]) -> None:
         """Publish, waiting while the window is full.
 
         Raises APIError, NoStreamResponseError, RequestTimeoutError, ConnectionFailure.
@@ -100,7 +100,7 @@ class StreamPublisher:
         self._write()
         self._collect(0)
 
-    def _encode(self, index: int, message: Outgoing) -> None:
+    def _encode(self, index: int, message: EncodedMessage) -> None:
         subject, block, payload = message
         reply = b"%b%d" % (self._inbox, index)
         frame = frames.replying(subject, reply, block or b"", payload)

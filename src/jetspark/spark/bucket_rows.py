@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetspark.buckets import OPERATION, Operation, check_key
-from jetspark.bulk.outgoing import Outgoing, header_block
+from jetspark.bulk.encoded_messages import EncodedMessage, header_block
 from jetspark.errors import ConfigError
 from jetspark.spark.rows import payloads
 from jetspark.subjects import nearest_name
@@ -64,7 +64,7 @@ class EntryEncoder:
         self._bucket = bucket
         self._largest = largest
 
-    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Outgoing]:
+    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """Every row in order. Raises ConfigError for one that cannot be an entry."""
         for batch in batches:
             keys = batch.column("key").to_pylist()
@@ -74,7 +74,9 @@ class EntryEncoder:
             for key, value, operation in zip(keys, payloads(batch, "value"), said, strict=True):
                 yield self._message(key, value, operation)
 
-    def _message(self, key: str | None, value: bytes | None, operation: str | None) -> Outgoing:
+    def _message(
+        self, key: str | None, value: bytes | None, operation: str | None
+    ) -> EncodedMessage:
         if key is None:
             raise ConfigError("A row has no key (null).")
         check_key(key)

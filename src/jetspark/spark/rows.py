@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from jetspark.bulk.outgoing import Outgoing, header_block
+from jetspark.bulk.encoded_messages import EncodedMessage, header_block
 from jetspark.errors import ConfigError
 from jetspark.subjects import check_publish_subject, nearest_name, subject_matches
 
@@ -108,12 +108,12 @@ class RowEncoder:
         self._largest = largest
         self._known: dict[str | None, bytes] = {}
 
-    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Outgoing]:
+    def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """Every row in order. Raises ConfigError for one that cannot be sent."""
         for batch in batches:
             yield from self._batch(batch)
 
-    def _batch(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
+    def _batch(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
         names = batch.schema.names
         rows = batch.num_rows
         known = self._known

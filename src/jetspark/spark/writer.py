@@ -26,9 +26,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Piece, stage
+from jetspark.bulk.decision import Piece
+from jetspark.bulk.encoded_messages import EncodedMessage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger
-from jetspark.bulk.outgoing import Outgoing
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import PipelineError
 from jetspark.spark.bucket_rows import EntryEncoder
@@ -72,7 +73,7 @@ class _Sink:
             publisher.send(rows)
         return Written(writer, Piece(publisher.acked))
 
-    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Outgoing]:
+    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         options, target = self._options, self._target
         if options.bucket is not None:
             return EntryEncoder(options.bucket, largest=target.largest).messages(batches)

@@ -1,15 +1,15 @@
-"""Copying a decided batch into its target stream, every row exactly once.
+"""Copies a decided batch into its target stream, every row exactly once.
 
-The proof stands in docs/exactly-once.md. A lane of a batch is copied in chunks, each of them one
-atomic batch: a marker, the rows, an end mark. The marker has to replace exactly the marker before
-it (compare-and-set on its subject), so of all writers that ever try, one gets each chunk in. The
-marker comes first because a batch may tear when a single server dies while applying it: what was
-stored is then a marker and the first of its rows, which can be counted; the rest is written as a
-chunk that additionally insists that nothing was stored since the counting.
+docs/exactly-once.md has what the words mean and the proof. The rows of a lane are copied in chunks,
+each of them one atomic batch: a marker, the rows, an end mark. The marker has to replace exactly
+the marker before it (compare-and-set on its subject), so of all writers that ever try, one stores
+each chunk. The marker comes first because a single server that dies while it applies an atomic
+batch leaves the beginning of it: a marker and some of its rows, which can be counted. The rest then
+follows in a chunk that also expects nothing to have been stored since the counting.
 
-An answer that did not come (a leader that stops takes it along), and a refusal, are resolved by
-reading the marker. A marker that is older than the last one is refused by the compare-and-set; what
-else would follow from one is only believed of a leader that is proven to lead (`Leaders.proven`).
+Refusals, and answers that do not come because a leader has stopped, are resolved by reading the
+marker. Where that one is older than the last one, the compare-and-set refuses what follows from it;
+anything else that would follow from it is only believed of proven leaders (`Leaders.proven`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from jetspark.bulk.atomic import (
     new_batch_id,
     parse_batch_ack,
 )
-from jetspark.bulk.ledger import Decision, LanePlan, Ledger
+from jetspark.bulk.decision import Decision, LanePlan
+from jetspark.bulk.encoded_messages import EncodedMessage, size_of
+from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.link import BlockingLink, connect
-from jetspark.bulk.outgoing import Outgoing, size_of, unpack
 from jetspark.bulk.retry import PAUSE_SECONDS, Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import (
@@ -49,14 +50,14 @@ from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-_ROWS = MOST_MESSAGES - 2  # the marker and the end mark
-_BYTES = 8 * 1024 * 1024
+_CHUNK_ROWS = MOST_MESSAGES - 2  # without the marker and the end mark
+_CHUNK_BYTES = 8 * 1024 * 1024
 _OPEN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
 """Refusals that leave open whether a chunk is stored, besides the transient ones."""
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The body of a marker: which rows of the lane follow it."""
+    """The payload of a marker, as it is stored (JSON): which rows of the lane follow it."""
 
     batch: int
     offset: int
@@ -64,7 +65,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """One lane's place in the copying of one batch."""
+    """How far one lane of a batch is copied."""
 
     def __init__(self, subject: str, plan: LanePlan) -> None:
         self.subject = subject
@@ -73,24 +74,22 @@ class Lane:
         """Rows of the batch that are stored."""
         self.marker = plan.previous
         """Sequence of the last marker."""
-        self.fence: int | None = None
-        """The stream's last sequence, which the next chunk insists on."""
-        self.rows: Iterator[Outgoing] = iter(())
-        self.held: Outgoing | None = None
+        self.expected_last: int | None = None
+        """The stream's last sequence that the next chunk expects, after a torn chunk."""
+        self.rows: Iterator[EncodedMessage] = iter(())
+        self.held: EncodedMessage | None = None
+        """A row that was too much for the last chunk."""
         self.under_way: tuple[str, int] | None = None
-        """Reply subject and rows of the chunk that has no answer yet."""
+        """Reply subject and number of rows of the chunk that has no answer yet."""
 
     @property
     def done(self) -> bool:
+        """Whether all its rows are stored."""
         return self.offset >= self.plan.rows
 
 
-class Chain:
-    """Copies batches. `timeout`: seconds without progress after which it fails.
-
-    `keep_markers`: markers do not expire with the stream's other messages (the stream has
-    allow_msg_ttl).
-    """
+class BatchCopier:
+    """Copies batches of one writer. The parameters are those of `ExactlyOnceWriter`."""
 
     def __init__(
         self,
@@ -116,33 +115,32 @@ class Chain:
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
-    def marker_subject(self, lane: int) -> str:
-        """Where a lane's markers are."""
-        return f"_spark.{self._target}.mark.{self._writer}.{lane}"
+    def last_markers(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
+        """Sequences of the lanes' last markers, 0 for none; those `known` are not asked for.
 
-    def places(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
-        """Sequences of the lanes' last markers, 0 for none; those `known` are not asked for."""
+        Raises LedgerError for what is no marker, and as `Leaders.message`.
+        """
         known = known or {}
         with self._leaders.proven():  # written down in a decision, which never changes
             return [
                 known[lane]
                 if lane in known
                 else 0
-                if (found := self._marker(self.marker_subject(lane))) is None
+                if (found := self._marker(self._marker_subject(lane))) is None
                 else found[0]
                 for lane in range(lanes)
             ]
 
-    def check_done(self, decision: Decision) -> dict[int, int]:
-        """The markers of the batch's lanes, which say that all of it is stored.
+    def check_stored(self, decision: Decision) -> dict[int, int]:
+        """Sequences of the batch's last markers, by lane.
 
-        Raises LedgerError when they do not.
+        Raises LedgerError unless they say that the whole batch is stored, and as `Leaders.message`.
         """
-        places: dict[int, int] = {}
+        markers: dict[int, int] = {}
         for number, plan in enumerate(decision.lanes):
             if not plan.rows:
                 continue
-            found = self._marker(self.marker_subject(number))
+            found = self._marker(self._marker_subject(number))
             if (
                 found is None
                 or found[1].batch != decision.batch
@@ -153,59 +151,70 @@ class Chain:
                     f"batch {decision.batch} is not there as a whole. Was the stream purged or "
                     "restored, or has its marker expired?"
                 )
-            places[number] = found[0]
-        return places
+            markers[number] = found[0]
+        return markers
 
-    def is_done(self, decision: Decision) -> bool:
-        """All of a decided batch is stored. Raises LedgerError for what was stored and is lost."""
-        lanes = [
-            Lane(self.marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
-        ]
+    def is_stored(self, decision: Decision) -> bool:
+        """Whether a decided batch is stored as a whole.
+
+        Raises LedgerError for rows that were stored and are lost, and as `Leaders.message`.
+        """
+        lanes = self._lanes(decision)
         for lane in lanes:
-            self._find_place(lane, decision)
+            self._locate(lane, decision)
         return all(lane.done for lane in lanes)
 
     def copy(self, decision: Decision, *, begun: bool) -> None:
-        """Store what is missing of a decided batch. `begun`: somebody may have begun before.
+        """Store what is missing of a decided batch. `begun`: an attempt may have begun before.
 
-        Raises LedgerError when the target does not hold what it must hold.
+        Raises LedgerError when the target lacks what it must hold, or another run of the query goes
+        on; APIError for what it refuses for good, RequestTimeoutError without progress,
+        ConnectionFailure and ProtocolError, and as `Leaders.message`.
         """
         self._retry.since = time.monotonic()
-        lanes = [
-            Lane(self.marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
-        ]
+        lanes = self._lanes(decision)
         try:
             for lane in lanes:
                 if begun:
-                    self._find_place(lane, decision)
+                    self._locate(lane, decision)
                 self._rewind(lane)
-            while open_lanes := [lane for lane in lanes if not lane.done]:
-                self._round(open_lanes, decision)
+            while left := [lane for lane in lanes if not lane.done]:
+                self._round(left, decision)
         finally:
             self._drop_link()
+
+    def _lanes(self, decision: Decision) -> list[Lane]:
+        return [
+            Lane(self._marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
+        ]
+
+    def _marker_subject(self, lane: int) -> str:
+        return f"_spark.{self._target}.mark.{self._writer}.{lane}"
 
     # -- rows ----------------------------------------------------------------------------------
 
     def _rewind(self, lane: Lane) -> None:
+        """The next row is the first one that is not stored."""
         lane.rows = self._rows_from(lane.plan, lane.offset)
         lane.held = None
 
-    def _rows_from(self, plan: LanePlan, offset: int) -> Iterator[Outgoing]:
-        for piece in plan.pieces:
-            rows = unpack(self._ledger.staged(piece) if isinstance(piece, int) else piece)
+    def _rows_from(self, plan: LanePlan, offset: int) -> Iterator[EncodedMessage]:
+        for one in plan.packs:
+            rows = self._ledger.rows_of(one)
             yield from rows[offset:]
             offset = max(0, offset - len(rows))
 
-    def _take(self, lane: Lane) -> list[Outgoing]:
-        rows: list[Outgoing] = []
+    def _take(self, lane: Lane) -> list[EncodedMessage]:
+        """The rows of the next chunk; none are left when it is empty."""
+        rows: list[EncodedMessage] = []
         size = 0
-        while len(rows) < _ROWS:
+        while len(rows) < _CHUNK_ROWS:
             row = lane.held or next(lane.rows, None)
             lane.held = None
             if row is None:
                 break
             size += size_of(row)
-            if rows and size > _BYTES:
+            if rows and size > _CHUNK_BYTES:
                 lane.held = row
                 break
             rows.append(row)
@@ -214,7 +223,7 @@ class Chain:
     # -- chunks --------------------------------------------------------------------------------
 
     def _round(self, lanes: list[Lane], decision: Decision) -> None:
-        """One chunk of each lane, all under way at once."""
+        """Send one chunk of each lane, then wait for all the answers."""
         if time.monotonic() > self._retry.deadline:
             said = f"; it said: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
@@ -230,12 +239,12 @@ class Chain:
                 raise
             self._drop_link()
             for lane in lanes:
-                self._rewind(lane)  # rows may have been taken and not sent
+                self._rewind(lane)  # rows may have been taken that were not sent
         for lane in lanes:
-            if lane.under_way is not None:  # no answer, or one that leaves it open
+            if lane.under_way is not None:  # no answer, or one that leaves open what is stored
                 lane.under_way = None
                 before = lane.offset
-                self._find_place(lane, decision)
+                self._locate(lane, decision)
                 self._rewind(lane)
                 if lane.offset > before:
                     self._retry.since = time.monotonic()
@@ -252,14 +261,14 @@ class Chain:
         link = self._connected()
         reply = f"{self._inbox}{self._chunks}"
         lane.under_way = (reply, len(rows))
-        marker = Marker(decision.batch, lane.offset, len(rows))
+        marker, expected = Marker(decision.batch, lane.offset, len(rows)), lane.expected_last
         block = b"%bNats-Expected-Last-Subject-Sequence:%d\r\n%bNats-Rollup:sub\r\n\r\n" % (
             self._head,
             lane.marker,
-            b"" if lane.fence is None else b"Nats-Expected-Last-Sequence:%d\r\n" % lane.fence,
+            b"" if expected is None else b"Nats-Expected-Last-Sequence:%d\r\n" % expected,
         )
         subject = lane.subject.encode()
-        messages: list[Outgoing] = [
+        messages: list[EncodedMessage] = [
             (subject, block, msgspec.json.encode(marker)),
             *rows,
             (subject + b".end", b"%bNats-Rollup:sub\r\n\r\n" % self._head, batch_id.encode()),
@@ -267,7 +276,7 @@ class Chain:
         link.send(encode_batch(batch_id, messages, reply), self._timeout)
 
     def _wait(self, lane: Lane) -> None:
-        """Take the answers until this lane's has come."""
+        """Take in answers until this lane's has come."""
         answers = self._answers
         assert lane.under_way is not None  # noqa: S101
         reply, rows = lane.under_way
@@ -281,12 +290,12 @@ class Chain:
         lane.under_way = None
         lane.marker = ack.first_seq
         lane.offset += rows
-        lane.fence = None
+        lane.expected_last = None
         self._refusal = None
         self._retry.since = time.monotonic()
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
-        """None for a refusal that another writer, or a leader's change, may explain."""
+        """None when the answer leaves open whether the chunk is stored: see its marker."""
         status = status_of(frame[3])
         if status is not None and status.code == NO_RESPONDERS:
             return None
@@ -315,6 +324,7 @@ class Chain:
     # -- recovery ------------------------------------------------------------------------------
 
     def _marker(self, subject: str) -> tuple[int, Marker, str] | None:
+        """A lane's last marker: its sequence, what it says, the id of its atomic batch."""
         stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
             return None
@@ -324,10 +334,10 @@ class Chain:
             raise LedgerError(f"The marker {subject!r} is unreadable: {error}.") from None
         return stored.seq, body, _batch_id(stored.headers)
 
-    def _find_place(self, lane: Lane, decision: Decision) -> None:
-        """How much of the lane's rows the target holds, by its last marker."""
+    def _locate(self, lane: Lane, decision: Decision) -> None:
+        """Set how much of the lane the target holds, by the lane's last marker."""
         found = self._marker(lane.subject)
-        lane.fence = None
+        lane.expected_last = None
         if (0 if found is None else found[0]) == lane.plan.previous:
             lane.offset, lane.marker = 0, lane.plan.previous
             return
@@ -354,16 +364,18 @@ class Chain:
             lane.offset = marker.offset + marker.rows
             return
         if not self._leaders.only_proven:
-            # Rows that are not found would be written again.
+            # Rows that an old answer does not count would be written again.
             with self._leaders.proven():
-                self._find_place(lane, decision)
+                self._locate(lane, decision)
             return
-        # Before counting, so that whatever is stored meanwhile is noticed.
-        lane.fence = self._leaders.last_sequence(self._target)
-        lane.offset = marker.offset + self._stored_rows(seq, marker.rows, batch_id, lane.fence)
+        # Before counting, so that the condition also covers what is stored meanwhile.
+        lane.expected_last = self._leaders.last_sequence(self._target)
+        lane.offset = marker.offset + self._stored_rows(
+            seq, marker.rows, batch_id, lane.expected_last
+        )
 
     def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:
-        """Rows of a torn chunk that are stored: up to the last one that still is there."""
+        """Rows of a torn chunk that are stored: up to the last one that is still there."""
         for seq in range(min(marker + rows, last), marker, -1):
             stored = self._leaders.message(self._target, seq=seq)
             if stored is not None and _batch_id(stored.headers) == batch_id:

@@ -1,0 +1,105 @@
+"""What the tasks of a batch hand over, and the decision that lists it. Values only, no I/O.
+
+docs/exactly-once.md begins with what the words mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePack:
+    """Packed rows that travel in the task's answer, and are listed in the decision as they are."""
+
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPack:
+    """Packed rows that are stored in the ledger's stream, at this sequence."""
+
+    sequence: int
+
+
+Pack: TypeAlias = InlinePack | StagedPack
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows that one task has written in one batch, in order."""
+
+    rows: int = 0
+    packs: list[Pack] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """The rows of one lane of a batch, in order."""
+
+    previous: int
+    """Sequence of the lane's last marker before this batch; 0 for none."""
+    rows: int
+    packs: list[Pack]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a batch consists of. Never changes once it is stored."""
+
+    batch: int
+    lanes: list[LanePlan]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole batch."""
+        return sum(lane.rows for lane in self.lanes)
+
+
+# -- as it is stored -----------------------------------------------------------------------------
+
+# Ledgers outlive versions of this package: the names here, and bytes for an inline pack beside an
+# integer for a staged one, are part of what is stored.
+
+
+class _StoredLane(msgspec.Struct):
+    previous: int
+    rows: int
+    pieces: list[bytes | int]
+
+
+class _StoredDecision(msgspec.Struct):
+    batch: int
+    lanes: list[_StoredLane]
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """The message in the ledger (MessagePack)."""
+    lanes = [
+        _StoredLane(lane.previous, lane.rows, [_stored(one) for one in lane.packs])
+        for lane in decision.lanes
+    ]
+    return msgspec.msgpack.encode(_StoredDecision(decision.batch, lanes))
+
+
+def decode_decision(data: bytes) -> Decision:
+    """From the message in the ledger. Raises msgspec.MsgspecError for anything else."""
+    stored = msgspec.msgpack.decode(data, type=_StoredDecision)
+    return Decision(
+        stored.batch,
+        [
+            LanePlan(lane.previous, lane.rows, [_pack(one) for one in lane.pieces])
+            for lane in stored.lanes
+        ],
+    )
+
+
+def _stored(pack: Pack) -> bytes | int:
+    return pack.packed if isinstance(pack, InlinePack) else pack.sequence
+
+
+def _pack(stored: bytes | int) -> Pack:
+    return StagedPack(stored) if isinstance(stored, int) else InlinePack(stored)

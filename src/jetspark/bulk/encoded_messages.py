@@ -1,0 +1,57 @@
+"""A message as the bytes that are published, and many of them packed into one payload.
+
+A row is encoded once, where Spark hands it over, and packed once, by its task; from there on both
+are only moved, until the copier unpacks the rows and publishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from jetspark.wire.headers import Headers, encode_headers
+
+EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
+"""Subject, header block (None without headers) and payload."""
+
+PACKING_BYTES = 16
+"""What MessagePack adds to a message at most."""
+_DECODER = msgspec.msgpack.Decoder(list[tuple[bytes, bytes | None, bytes]])
+
+
+def size_of(message: EncodedMessage) -> int:
+    """Bytes of subject, headers and payload."""
+    subject, block, payload = message
+    return len(subject) + (0 if block is None else len(block)) + len(payload)
+
+
+def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The encoded header block, an empty one for no pairs. Raises BadHeaderError."""
+    return encode_headers(Headers(pairs))
+
+
+def pack(messages: list[EncodedMessage]) -> bytes:
+    """Many messages as one payload (MessagePack)."""
+    return msgspec.msgpack.encode(messages)
+
+
+def unpack(packed: bytes) -> list[EncodedMessage]:
+    """What `pack` was given. Raises msgspec.MsgspecError for anything else."""
+    return _DECODER.decode(packed)
+
+
+def in_packs(messages: Iterable[EncodedMessage], max_bytes: int) -> Iterator[list[EncodedMessage]]:
+    """Cut into lists of about `max_bytes` packed at most, with one message at least."""
+    current: list[EncodedMessage] = []
+    size = 0
+    for message in messages:
+        more = size_of(message) + PACKING_BYTES
+        if current and size + more > max_bytes:
+            yield current
+            current, size = [], 0
+        current.append(message)
+        size += more
+    if current:
+        yield current

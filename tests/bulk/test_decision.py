@@ -1,0 +1,55 @@
+"""Decisions and packs as ledgers have stored them since the first version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from jetspark.bulk.batch_copier import Marker
+from jetspark.bulk.decision import (
+    Decision,
+    InlinePack,
+    LanePlan,
+    StagedPack,
+    decode_decision,
+    encode_decision,
+)
+from jetspark.bulk.encoded_messages import pack, unpack
+
+if TYPE_CHECKING:
+    from jetspark.bulk.encoded_messages import EncodedMessage
+
+DECISION = Decision(
+    7,
+    [LanePlan(0, 3, [InlinePack(b"\x90"), StagedPack(12)]), LanePlan(99, 1, [StagedPack(13)])],
+)
+STORED = bytes.fromhex(
+    "82 a56261746368 07 a56c616e6573 92"  # {"batch": 7, "lanes": [
+    "83 a870726576696f7573 00 a4726f7773 03 a6706965636573 92 c40190 0c"
+    "83 a870726576696f7573 63 a4726f7773 01 a6706965636573 91 0d"
+)
+ROWS: list[EncodedMessage] = [(b"s", None, b"1"), (b"s", b"NATS/1.0\r\n\r\n", b"")]
+PACKED = bytes.fromhex("92 93 c40173 c0 c40131 93 c40173 c40c4e4154532f312e300d0a0d0a c400")
+
+
+def test_a_decision_is_stored_as_before_and_read_again() -> None:
+    assert encode_decision(DECISION) == STORED
+    assert decode_decision(STORED) == DECISION
+    assert DECISION.rows == 4
+
+
+def test_rows_are_packed_as_before_and_unpacked_again() -> None:
+    assert pack(ROWS) == PACKED
+    assert unpack(PACKED) == ROWS
+
+
+def test_a_marker_is_stored_as_before() -> None:
+    assert msgspec.json.encode(Marker(7, 998, 2)) == b'{"batch":7,"offset":998,"rows":2}'
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", PACKED, STORED[:-1]])
+def test_what_is_no_decision_is_an_error(data: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decode_decision(data)
