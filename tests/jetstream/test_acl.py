@@ -31,9 +31,9 @@ from jetspark.face import connect
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.acl.roles import Roles
 from jetspark.spark.interest import hold, release
-from jetspark.spark.marker import ProgressMarker
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
+from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
@@ -378,9 +378,9 @@ async def test_spark_with_a_progress_consumer(
     assert read_all(guarded, "s.1") == 1
     options = SourceOptions(connection=guarded.options(), streams=("S",))
     for _ in range(2):  # two runs of a query
-        marker = ProgressMarker(options, "c")
+        shown = ProgressConsumer(options, "c")
         for sequence in (2, 3):
-            marker.show({"S": StreamOffset("", sequence, 1)})
+            shown.show({"S": StreamOffset("", sequence, 1)})
     async with guarded.admin() as nc:
         assert (await nc.jetstream().consumer_info("S", "c")).num_pending == 1
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])

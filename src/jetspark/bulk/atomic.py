@@ -1,7 +1,6 @@
-"""Atomic batches over a blocking link (ADR-50): stored as a whole, in one row, or not at all.
+"""Atomic batches (ADR-50), stored as a whole and without a gap, or not at all: bytes only.
 
-Here is only the encoding and the reading of the answer; when to send, and what an answer that did
-not come means, is the business of `batch_copier`.
+`batch_copier` sends them, and decides what a missing answer means.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jetspark.wire import js_api
 from jetspark.wire.batch_headers import COMMIT, MARKS, STAGED
 
 MOST_MESSAGES = 1000
-"""What a server takes in one batch, unless it is configured otherwise."""
+"""The server's default limit for one batch."""
 
 _EMPTY = b"NATS/1.0\r\n\r\n"
 
@@ -36,12 +35,12 @@ class BatchAck(msgspec.Struct, frozen=True):
 
 
 def new_batch_id() -> str:
-    """A name for a batch that nobody else uses."""
+    """A unique name for a batch."""
     return secrets.token_urlsafe(12)
 
 
 def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
-    """The frames of a batch, to be sent at once. The answer comes to `reply`."""
+    """The frames of a batch, to be sent in one go. The ack comes to `reply`."""
     encoded, last = batch_id.encode(), len(messages)
     frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
@@ -62,7 +61,7 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
-    """Raises the stream's typed error, JetStreamError for what is no ack."""
+    """The ack of a batch. Raises the stream's typed error, JetStreamError for what is no ack."""
     try:
         answer = msgspec.json.decode(payload)
         if error := answer.get("error"):

@@ -1,8 +1,8 @@
-"""A range by batched direct gets (ADR-31), for streams where a consumer would take messages away.
+"""A range by batched direct gets (ADR-31), for streams where a consumer would remove messages.
 
-Asked for in small batches: large ones hold up the stream's writers. Any replica may answer and may
+The batches are small, as large ones hold up the stream's writers. Any replica may answer, and may
 be behind, so the end of a batch proves nothing; the reader asks the leader. Each message names the
-one sent before it, and the end of a batch the last one: what was lost on the way shows.
+one sent before it, and the end of a batch names the last one, so that a lost message is noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class DirectBatches:
-    """Batches of one range, one after the other. Raises what ends it; the caller makes another."""
+    """Batches of one range, one after the other. After an error the caller makes another.
+
+    Raises UnsupportedByServerError before nats-server 2.11.
+    """
 
     def __init__(self, link: BlockingLink, wanted: SequenceRange, limits: ReadLimits) -> None:
         if not link.info.at_least(2, 11):
@@ -43,7 +46,7 @@ class DirectBatches:
         self._link = link
         self._silence = 2 * limits.heartbeat
         self._subjects = wanted.subjects
-        # One filter is the server's work; of several, each message has to match one here.
+        # The server takes one filter; with several, messages are filtered here.
         self._filter = wanted.subjects[0] if len(wanted.subjects) == 1 else None
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
@@ -54,7 +57,9 @@ class DirectBatches:
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
         """Append the messages from `start` on that are before `end`.
 
-        Returns the sequence behind the last message seen, None when there was none.
+        Returns the sequence behind the last message seen, None when there was none. Raises
+        MissedHeartbeatError (silence, or a message that did not come), NoRespondersError, APIError
+        for a refusal, and as `BlockingLink.messages`.
         """
         request: dict[str, int | str] = {
             "seq": start,
@@ -87,7 +92,7 @@ class DirectBatches:
                     )
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         self._link.unsubscribe(self._sid)
 
     def _frames(self) -> list[MessageFrame]:

@@ -1,7 +1,7 @@
 """A message as the bytes that are published, and many of them packed into one payload.
 
-A row is encoded once, where Spark hands it over, and packed once, by its task; from there on both
-are only moved, until the copier unpacks the rows and publishes them.
+A row is encoded once, where Spark hands it over. With exactly-once its task also packs it, once;
+the pack is only moved from then on, until the copier unpacks it and publishes the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stream says of itself, as far as planning and checking need it."""
+"""The facts of a stream that planning and checking need, out of its STREAM.INFO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jetspark.timestamps import NANOSECONDS, parse_isotime
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What planning and checking need to know of a stream."""
+    """What a stream reports of itself."""
 
     name: str
     created: str
@@ -23,46 +23,50 @@ class StreamFacts:
     bytes: int
     retention: str
     keeps_last_per_subject: bool
-    """max_msgs_per_subject is the only limit, so the first sequence moves without any loss."""
+    """max_msgs_per_subject is the only limit: the first sequence moves without a loss."""
     consumers: int = 0
     allows_direct: bool = False
     """Direct gets are allowed."""
     is_mirror: bool = False
     longest_inactive: float | None = None
-    """Seconds that the stream allows its consumers to be inactive; None: as they like."""
+    """Seconds for which the stream lets its consumers be inactive at most; None: no limit."""
     limits: str = ""
-    """What makes messages go by themselves, in words; empty when nothing does."""
+    """What removes messages by itself, in words; empty when nothing does."""
     copies: int = 1
-    """Replicas, the leader among them."""
+    """Replicas, including the leader."""
     leader: str = ""
-    """Whose word this is; empty outside of clusters, and when it is not a leader's."""
+    """The leader that has answered; empty outside of clusters, and when no leader has."""
     oldest: str = ""
     """Time of the first message, as the server writes it; meaningless without messages."""
     subjects: tuple[str, ...] = ()
-    """What it listens to and stores as it comes."""
+    """Its subjects, unless it changes the subjects of what it stores."""
     holds_others: bool = False
-    """Messages may come under other subjects: it is a mirror, has sources, or changes subjects."""
+    """It may store messages under other subjects: a mirror, sources, a subject transform."""
 
     @property
     def removed_by(self) -> str:
-        """Who may have removed messages, in words."""
+        """What may have removed messages, in words."""
         if self.limits:
             return f"by its limits ({self.limits}) or a purge"
         return "by a purge or deletion, since it has no limits"
 
     def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
-        """The error for one of this name that was created at another time, with what to do."""
+        """The error when this is not the stream of that name that was `created` then.
+
+        `advice`: what to do, in a sentence.
+        """
         restored: bool | None = None
-        # A mirror has its origin's times.
+        # The messages of a mirror have the times of its origin.
         if self.messages and self.oldest and not self.is_mirror:
             restored = parse_isotime(self.oldest) < parse_isotime(self.created)
         return StreamRecreatedError(self.name, created, self.created, restored, advice)
 
 
 def leader_of(answer: Mapping[str, Any]) -> str:
-    """Who led the stream or consumer and gave this answer; empty when none did.
+    """The leader of the stream or consumer that gave this answer; empty when it was no leader.
 
-    A leader does not name itself among its replicas: who does has just been told of another one.
+    A leader does not list itself among its replicas. A server that does has just learnt of another
+    leader.
     """
     cluster: Mapping[str, Any] = answer.get("cluster") or {}
     name: str = cluster.get("leader") or ""
@@ -70,7 +74,7 @@ def leader_of(answer: Mapping[str, Any]) -> str:
 
 
 def copies_of(answer: Mapping[str, Any]) -> int:
-    """How many replicas a stream has, or is to have, or still has."""
+    """How many replicas a stream has, or is configured to have, whichever is more."""
     others = (answer.get("cluster") or {}).get("replicas") or ()
     return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
 

@@ -1,17 +1,18 @@
-"""Whether the server that answered for a stream led it: decided from what its answers say. No I/O.
+"""Decides from a server's answers for a stream whether it led the stream. No I/O.
 
 A leader that stood still (a suspended process or machine, a stalled disk) is replaced by the others
-and does not know of it: continued, it answers with its old state until one of them tells it. What
-it cannot have is a follower that heard from it afterwards and agreed. So an answer is believed when
+without noticing: when it goes on, it answers with its old state until one of them tells it. What it
+cannot have is a follower that heard from it afterwards and agreed. So an answer is believed when
 
 - a later answer of the same leader shows, of enough replicas to make a quorum, a contact since then
   (*proven*), or
-- each replica had such a contact so lately that none can have stood for election since (*leased*).
+- each replica had such a contact so recently that none can have stood for election since
+  (*leased*).
 
 Replicas answer their leader at least every two seconds (each second it sends a heartbeat, unless
 something was stored within it), and stand for election after 4 seconds of silence or more. Only
-durations are compared: those that the server tells and our own clock's, so clocks that are wrong or
-set do no harm. docs/exactly-once.md has the assumptions.
+durations are compared, the server's and those of our own clock, so it does no harm if clocks are
+wrong or are set. docs/exactly-once.md has the assumptions.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ from jetspark.bulk.facts import copies_of, leader_of
 from jetspark.timestamps import NANOSECONDS
 
 GUARD_SECONDS = 0.2
-"""A server that runs has read within this what its replicas had sent before it was asked.
+"""Within this time a server that runs has read what its replicas had sent before it was asked.
 
-Answers that were under way when it stood still are read when it goes on, and look new.
+Replies that were under way while it stood still are read when it goes on, and look new.
 """
 LEASE_SECONDS = 3.0
 """Less than the 4 seconds of silence after which a replica stands for election."""
 _KEPT_SECONDS = LEASE_SECONDS + 1.0
 _APART_SECONDS = 0.04
-"""Of answers that follow each other faster not each is kept."""
+"""Of answers closer together than this, only some are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one answer says of its leader."""
+    """What one answer says about its leader."""
 
     sent: float
-    """When it was asked for and when it came, `time.monotonic()`."""
+    """When the question was sent and the answer came, `time.monotonic()`."""
     received: float
     leader: tuple[str, str, str] = ("", "", "")
-    """Name, since when, and the group that it leads; no name: the answer is not a leader's."""
+    """Its name, since when it leads, and its Raft group; no name: no leader has answered."""
     quorum: int = 1
-    """How many replicas decide, the leader among them; 1: it needs nobody."""
+    """How many replicas make a quorum, the leader included; 1: the leader alone."""
     heard: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since the leader heard from each other replica, as far as it has."""
+    """Seconds since the leader heard from other replicas, without those it never heard from."""
     replicas: int = 1
 
     @property
     def alone(self) -> bool:
-        """There is one copy: nobody can have been elected instead."""
+        """There is one replica, so no other one can have been elected."""
         return self.replicas == 1 and bool(self.leader[0])
 
 
@@ -62,14 +63,14 @@ def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
     cluster: Mapping[str, Any] | None = answer.get("cluster")
     count = copies_of(answer)
     if cluster is None:
-        # Not in a cluster; or one that does not say whose answer it is, which proves nothing.
+        # Outside of clusters; or in one that does not name the leader, which proves nothing.
         return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
     return Look(
         sent,
         received,
         (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
         count // 2 + 1,
-        # Exactly 0 says that it never heard from that one.
+        # 0 means that the leader has never heard from that one.
         {
             str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
             for one in cluster.get("replicas") or ()
@@ -86,7 +87,7 @@ class Tenure:
         self._looks: deque[Look] = deque()
 
     def add(self, look: Look) -> None:
-        """The newest answer."""
+        """Take in the newest answer."""
         looks = self._looks
         if looks and looks[-1].leader != look.leader:
             looks.clear()
@@ -111,7 +112,7 @@ class Tenure:
         )
 
     def unrivalled_since(self, begun: float) -> bool:
-        """Whether, besides, no other replica can still take itself for the leader: all agreed."""
+        """Whether, besides, all replicas agreed, so that none still takes itself for the leader."""
         if not self.led_since(begun):
             return False
         return self._looks[-1].alone or any(
@@ -122,10 +123,10 @@ class Tenure:
         return len(agreed) + 1 >= self._looks[-1].replicas
 
     def _contacts(self, begun: float) -> Iterator[tuple[Look, set[str]]]:
-        """With each answer, newest first, the replicas that have agreed with the leader since.
+        """Each answer, newest first, with the replicas that have agreed with the leader since.
 
-        Those since `begun`, or within the lease. The newest answer does not count: it shows that
-        its leader outlived the contact, which may have been a refusal, before that.
+        Back to `begun`, or to the beginning of the lease. The newest answer shows no contact of its
+        own, but that its leader still led after the contacts before, which may have been refusals.
         """
         looks = list(self._looks)
         since = min(begun, looks[-1].received - LEASE_SECONDS)
@@ -136,7 +137,7 @@ class Tenure:
             agreed: set[str] = set()
             stood_still = 0.0
             for look in looks[number + 1 : -1]:
-                # It may have stood still for as long as it did not answer.
+                # While it did not answer, it may have stood still.
                 stood_still = max(stood_still, look.received - before.sent)
                 before = look
                 earliest = base.received + GUARD_SECONDS + stood_still

@@ -1,8 +1,8 @@
 """A blocking connection: one socket, no event loop, no threads.
 
-Made for reading a lot in a straight line, inside a Spark worker for example. It drives the same
-handshake as the asyncio client and answers the server's PINGs whenever it reads. One user at a
-time. It does not reconnect: whoever uses it opens another and knows from where to go on.
+Made for reading much in one go, for example in a Spark worker. It drives the same handshake as the
+asyncio client, and answers the server's PINGs whenever it reads. It has one user at a time, and
+does not reconnect: the user opens another link, knowing where to go on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ssl
 import time
 from typing import Any, Protocol
 
-from jetspark.bulk.websocket_stream import open_websocket
+from jetspark.bulk.blocking_websocket import open_websocket
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import meaning_of
@@ -64,8 +64,8 @@ def connect(options: ConnectOptions) -> BlockingLink:
     raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
 
 
-class Stream(Protocol):
-    """What a link needs of a socket, and a WebSocket has too."""
+class SocketLike(Protocol):
+    """What a link calls of a socket, or of a `BlockingWebSocket`."""
 
     def settimeout(self, seconds: float, /) -> None: ...
     def sendall(self, data: bytes, /) -> None: ...
@@ -89,7 +89,7 @@ class BlockingLink:
         self._pongs = 0
         self.closed = False
         self._tcp = self._open(server)
-        self._socket: Stream = self._tcp
+        self._socket: SocketLike = self._tcp
         try:
             if server.websocket:
                 self._open_websocket(options, server)
@@ -215,8 +215,8 @@ class BlockingLink:
         self._buffer.consumed(*split_frames(data, runs))
         self._ready = list(one_by_one(runs))
 
-    def _handle(self, event: Frame) -> MessageFrame | None:
-        """Answer or note a control event; give a message back."""
+    def _message_of(self, event: Frame) -> MessageFrame | None:
+        """The message that it is; None for a control event, which is answered or noted here."""
         if type(event) is tuple:
             return event
         if isinstance(event, Ping):
@@ -243,7 +243,7 @@ class BlockingLink:
         if self._ready:
             # Only a request can leave events behind; their reader has moved on.
             for event in reversed(self._ready):
-                self._handle(event)
+                self._message_of(event)
             self._ready.clear()
         data = self._receive(deadline)
         if data is None:
@@ -260,7 +260,7 @@ class BlockingLink:
                     break
                 position = end
                 for event in one_by_one(event_list):
-                    frame = self._handle(event)
+                    frame = self._message_of(event)
                     if frame is not None:
                         others.append(frame)
                 event_list.clear()
@@ -286,7 +286,7 @@ class BlockingLink:
         else:
             self._ready.reverse()
         events, self._ready = self._ready, []
-        return [frame for event in events if (frame := self._handle(event)) is not None]
+        return [frame for event in events if (frame := self._message_of(event)) is not None]
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class BlockingLink:
             self.send(frames.hpub(subject, headers, payload, inbox))
         wanted = inbox.encode()
         while True:
-            frame = self._handle(self._next_event(deadline))
+            frame = self._message_of(self._next_event(deadline))
             if frame is None or frame[1] != wanted:
                 continue
             status = status_of(frame[3])
@@ -338,7 +338,7 @@ class BlockingLink:
             self.send(frames.PING)
             deadline = time.monotonic() + self._timeout
             while self._pongs < expected:
-                self._handle(self._next_event(deadline))
+                self._message_of(self._next_event(deadline))
         except JetsparkError:
             self.close()
             return False
@@ -347,7 +347,7 @@ class BlockingLink:
     def close(self) -> None:
         """Close the socket; safe to call again."""
         self.closed = True
-        sock: Stream | None = getattr(self, "_socket", None)
+        sock: SocketLike | None = getattr(self, "_socket", None)
         if sock is not None:
             sock.close()
 

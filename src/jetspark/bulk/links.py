@@ -1,4 +1,4 @@
-"""Idle links of this process, kept for the next range: one Python worker reads many partitions."""
+"""The pool of this process's idle links: one Python worker reads many partitions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions
 
 _TRUSTED_SECONDS = 5.0
-"""A link idle for longer is asked whether it is still there before it is used."""
+"""A link that was idle for longer is tried with a PING before it is used."""
 
 _idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
 
-# A forked child must not share its parent's sockets; forgetting them closes only its own copies.
+# A forked child must not use its parent's sockets; this closes only its own copies of them.
 os.register_at_fork(after_in_child=_idle.clear)
 
 
 @contextmanager
 def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
-    """A link for the block; kept afterwards unless the block raised or was left half-way."""
+    """A link for the block. Raises as `connect`.
+
+    It returns to the pool unless the block raises, or is a generator that is closed half-way.
+    """
     link = _borrow(options)
     try:
         yield link
-    except BaseException:  # a LIMIT that stops a generator too: anything may be under way
+    except BaseException:  # GeneratorExit too, after a LIMIT: messages may be under way
         link.close()
         raise
     _give_back(options, link)
 
 
 def _borrow(options: ConnectOptions) -> BlockingLink:
-    """A link that nobody else uses: an idle one that still answers, or a new one."""
+    """An idle link that still answers, or a new one."""
     kept = _idle.get(options, [])
     while kept:
         link, since = kept.pop()
@@ -42,7 +45,7 @@ def _borrow(options: ConnectOptions) -> BlockingLink:
 
 
 def _give_back(options: ConnectOptions, link: BlockingLink) -> None:
-    """Keep a link that has nothing under way."""
+    """Keep a link for which nothing is under way."""
     if not link.closed:
         _idle.setdefault(options, []).append((link, time.monotonic()))
 

@@ -1,11 +1,11 @@
-"""Answers that are not older than the question: the one way to what nobody may know better.
+"""Answers that hold everything a stream had acknowledged when the question was asked.
 
-What is only behind does no harm where the rest comes later, or where a compare-and-set follows.
-But that a stream ends here, that its head has moved, that nothing is left, that a marker is gone:
-these are asked for by `leading` and `proven`, which wait until the leader is known to lead
-(`leadership`). On a stream with one copy that costs nothing, on one with replicas the wait for the
-next heartbeat: about 1.4 seconds at most, or 2.4 when something was stored just before; within the
-lease that a proof gives, and on the same link, nothing again.
+An older answer does no harm where the rest comes later, or where a compare-and-set follows. But
+that a stream ends here, that its head has moved, that nothing is left, that a marker is gone, may
+only be said by a leader. `leading` and `proven` ask until it is proven that the leader leads
+(`leadership`). For a stream with one replica that costs nothing. With more it costs the wait for
+the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just before; and
+nothing within the lease that a proof gives on the same link.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 _LOOK_EVERY = 0.05
 _WITHIN = 6.0
-"""Seconds without a proof after which it fails, to be tried on another link."""
+"""Seconds without a proof until it fails; the caller may try another link."""
 _RIVALS_WITHIN = 0.15
-"""A replica that lives agrees with the others, a little later perhaps."""
+"""Seconds for the last replica, if it runs, to agree as those of the quorum have."""
 
 
 def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
-    """What streams say of themselves, by leaders that led after this was called.
+    """Facts of streams, by name, from leaders that led after this was called.
 
     Raises RequestTimeoutError when a leader cannot be proven, and as `StreamAPI.stream`.
     """
@@ -38,9 +38,9 @@ def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
 def proven(api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]) -> T:
     """An answer that holds whatever the leaders of `streams` had acknowledged before this call.
 
-    `question` asks these streams, perhaps several times, and must be harmless to ask twice. While
-    a replica is silent, which may be a former leader that stands still, two answers have to agree,
-    with a proof in between. Raises as `leading`.
+    `question` asks about these streams, and must be harmless to ask twice. While a replica is
+    silent, which may be a former leader that stands still, two answers have to agree, with a proof
+    in between. Raises as `leading`, and what the question raises.
     """
     names = list(streams)
     _, unrivalled = _prove(api, names)

@@ -1,15 +1,15 @@
 """Publishing many messages to one stream over a blocking link, every ack awaited.
 
-Contract: at least once. A message is done when the stream has acknowledged it; `flush` returns
-when all are. At most `window` messages have no ack at any time. After a lost link, and when nobody
-answers for the stream or it has no room to queue (leaders change, servers restart), what has no
-ack is published again: it may then be stored twice, and after later messages. A leader that stops
-takes messages and acks along, and nobody says so: some seconds of silence count as a lost link.
-Without progress for `timeout` seconds, and at any other refusal by the stream, publishing fails;
-the messages acknowledged before stay stored.
+Contract: at least once. A message is done when the stream has acknowledged it, and `flush` returns
+when all are done. At most `window` messages are without an ack at any time. After a lost link or a
+transient refusal (a leader election, a restarting server, a full queue), messages without an ack
+are published again; they may then be stored twice, and behind later ones. When a leader stops,
+messages and acks are lost without notice, so some seconds of silence count as a lost link. Without
+progress for `timeout` seconds, and at any other refusal, publishing fails; the messages that were
+acknowledged stay stored.
 
-`in_order`: what is published again takes everything behind it along, so the last message of a
-subject is always the one that was sent last. For buckets, where it is the one that counts.
+`in_order`: with a message, all those behind it are published again. So the last message of a
+subject in the stream is the one that was sent last, which is the one that counts in a bucket.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _RETRY_SECONDS = 0.25
 
 
 class StreamPublisher:
-    """Use as a context manager; leaving it without an exception flushes."""
+    """Use as a context manager; leaving it without an exception flushes.
+
+    Making one connects, and raises as `connect`.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class StreamPublisher:
         self._timeout = timeout
         self._in_order = in_order
         self._done: set[int] = set()
-        """In order: acknowledged, while something before is not."""
+        """With `in_order`: acknowledged, but not all messages before it."""
         self._pending: dict[int, EncodedMessage] = {}
         self._last = 0
         self._block: list[bytes] = []
@@ -84,7 +87,9 @@ class StreamPublisher:
     def send(self, messages: Iterable[EncodedMessage]) -> None:
         """Publish, waiting while the window is full.
 
-        Raises APIError, NoStreamResponseError, RequestTimeoutError, ConnectionFailure.
+        Raises APIError for a refusal that lasts; without progress, the last transient refusal
+        (APIError, NoStreamResponseError) or RequestTimeoutError; JetStreamError for an answer that
+        cannot be read, or from another stream; ConnectionFailure, ProtocolError, ServerError.
         """
         pending = self._pending
         for message in messages:
@@ -121,31 +126,31 @@ class StreamPublisher:
     # -- acks --------------------------------------------------------------------------------
 
     def _collect(self, most: int) -> None:
-        """Take acks until at most so many messages are without one."""
+        """Take in acks until at most `most` messages are without one."""
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, most):
             silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
             due = self._retry_at if self._refused else silence
             deadline = min(self._retry.deadline, due)
             try:
-                for frame in self._link.messages(deadline):
-                    self._on_ack(frame)
+                if [frame for frame in self._link.messages(deadline) if self._on_ack(frame)]:
+                    self._retry.since = time.monotonic()
             except RequestTimeoutError:
                 self._on_silence()
             except ConnectionFailure:
                 self._connect_again()
 
-    def _on_ack(self, frame: MessageFrame) -> None:
+    def _on_ack(self, frame: MessageFrame) -> bool:
+        """Whether the message is stored; what is refused for now is sent again later."""
         index = int(frame[1][len(self._inbox) :])
         if frame[4].startswith(self._plain_ack):
             self._on_good_ack(index)
-            self._retry.since = time.monotonic()
             self._refusal = None
-            return
+            return True
         status = status_of(frame[3])
         if status is not None and status.code == NO_RESPONDERS:
             self._later(index, NoStreamResponseError(self._subject(index)))
-            return
+            return False
         answer = _answer(frame[4])
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
@@ -153,11 +158,11 @@ class StreamPublisher:
             if not is_transient(error):
                 raise error
             self._later(index, error)
-        else:
-            raise JetStreamError(
-                f'The subject "{self._subject(index)}" belongs to the stream '
-                f'"{answer.get("stream")}", not to "{self._stream}".'
-            )
+            return False
+        raise JetStreamError(
+            f'The subject "{self._subject(index)}" belongs to the stream '
+            f'"{answer.get("stream")}", not to "{self._stream}".'
+        )
 
     def _on_good_ack(self, index: int) -> None:
         pending = self._pending
@@ -200,12 +205,12 @@ class StreamPublisher:
         self._write()
 
     def _connect_again(self) -> None:
-        """A new link, and on it again what has no ack."""
+        """Connect, and publish again what has no ack."""
         self._link.close()
         attempt(lambda: self._use(connect(self._options)), self._retry)
         self._refused = []
         self._linked = time.monotonic()
-        if self._linked > self._retry.deadline:  # servers that accept a link and drop it again
+        if self._linked > self._retry.deadline:  # e.g. by servers that accept links and drop them
             self._on_silence()
         self._done.clear()
         self._block.clear()

@@ -1,8 +1,8 @@
-"""Overlapping pull requests on one consumer: the next batch is asked for before the last ends.
+"""Overlapping pull requests on one consumer: the next one is sent before the last one ends.
 
-The server hands messages to waiting requests in turn, so requests are not followed one by one:
-what counts is how many messages are still owed in all. A request that ends early says in its
-status how many it leaves undelivered (ADR-13).
+The server serves waiting requests in turn, so they are not tracked one by one, only the number of
+messages that all of them together are still owed. A request that ends early says in its status how
+many it leaves undelivered (ADR-13).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONSUMER_GONE = ("consumer deleted", "leadership change", "server shutdown", "c
 
 
 class OverlappingPull:
-    """Keeps two requests under way. Raises what ends the consumer; the caller makes another."""
+    """Keeps two requests under way. After an error the caller makes another consumer."""
 
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
         self._link = link
@@ -45,7 +45,7 @@ class OverlappingPull:
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
         self.owed = 0
-        """Messages asked for and not yet received or given up."""
+        """Messages requested, neither received nor given up yet."""
 
     def top_up(self, wanted: int) -> None:
         """Ask for more unless `wanted` messages are owed already, two requests at most."""
@@ -67,11 +67,11 @@ class OverlappingPull:
         return frames.pub(self._subject, msgspec.json.encode(document), self._inbox)
 
     def received(self, count: int) -> None:
-        """Note messages that came."""
+        """Count messages that have come."""
         self.owed = max(0, self.owed - count)
 
     def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
-        """Look at a frame that is no delivery. `consumer_sequence` is the last one received.
+        """Take in a frame that is no delivery. `consumer_sequence` is the last one received.
 
         Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than came),
         NoRespondersError: make a new consumer; PullError: give up.
@@ -99,11 +99,11 @@ class OverlappingPull:
         if status.code == CONFLICT and any(reason in folded for reason in _CONSUMER_GONE):
             raise ConsumerDeletedError(status.code, status.description)
         if _TOO_LARGE in folded:
-            # Only when messages larger than this connection may publish are stored.
+            # A stored message is larger than this connection may publish.
             self._bytes *= 2
         left = headers.get("Nats-Pending-Messages", "")
         self.owed = max(0, self.owed - int(left)) if left and left.isdigit() else 0
 
     def stop(self) -> None:
-        """No more messages, please; those under way are dropped by whoever reads next."""
+        """Unsubscribe; the link's next reader drops the messages that are still under way."""
         self._link.unsubscribe(self._sid)

@@ -1,4 +1,4 @@
-"""A range of a stream's sequences, and what its reading is held to."""
+"""A range of a stream's sequences, and the limits of reading it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class SequenceRange:
     """Sequences `start` (included) to `end` (not included) of one stream.
 
     Deleted, expired and filtered sequences inside are normal gaps. `created` is the stream's
-    creation time as planned: another one means that the sequences name other messages.
+    creation time as planned: another one means that the sequences name other messages. Raises
+    ConfigError for no range.
     """
 
     stream: str
@@ -22,9 +23,9 @@ class SequenceRange:
     subjects: tuple[str, ...] = ()
     """Only messages under one of these subjects (wildcards allowed); all when empty."""
     from_earliest: bool = False
-    """The start is "whatever is the earliest": a head that retention took since is no loss."""
+    """The start means "the earliest message": what retention has removed since is no loss."""
     direct: bool = False
-    """Read by direct gets: a consumer would take the messages away (work queues)."""
+    """Read by direct gets, where a consumer would remove the messages (work queues)."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:
@@ -36,7 +37,7 @@ class SequenceRange:
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How a range is cut into batches and how long a read may stall."""
+    """How a range is cut into batches, and how long reading may stall. Raises ConfigError."""
 
     max_rows: int = 30_000
     """Rows in one record batch at most."""
@@ -45,11 +46,11 @@ class ReadLimits:
     pull_messages: int = 20_000
     """Messages asked for in one pull request; two are under way at a time."""
     pull_bytes: int = 16 * 1024 * 1024
-    """Bytes asked for in one pull request, so that a slow reader is not cut off by the server."""
+    """Bytes asked for in one pull request. Without a limit, a server cuts off a slow reader."""
     heartbeat: float = 2.5
-    """Seconds; the server is taken for gone after twice this without a sign of life."""
+    """Seconds; twice this without any message means that the server is gone."""
     timeout: float = 60.0
-    """Seconds without progress, reconnecting included, after which reading fails."""
+    """Seconds without progress after which reading fails, reconnecting included."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_bytes", "pull_messages", "pull_bytes"):

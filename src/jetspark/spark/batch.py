@@ -18,11 +18,11 @@ from jetspark.spark.reading import (
     snapshot,
     streams_facts,
 )
-from jetspark.spark.telling import told_shortly
+from jetspark.spark.short_errors import without_traceback
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """Plans once for a DataFrame: later messages are not in it; make a new one to see them.
+    """Plans once for a DataFrame, which has no later messages; load a new one for those.
 
     `pushFilters` is deliberately not overridden: on Spark 4.3 that fails every read while
     `spark.sql.python.filterPushdown.enabled` is off, and mixes plans up while it is on.
@@ -31,9 +31,12 @@ class JetStreamBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_batch()
 
-    @told_shortly
+    @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """Resolve the range on the driver and cut it."""
+        """Decide on the range, on the driver, and cut it into partitions.
+
+        Raises as `streams_facts` and `resolve_positions`.
+        """
         options = self._options
         facts = streams_facts(options, sure=True)
         if options.is_snapshot:

@@ -6,7 +6,7 @@
 | value | binary or string | null deletes the key |
 | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
 
-The source's own columns bucket, revision and created may be there and are not written.
+The source's own columns bucket, revision and created are allowed and ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_bucket_columns(schema: StructType) -> None:
             )
     for name in ("key", "value"):
         if name not in names:
-            raise ConfigError(f"A column {name!r} is wanted to write to a bucket.")
+            raise ConfigError(f"A column {name!r} is required to write to a bucket.")
     for name, kinds in (
         ("key", StringType),
         ("value", (BinaryType, StringType)),
@@ -57,7 +57,7 @@ def check_bucket_columns(schema: StructType) -> None:
 
 
 class EntryEncoder:
-    """Makes messages of record batches. One for a task."""
+    """Encodes the rows of one task as entries."""
 
     def __init__(self, bucket: str, *, largest: int) -> None:
         """`largest`: bytes of the largest value, headers included."""
@@ -65,7 +65,10 @@ class EntryEncoder:
         self._largest = largest
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """Every row in order. Raises ConfigError for one that cannot be an entry."""
+        """One entry for each row, in order.
+
+        Raises ConfigError for a row that cannot be an entry, BadNameError for its key.
+        """
         for batch in batches:
             keys = batch.column("key").to_pylist()
             said: list[str | None] = [None] * batch.num_rows

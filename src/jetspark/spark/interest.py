@@ -1,13 +1,13 @@
 """Reading streams with retention `interest`: option `interestConsumer`.
 
-Such a stream keeps a message until each of its consumers has acknowledged it, and keeps nothing
-while it has none. So the query has a durable consumer in each stream, which stands before what
-Spark's checkpoint does not have yet: all behind it stays stored, and is read by direct gets, which
-take nothing away. When a batch is committed the consumer is moved, and the server removes what
-nobody else waits for. It covers the whole stream, whatever subjects the query chooses, so a head
-that is gone is a loss that is noticed.
+Such a stream keeps a message until all its consumers have acknowledged it, and keeps nothing while
+it has none. So the query has a durable consumer in each stream, positioned before what Spark's
+checkpoint does not have yet. All messages from there on stay stored, and are read by direct gets,
+which acknowledge nothing. When a batch is committed the consumer is moved, and the server removes
+what no other consumer waits for. It has no filter, whatever subjects the query chooses, so that a
+missing head of the stream is always a loss that is noticed.
 
-A query that is given up leaves its consumer behind, and the stream grows: delete it.
+A query that is abandoned leaves its consumer behind, and the stream grows: delete the consumer.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ def hold(
     fail_on_data_loss: bool,
     made: set[str],
 ) -> None:
-    """See that the consumers stand where the query needs them; streams where one had to be `made`.
+    """Make sure that each stream has its consumer, where the query needs it.
 
-    Raises DataLossError when one is gone, or has moved past what was not read.
+    `made`: gets the streams in which one was missing. Raises DataLossError when a consumer is gone,
+    or has moved past messages that were not read; ConfigError for a consumer of somebody else, or a
+    stream that would remove ours; and as `StreamAPI.call`.
     """
     for stream, one in facts.items():
         consumer = _consumer(api, stream, name)
         position, offset = consumer.position(), offsets.get(stream)
         lost = None
-        # A stream that is new, or new under its name, has nothing yet that could be missed.
+        # Of a stream that is new, or was made again, nothing can have been missed.
         if offset is not None and not offset.initial and offset.created == one.created:
             lost = _loss(stream, name, position, offset)
         if lost is not None and fail_on_data_loss:
@@ -60,12 +62,14 @@ def hold(
 
 
 def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
-    """The checkpoint has all before a sequence: the server need not keep it for this query."""
+    """Let go of all before a sequence, which the checkpoint has. Raises as `StreamAPI.call`."""
     consumer = _consumer(api, stream, name)
     try:
-        if consumer.position() is not None:  # of one that is gone the next `hold` tells
+        if consumer.position() is not None:  # `hold` reports one that is gone
             consumer.reset(sequence)
-    except RequestTimeoutError as error:  # a change of leaders: the next batch releases this, too
+    except (
+        RequestTimeoutError
+    ) as error:  # e.g. a leader election: the next batch releases this, too
         logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
 
 

@@ -1,4 +1,4 @@
-"""What batch and streaming readers share: partitions, asking the streams, reading a partition."""
+"""What both readers share: the facts of streams, partitions, reading a partition."""
 
 from __future__ import annotations
 
@@ -54,12 +54,13 @@ def leaders(options: SourceOptions) -> Leaders:
 def streams_facts(
     options: SourceOptions, *, running: bool = False, sure: bool = False
 ) -> dict[str, StreamFacts]:
-    """What the chosen streams say of themselves, by name; of a `running` query those still there.
+    """The facts of the chosen streams, by name; for a `running` query, of those that are left.
 
-    `sure`: by leaders that are proven to lead; else it may be a little behind, which is enough
-    where what is left out comes the next time. Raises StreamNotFoundError for one that is named;
-    ConfigError for a pattern that matches nothing, for subjects that cannot be there, and for
-    retentions that reading would disturb.
+    `sure`: from leaders that are proven to lead. Otherwise they may be a little behind, which is
+    enough where the next batch brings the rest. Raises StreamNotFoundError for a stream that the
+    options name; ConfigError for a pattern that matches nothing, for subjects that cannot occur,
+    and for retentions under which reading would take messages away; UnsupportedByServerError; and
+    as `Leaders.ask`.
     """
     try:
         return leaders(options).ask(lambda api: _facts(options, api, running, sure))
@@ -84,7 +85,7 @@ def _facts(
     facts: dict[str, StreamFacts] = {}
     for name in names:
         try:
-            # Who is in doubt asks again, to be sure.
+            # A caller in doubt asks again with `sure`.
             facts[name] = api.stream(
                 name, not_found_for=0.0 if running and not sure else NOT_FOUND_SECONDS
             )
@@ -122,7 +123,7 @@ def _check_bucket(options: SourceOptions, facts: StreamFacts) -> None:
 
 
 def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    """Raises ConfigError where reading would take messages from others, or others from us."""
+    """Raises ConfigError where the query and other readers would take messages from each other."""
     name = facts.name
     for option, asked, retention in (
         ("soleReader", options.sole_reader, "workqueue"),
@@ -177,7 +178,10 @@ def _check_sole_reader(options: SourceOptions, facts: StreamFacts) -> None:
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Positions without times, by stream. Raises ConfigError for a stream without one."""
+    """Positions by stream, times resolved to sequences.
+
+    Raises ConfigError for a stream without a position, and as `Leaders.ask`.
+    """
     positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
@@ -205,21 +209,24 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
 
 
 def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
-    """The one partition of a bucket's present values."""
+    """The one partition of a bucket's current values."""
     return RangePartition(
         SequenceRange(
             facts.name,
             1,
             facts.last_seq + 1,
             facts.created,
-            # Without keys too: a consumer of last messages must have a filter.
+            # A consumer of last messages needs a filter, also where no keys are chosen.
             options.subjects or (">",),
         )
     )
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor. Spark sends a placeholder when there was nothing to plan."""
+    """The rows of a partition; runs on an executor. Raises as `read_range`.
+
+    Spark sends a placeholder when nothing was planned.
+    """
     if not isinstance(partition, RangePartition):
         return iter(())
     return read_range(
@@ -232,7 +239,7 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """A bucket's present values: runs on an executor."""
+    """A bucket's current values; runs on an executor. Raises as `read_snapshot`."""
     if not isinstance(partition, RangePartition):
         return
     columns = dict.fromkeys((*options.columns, "operation"))

@@ -7,9 +7,9 @@
 | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
 | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
 
-The source's own columns stream, seq and timestamp may be there and are not written. Headers whose
-names begin with "Nats-" are not written either: they are what a server noted about a message where
-it was, or orders to one, and would be orders to the new one.
+The source's own columns stream, seq and timestamp are allowed and ignored. Headers whose names
+begin with "Nats-" are left out: they are what a server noted about the message where it was, or
+instructions, which the new server would follow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_HEADER = {"key": None, "value": None}
 def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> None:
     """Raises ConfigError for a DataFrame that cannot be written.
 
-    `msg_id`: whether that column must be there; it must not be there otherwise.
+    `msg_id`: whether the column of that name is required; otherwise it is refused.
     """
     names = schema.fieldNames()
     for name in names:
@@ -56,7 +56,7 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
                 "select('subject', to_json(struct('*')).alias('data'))."
             )
     if "data" not in names:
-        raise ConfigError("A column 'data' (binary or string) is wanted: the payload.")
+        raise ConfigError("A column 'data' (binary or string) is required: the payload.")
     if ("subject" in names) == (subject is not None):
         raise ConfigError(
             "Say the subject either in a column 'subject' or, for all rows, with the option "
@@ -96,7 +96,7 @@ _TYPES: tuple[tuple[str, Callable[[DataType], bool], str], ...] = (
 
 
 class RowEncoder:
-    """Makes messages of record batches. One for a task."""
+    """Encodes the rows of one task as messages."""
 
     def __init__(
         self, stream: str, subjects: Iterable[str], *, subject: str | None, largest: int
@@ -109,7 +109,11 @@ class RowEncoder:
         self._known: dict[str | None, bytes] = {}
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """Every row in order. Raises ConfigError for one that cannot be sent."""
+        """One message for each row, in order.
+
+        Raises ConfigError for a row that cannot be sent (its subject, size or headers),
+        BadSubjectError, BadHeaderError.
+        """
         for batch in batches:
             yield from self._batch(batch)
 
@@ -145,7 +149,7 @@ class RowEncoder:
                 f"The subject {subject!r} does not belong to the stream {self._stream!r}, which "
                 f"listens to {', '.join(self._patterns)}."
             )
-        if len(self._known) > 100_000:  # subjects that never come back must not pile up
+        if len(self._known) > 100_000:  # bounds the memory for subjects that do not recur
             self._known.clear()
         encoded = self._known[subject] = subject.encode()
         return encoded
@@ -162,7 +166,7 @@ class RowEncoder:
 
 
 def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
-    """A column of text or bytes as bytes."""
+    """The values of a binary or string column as bytes."""
     column: Any = batch.column(name)
     if not pa.types.is_binary(column.type):
         column = column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
@@ -175,10 +179,10 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
-    """A header block: an empty one for an empty array, none for null or where none is left."""
+    """A row's header block: empty for an empty array; None for null, or when no header is left."""
     kept: list[tuple[str, str]] = []
     for pair in pairs or ():
-        # A struct comes as a dict, an entry of a map as a tuple.
+        # PyArrow gives a struct as a dict, and an entry of a map as a tuple.
         name, value = pair if isinstance(pair, tuple) else (pair or _NO_HEADER).values()
         if name is None:
             raise ConfigError("A row has a header without a key (null).")

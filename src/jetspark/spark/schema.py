@@ -38,7 +38,7 @@ SCHEMA = StructType(
         ),
     ]
 )
-"""stream, subject, seq, timestamp, data, headers: what they hold stands in `bulk.arrow`."""
+"""The rows of a stream; `bulk.arrow` describes the columns."""
 
 BUCKET_SCHEMA = StructType(
     [
@@ -61,8 +61,8 @@ def schema_of(columns: Sequence[str]) -> StructType:
 
 
 def check_schema(asked: StructType, columns: Sequence[str]) -> None:
-    """Raise ConfigError for a schema of the user's own: rows have one shape."""
-    # Nullability may come back loosened through a catalog table.
+    """Raise ConfigError for a schema other than that of these columns."""
+    # A catalog table may have made columns nullable.
     if _shape(asked) != _shape(schema_of(columns)):
         raise ConfigError(
             f"format jetstream has a fixed schema ({', '.join(columns)}): leave .schema(…) out and "

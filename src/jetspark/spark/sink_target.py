@@ -1,4 +1,4 @@
-"""The stream that is written to, looked at by the driver before any row is: does it fit?"""
+"""The driver's check of the stream that is written to, before any row is written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ROOM_FOR_PACKING = 8192
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """What the tasks need to know of the stream; plain values."""
+    """What the tasks need to know of the stream; plain values that travel to them."""
 
     subjects: tuple[str, ...]
     largest: int
     """Bytes of the largest message, headers included."""
     keeps_markers: bool = False
-    """The stream lets single messages live longer than the others."""
+    """The stream allows a time to live of single messages, so markers need not expire."""
     missing: tuple[str, ...] = ()
     """What is to be changed on the server first, in words; empty once it is prepared."""
 
@@ -35,10 +35,10 @@ class SinkTarget:
 
 
 def look_at(options: SinkOptions) -> SinkTarget:
-    """Ask the stream, and change nothing.
+    """Check the stream without changing it.
 
-    Raises StreamNotFoundError, UnsupportedByServerError, and ConfigError for a stream that cannot
-    hold what is promised, or lacks what it needs and may not be changed.
+    Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
+    guarantee is impossible, or which lacks something and may not be changed; and as `Leaders.ask`.
     """
 
     def question(api: StreamAPI) -> SinkTarget:
@@ -71,8 +71,8 @@ def _leaders(options: SinkOptions) -> Leaders:
 def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
     name = options.stream
     config = api.config(name)
-    if not _fits(options, config):
-        # A leader that was replaced may not know what has been changed.
+    if not _is_suitable(options, config):
+        # A leader that was replaced may not know of a change.
         config = proven(api, [name], lambda api: api.config(name))
     _check(options, config)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
@@ -82,7 +82,7 @@ def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
     return config
 
 
-def _fits(options: SinkOptions, config: dict[str, Any]) -> bool:
+def _is_suitable(options: SinkOptions, config: dict[str, Any]) -> bool:
     try:
         _check(options, config)
         return not _changes(options, config)
@@ -100,7 +100,7 @@ def _target(config: dict[str, Any], api: StreamAPI, missing: tuple[str, ...] = (
 
 
 def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tuple[str, ...]:
-    """What `prepare` would change, in words."""
+    """What `prepare` would change, for the user to read."""
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return ()
     found = []

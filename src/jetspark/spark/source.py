@@ -13,18 +13,18 @@ from jetspark.spark.bucket_rows import check_bucket_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.rows import check_columns
 from jetspark.spark.schema import check_schema, schema_of
+from jetspark.spark.short_errors import without_traceback
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.spark.sink_target import SinkTarget, prepare
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.telling import told_shortly
 from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
 
 
 class JetStreamDataSource(DataSource):
     """format("jetstream"): reads and writes streams and buckets, in batch and in streaming.
 
-    Found by itself once jetspark is installed; `spark.dataSource.register(JetStreamDataSource)`
-    does it by hand, for example under Spark Connect.
+    Spark finds it once jetspark is installed. Where it does not, as under Spark Connect, register
+    it: `spark.dataSource.register(JetStreamDataSource)`.
     """
 
     @classmethod
@@ -36,32 +36,35 @@ class JetStreamDataSource(DataSource):
     def _parsed(self) -> SourceOptions:
         return parse_options(self.options)
 
-    @told_shortly
+    @without_traceback
     def schema(self) -> StructType:
-        """What the option columns says. Spark asks at load, so options are checked already then."""
+        """The columns of the option `columns`. Spark asks on load, so options are checked then.
+
+        Raises ConfigError.
+        """
         return schema_of(self._parsed.columns)
 
-    @told_shortly
+    @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader:
-        """The batch reader."""
+        """The batch reader. Raises ConfigError."""
         check_schema(schema, self._parsed.columns)
         return JetStreamBatchReader(self._parsed)
 
-    @told_shortly
+    @without_traceback
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:
-        """The streaming reader."""
+        """The streaming reader. Raises ConfigError."""
         check_schema(schema, self._parsed.columns)
         return JetStreamStreamReader(self._parsed)
 
-    @told_shortly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
-        """The batch writer. Raises ConfigError before a row is written."""
+        """The batch writer. Raises ConfigError and as `prepare`, before a row is written."""
         options = parse_sink_options(self.options).for_batch()
         return JetStreamBatchWriter(options, _checked(options, schema, overwrite))
 
-    @told_shortly
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
-        """The streaming writer. Raises ConfigError before a row is written."""
+        """The streaming writer. Raises ConfigError and as `prepare`, before a row is written."""
         options = parse_sink_options(self.options).for_streaming()
         return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
 
@@ -77,7 +80,7 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
 
 
 def check_written(options: SinkOptions, schema: StructType) -> None:
-    """Raises ConfigError for rows that are no messages, or no entries of a bucket."""
+    """Raises ConfigError for columns that make no messages, or no entries of a bucket."""
     if options.bucket is not None:
         check_bucket_columns(schema)
     else:

@@ -1,9 +1,9 @@
 """spark.readStream.format("jetstream"): Spark's checkpoint is the only truth.
 
-Nothing on the server depends on this query: no ack, and a durable consumer only where the user
-asks for one (`marker`, `interest`). `commit` comes one batch late and `stop` may never run, so
-nothing is left to either; what a work queue or a stream by interest need not keep any more is only
-removed a batch later. Offsets are explained in `offsets`.
+Nothing on the server depends on the query: it acknowledges nothing, and has a durable consumer only
+where the user asks for one (`progress_consumer`, `interest`). Spark calls `commit` one batch late
+and may never call `stop`, so nothing rests on either: a work queue, or a stream with retention
+`interest`, merely keeps its messages one batch longer. `offsets` explains the offsets.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark import interest, planning
-from jetspark.spark.marker import ProgressMarker
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
+from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.spark.reading import (
     RangePartition,
     leaders,
@@ -40,8 +40,8 @@ from jetspark.spark.reading import (
     resolve_positions,
     streams_facts,
 )
+from jetspark.spark.short_errors import without_traceback
 from jetspark.spark.subject_filters import check_subjects
-from jetspark.spark.telling import told_shortly
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -57,13 +57,16 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._subjects_checked = False
         self._told: dict[str, str] = {}
         name = options.progress_consumer
-        self._marker = None if name is None else ProgressMarker(options, name)
+        self._progress_consumer = None if name is None else ProgressConsumer(options, name)
 
     # -- offsets, on the driver ------------------------------------------------------------
 
-    @told_shortly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins. Spark may ask twice before the first batch: same answer."""
+        """Where a new query begins; the same answer when Spark asks twice before the first batch.
+
+        Raises as `streams_facts` and `resolve_positions`.
+        """
         if self._initial is None:
             options = self._options
             facts = self._facts({}, running=False, sure=True)
@@ -77,7 +80,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The options' limit. Spark can carry only one of them; `latestOffset` looks at all."""
+        """One limit of the options: Spark has room for one. `latestOffset` applies them all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -87,15 +90,19 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @told_shortly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """Freeze where this run ends."""
+        """Decide where this run ends. Raises as `streams_facts`."""
         facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
-    @told_shortly
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself, text for text, when there is nothing."""
+        """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
+
+        Raises ConfigError for an offset that is not of this query, DataLossError,
+        StreamRecreatedError and StreamNotFoundError, and as `streams_facts`.
+        """
         options = self._options
         offsets = self._offsets(start)
         # Trigger.Once asks for all there is, whatever the options say.
@@ -117,15 +124,17 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         self._tell_losses(facts, offsets)
         self._check_subjects(facts, offsets)
-        if self._marker is not None:
-            # Spark asks when all before `start` is done.
-            self._marker.show({name: one for name, one in offsets.items() if name in facts})
+        if self._progress_consumer is not None:
+            # Spark asks for the next batch when everything before `start` is done.
+            self._progress_consumer.show(
+                {name: one for name, one in offsets.items() if name in facts}
+            )
         if ends == offsets:
             return start
         self._last_batch = time.monotonic()
         return to_json(ends)
 
-    @told_shortly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The streams' ends, for the lag in the query's progress."""
         return to_json(
@@ -135,7 +144,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             }
         )
 
-    @told_shortly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
         return plan(
@@ -143,9 +152,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             planning.batch_ranges(self._offsets(start), self._offsets(end), self._options.subjects),
         )
 
-    @told_shortly
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint holds what was read: where the server keeps it for us, it need not."""
+        """Let the server remove what it keeps for this query only: the checkpoint has it now.
+
+        Raises ConfigError for an offset that cannot be read, and as `streams_facts`.
+        """
         options = self._options
         if not options.takes_nothing:
             return
@@ -154,7 +166,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
-                # Of a stream made anew nothing was read under these sequences.
+                # In a stream that was made again these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
                 if options.interest_consumer is None:
@@ -165,7 +177,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         leaders(options).ask(remove)
 
     def stop(self) -> None:
-        """Nothing: there is nothing on the server to take away."""
+        """Nothing to do: nothing of the query is left on the server."""
 
     # -- rows, on executors ----------------------------------------------------------------
 
@@ -178,7 +190,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _facts(
         self, offsets: dict[str, StreamOffset], *, running: bool, sure: bool = False
     ) -> dict[str, StreamFacts]:
-        """What the streams say; those by interest keep from now on what comes."""
+        """What the streams report; with `interestConsumer`, they keep all messages from now on."""
         options = self._options
         facts = streams_facts(options, running=running, sure=sure)
         name = options.interest_consumer
@@ -196,14 +208,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _check_subjects(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]
     ) -> None:
-        """Once for a query that goes on: the option may be another one than in the last run."""
+        """Check the option `subjects` once for a resumed query: the user may have changed it."""
         if self._subjects_checked or not offsets.keys() <= facts.keys():
             return
         leaders(self._options).ask(lambda api: check_subjects(self._options, api, facts))
         self._subjects_checked = True
 
     def _tell_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
-        """Warn of what the query goes on without, once for each time that it happens."""
+        """Log what the query goes on without, once for each loss."""
         losses = {
             name: loss
             for name, offset in offsets.items()

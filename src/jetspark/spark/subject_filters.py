@@ -1,6 +1,6 @@
-"""Can the option `subjects` choose anything? Asked once, when reading begins.
+"""Checks the option `subjects`, once, when reading begins.
 
-A subject that a stream cannot have gives no rows and no error of the server's, for ever.
+For a subject that a stream cannot have the server reports no error: there would never be a row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ logger = logging.getLogger("jetspark.spark")
 def check_subjects(
     options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> None:
-    """Raise ConfigError for a subject that none of the streams has, or listens to.
+    """Raise ConfigError for a subject that no stream holds or listens to; also as `proven`.
 
-    Where others may come from elsewhere (mirrors, sources, transforms, streams that a pattern
-    finds later) it is a warning.
+    It is only a warning where other subjects may turn up: in mirrors, streams with sources or
+    transforms, and streams that a pattern finds later.
     """
     try:
         _check(options, api, facts)
-    except ConfigError:  # of a leader that was replaced, perhaps
+    except ConfigError:  # perhaps by the answer of a leader that was replaced
         proven(api, facts, lambda api: _check(options, api, leading(api, facts)))
 
 
@@ -38,7 +38,7 @@ def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFac
         if any(subjects_overlap(subject, one) for one in listened):
             continue
         if any(api.next_sequence(name, 1, (subject,)) for name in facts):
-            continue  # from a time when it listened to others
+            continue  # stored when the stream listened to other subjects
         streams = ", ".join(map(repr, facts))
         if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
             logger.warning(

@@ -1,16 +1,16 @@
 """df.write and df.writeStream to a stream, with one of three guarantees.
 
-at-least-once      a task publishes its rows and awaits every ack; a task that is tried again
-                   publishes again
+at-least-once      a task publishes its rows and awaits every ack; a task that Spark runs again
+                   publishes them again
 effectively-once   the same, with a message id that the stream remembers for its duplicate window
-exactly-once       a task stages its rows, and the driver's commit copies what was decided
+exactly-once       a task stages its rows, and the driver's commit decides on them and copies them
                    (`bulk.exactly_once`)
 
-Rows for a bucket are published at least once and in order: writing them again changes no value.
+Rows for a bucket are published at least once and in order: written again, they change no value.
 
-Spark may write a batch again with other partitions, calls `abort` even after a commit that failed
-half-way, and makes a new writer for each of these calls: nothing is kept in a writer, and `abort`
-takes nothing back.
+Spark may attempt a batch again with other partitions, calls `abort` even after a commit that failed
+half-way, and makes a new writer for each of these calls. So a writer has no state, and `abort`
+removes nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task did: for whom, and, to be committed, its rows."""
+    """A task's answer: the writer, and the piece to be committed."""
 
     writer: str
     piece: Piece
 
 
 class _Sink:
-    """What a task does, in batch and in streaming."""
+    """What the batch and the streaming writer share."""
 
     def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
         self._options = options
@@ -91,7 +91,7 @@ class _Sink:
             return
         written = [one for one in messages if isinstance(one, Written)]
         if len(written) < len(messages) or not written:
-            raise PipelineError("Spark wants to commit a batch of which not all tasks are done.")
+            raise PipelineError("Spark commits a batch of which not all tasks have answered.")
         ExactlyOnceWriter(
             options.connection,
             options.stream,
@@ -110,22 +110,31 @@ class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
     """df.write; the batch of a transaction has number 0."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor."""
+        """Runs on an executor.
+
+        Raises ConfigError for a row that cannot be sent, and as `StreamPublisher.send` or `stage`.
+        """
         return self._write(self._options.transaction_id or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs on the driver when all tasks are done."""
+        """Runs on the driver when all tasks are done.
+
+        Raises PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
+        """
         self._commit(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is taken back."""
+        """Nothing to do: rows that were published stay, staged ones are removed by a commit."""
 
 
 class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """df.writeStream; the writer is named by the query's id, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor."""
+        """Runs on an executor.
+
+        Raises ConfigError for a row that cannot be sent, and as `StreamPublisher.send` or `stage`.
+        """
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context is not None else None
         if self._options.guarantee is Guarantee.EXACTLY_ONCE and not query:
@@ -135,8 +144,11 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
         return self._write(query or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver when all tasks are done, and again when it had failed."""
+        """Runs on the driver when all tasks are done, and again after a failure.
+
+        Raises PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
+        """
         self._commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is taken back."""
+        """Nothing to do: rows that were published stay, staged ones are removed by a commit."""

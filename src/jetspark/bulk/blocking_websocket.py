@@ -1,4 +1,4 @@
-"""A WebSocket with the few calls of a socket that a blocking link makes."""
+"""A WebSocket with the methods of a socket that a blocking link calls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jetspark.errors import BrokenSocketError, ServerRefusedError
 _RECEIVE_BYTES = 1 << 18
 
 
-class WebSocketStream:
-    """Frames over `sock`, which is connected, and through TLS if it is wss.
+class BlockingWebSocket:
+    """Frames over `sock`, which is connected and, for wss, through TLS. `open_websocket` makes it.
 
-    Made by `open_websocket`. Raises what the socket raises; ConnectionError for bytes that are no
-    frames.
+    Reading and sending raise OSError and TimeoutError of the socket, and ConnectionError for bytes
+    that are no frames.
     """
 
     def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
@@ -27,7 +27,7 @@ class WebSocketStream:
         self._payloads: deque[memoryview] = deque()
 
     def read(self) -> bool:
-        """Take in what comes next; False at the end. Empty payloads are left out."""
+        """Receive once and keep the payloads; False when the server has hung up."""
         count = self._socket.recv_into(self._buffer)
         if count == 0:
             self._codec.receive_eof()
@@ -39,7 +39,7 @@ class WebSocketStream:
         return True
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """The next bytes inside the frames, at most as many as fit; 0 at the end."""
+        """Payload bytes into `buffer`, as many as it has room for; 0 at the end."""
         while not self._payloads:
             if self._codec.failure is not None:
                 raise ConnectionError(self._codec.failure)
@@ -53,32 +53,32 @@ class WebSocketStream:
         return count
 
     def sendall(self, data: bytes) -> None:
-        """One frame with all of `data`."""
+        """Send all of `data` in one frame."""
         self._socket.sendall(self._codec.send(data))
 
     def settimeout(self, seconds: float) -> None:
-        """Of each call from now on."""
+        """The timeout of each call from now on."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:
-        """Without a goodbye: who closes a link has nothing to wait for."""
+        """Close without the closing handshake, whose end a closed link would not wait for."""
         self._socket.close()
 
 
 def open_websocket(
     sock: socket.socket, options: ConnectOptions, server: ServerURL
-) -> WebSocketStream:
-    """Ask for the WebSocket and wait for the answer.
+) -> BlockingWebSocket:
+    """The opening handshake of a WebSocket, to its end.
 
-    Raises TimeoutError and OSError of the socket, ServerRefusedError when what answers does not
-    agree, BrokenSocketError when it hangs up, ConfigError without the library.
+    Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
+    does not speak WebSocket, BrokenSocketError when it hangs up, ConfigError without the library.
     """
     codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
-    stream = WebSocketStream(sock, codec)
+    websocket = BlockingWebSocket(sock, codec)
     sock.sendall(codec.request())
     heard = False
     while not codec.opened and codec.failure is None:
-        if not stream.read():
+        if not websocket.read():
             break
         heard = True
     if codec.failure is not None and heard:
@@ -87,4 +87,4 @@ def open_websocket(
         raise BrokenSocketError(
             f"{server} ended the connection before it was a WebSocket.", server=str(server)
         )
-    return stream
+    return websocket

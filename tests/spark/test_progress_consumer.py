@@ -10,9 +10,9 @@ from tests.support.streams import numbered
 
 from jetspark.bulk import links
 from jetspark.errors import ConfigError
-from jetspark.spark.marker import DESCRIPTION, ProgressMarker
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.progress_consumer import DESCRIPTION, ProgressConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,25 +49,25 @@ def seen(admin: Admin, stream: str, name: str = "spark") -> tuple[int, int]:
     return info["delivered"]["stream_seq"], info["num_pending"]
 
 
-def test_a_marker_moves_and_counts_what_is_left(
+def test_a_progress_consumer_moves_and_counts_what_is_left(
     shared_server: NatsServer, admin: Admin, stream: str
 ) -> None:
-    marker = ProgressMarker(options(shared_server, stream, subjects=f"{stream}.a"), "spark")
+    consumer = ProgressConsumer(options(shared_server, stream, subjects=f"{stream}.a"), "spark")
     created = admin.facts(stream).created
     for following, unread in ((1, 50), (41, 30), (101, 0), (11, 45)):
-        marker.show({stream: StreamOffset(created, following, 1)})
+        consumer.show({stream: StreamOffset(created, following, 1)})
         assert seen(admin, stream) == (following - 1, unread)
     # Nothing on the way was taken for read by the stream.
     assert admin.facts(stream).messages == 100
 
 
-def test_a_marker_that_was_removed_comes_back(
+def test_a_progress_consumer_that_was_removed_comes_back(
     shared_server: NatsServer, admin: Admin, stream: str
 ) -> None:
-    marker = ProgressMarker(options(shared_server, stream), "spark")
-    marker.show({stream: StreamOffset("", 11, 1)})
+    consumer = ProgressConsumer(options(shared_server, stream), "spark")
+    consumer.show({stream: StreamOffset("", 11, 1)})
     admin.call(f"CONSUMER.DELETE.{stream}.spark")
-    marker.show({stream: StreamOffset("", 21, 1)})
+    consumer.show({stream: StreamOffset("", 21, 1)})
     assert seen(admin, stream) == (20, 80)
 
 
@@ -76,24 +76,24 @@ def test_a_consumer_of_somebody_else_is_left_alone(
 ) -> None:
     config = {"name": "spark", "durable_name": "spark", "ack_policy": "explicit"}
     admin.call(f"CONSUMER.CREATE.{stream}.spark", {"stream_name": stream, "config": config})
-    marker = ProgressMarker(options(shared_server, stream), "spark")
-    marker.show({stream: StreamOffset("", 51, 1)})
+    consumer = ProgressConsumer(options(shared_server, stream), "spark")
+    consumer.show({stream: StreamOffset("", 51, 1)})
     assert seen(admin, stream) == (0, 100)
     assert "has a consumer 'spark' of somebody else" in caplog.text
 
 
-def test_a_marker_that_cannot_be_moved_is_a_warning_and_rests(
+def test_a_progress_consumer_that_cannot_be_moved_is_a_warning_and_rests(
     make_server: MakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     # JetStream's answers do not come: this user may not ask.
     server = make_server('authorization { users [ { user: u, password: p, permissions: '
                          '{ publish: "nothing" } } ] }')  # fmt: skip
-    marker = ProgressMarker(options(server, "S", user="u", password="p"), "spark")
+    consumer = ProgressConsumer(options(server, "S", user="u", password="p"), "spark")
     with caplog.at_level(logging.WARNING, "jetspark.spark"):
-        marker.show({"S": StreamOffset("", 1, 1)})
-        marker.show({"S": StreamOffset("", 2, 1)})
+        consumer.show({"S": StreamOffset("", 1, 1)})
+        consumer.show({"S": StreamOffset("", 2, 1)})
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "The progress marker spark was not moved: " in caplog.text
+    assert "The progress consumer spark was not moved: " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_cannot_be_is_refused(more: dict[str, str], says: str) -> None:
         parse_options({"stream": "S", **more}).for_streaming()
 
 
-def test_a_batch_read_has_no_marker() -> None:
+def test_a_batch_read_has_no_progress_consumer() -> None:
     with pytest.raises(ConfigError, match="'progressConsumer' is for readStream"):
         parse_options({"stream": "S", "progressConsumer": "c"}).for_batch()
 
@@ -137,7 +137,7 @@ def test_a_query_shows_what_it_has_finished(
     assert admin.call(f"CONSUMER.INFO.{stream}.spark")["config"]["description"] == DESCRIPTION
     admin.fill(numbered(f"{stream}.a", 7))
     assert seen(admin, stream) == (100, 7)
-    # Whatever becomes of the marker changes nothing of what is read.
+    # Whatever becomes of the consumer changes nothing of what is read.
     admin.call(f"CONSUMER.DELETE.{stream}.spark")
     assert [report["numInputRows"] for report in run()] == [7]
     assert seen(admin, stream) == (107, 0)

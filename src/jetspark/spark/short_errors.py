@@ -1,8 +1,8 @@
-"""Our errors on their way to Spark, which shows the whole traceback of what a Python source raises.
+"""Errors for Spark's users: one sentence, without a traceback, in the words of Spark's options.
 
-A sentence that says what to do is the last of thirty lines then. So the methods that Spark calls
-on the driver let errors of ours go without their traceback and causes, in the words of the options.
-Any other exception is a mistake of ours and keeps everything.
+Spark shows the whole traceback of an exception that a Python data source raises, so that the one
+sentence that helps comes last of thirty lines. The methods that Spark calls on the driver therefore
+raise a JetsparkError without traceback and cause. Any other exception is a bug and keeps both.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def told_shortly(
+def without_traceback(
     method: Callable[Concatenate[Self, P], T],
 ) -> Callable[Concatenate[Self, P], T]:
-    """A method whose errors of ours are a sentence and no more."""
+    """Decorates such a method."""
 
     @wraps(method)
     def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:

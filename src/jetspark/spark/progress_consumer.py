@@ -1,10 +1,10 @@
-"""Where a query stands, for those who look at the server: option `progressConsumer`.
+"""Shows a query's progress to the tools of the server: option `progressConsumer`.
 
-In each stream a durable pull consumer of that name stands behind what the query has finished, so
+In each stream a durable pull consumer of that name stands behind what the query has finished. So
 `nats consumer info`, `nats consumer report` and every exporter of consumers show the position, and
-as unprocessed what is still to be read. Nobody reads from it, nothing is read from it here: the
-checkpoint is the truth, and a marker that cannot be moved is a warning in the log and tried again
-a minute later. It stays when the query ends; `nats consumer rm` removes it.
+as unprocessed what is still to be read. No message is read through it, and nothing is decided by
+it, since only the checkpoint counts. One that cannot be moved is a warning in the log, and is tried
+again a minute later. It stays when the query ends; `nats consumer rm` removes it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logging.getLogger("jetspark.spark")
 
 DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
 
-_CALL_SECONDS = 2.0  # a query does not wait longer for what is only shown
+_CALL_SECONDS = 2.0  # what is only shown must not hold up a query
 _PAUSE_SECONDS = 60.0
 
 
-class ProgressMarker:
-    """The markers of one query, moved from the driver."""
+class ProgressConsumer:
+    """Those of one query, one in each stream; moved by the driver."""
 
     def __init__(self, options: SourceOptions, name: str) -> None:
         self._options = options
@@ -39,7 +39,7 @@ class ProgressMarker:
         self._not_before = -math.inf
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
-        """Move the markers to what the query has finished. Raises nothing of ours."""
+        """Move them to what the query has finished. JetsparkError and OSError are only logged."""
         new = {
             stream: offset
             for stream, offset in offsets.items()
@@ -55,7 +55,7 @@ class ProgressMarker:
                     self._shown[stream] = (offset.created, offset.next)
         except (JetsparkError, OSError) as error:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
-            logger.warning("The progress marker %s was not moved: %s", self._name, error)
+            logger.warning("The progress consumer %s was not moved: %s", self._name, error)
 
     def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
         consumer = StandingConsumer(
@@ -63,7 +63,7 @@ class ProgressMarker:
         )
         if consumer.position() is None:
             consumer.make(sequence, self._options.subjects)
-        # The first time it is made anew: an earlier run may have chosen other subjects.
+        # The first time it is made again, as an earlier run may have chosen other subjects.
         elif stream in self._shown and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
