@@ -20,8 +20,8 @@ A stream that is a Key-Value bucket may be read with other columns:
 | created | timestamp[us, UTC] | no | when the server stored it |
 | operation | string | no | PUT, DEL or PURGE |
 
-Text that is not UTF-8 (a subject or header of a careless publisher) comes with U+FFFD in place of
-the bad bytes, so that one message cannot stop a pipeline.
+In a subject or header that is not UTF-8, U+FFFD takes the place of the bad bytes, so that one
+message of a careless publisher cannot stop a pipeline.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ BUCKET_SCHEMA: pa.Schema = pa.schema(
 BUCKET_COLUMNS: tuple[str, ...] = tuple(BUCKET_SCHEMA.names)
 
 WITH_PAYLOAD = frozenset({"data", "headers", "value"})
-"""Columns for which a server has to send payloads, or headers as they are."""
+"""Columns for which the server has to send payloads; without one of them it sends headers only."""
 
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 class _Rows(Columns):
-    """With what more than one column of a batch is made of."""
+    """With the values that several columns are made of."""
 
     @cached_property
     def operations(self) -> list[str]:
-        """What each row's headers say was done to its key."""
+        """What was done to each row's key, by its headers."""
         return [_operation(block) for block in _blocks(self)]
 
 
@@ -119,7 +119,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-    """One record batch of all rows. It keeps their memory; nothing but headers is copied."""
+    """One record batch of all rows. It shares their memory; only headers are copied."""
     rows = _Rows(*rows)
     return pa.RecordBatch.from_arrays(
         [_BUILD[name](stream, rows) for name in columns], schema=schema_of(columns)
@@ -157,7 +157,7 @@ def _blocks(rows: Columns) -> list[bytes]:
 
 
 def _text(column: Any) -> Any:
-    """A column of bytes, or a list of them, as text."""
+    """An array or a list of bytes as an array of text."""
     try:
         return pa.array(column, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -185,7 +185,7 @@ def _headers(rows: Columns) -> Any:
 
 
 def _operation(block: bytes) -> str:
-    """What the headers of a bucket's entry say was done."""
+    """What was done to a bucket's key, by the headers of the entry."""
     if not has_operation(block):
         return Operation.PUT
     said = dict(line.decode("utf-8", "replace").partition(":")[::2] for line in header_lines(block))

@@ -176,7 +176,7 @@ class BlockingLink:
             raise self._broken(error) from error
 
     def _receive(self, deadline: float) -> bytes | None:
-        """Bytes that may hold whole frames, None if only a part of a large one came."""
+        """Bytes that may hold whole frames; None when a large frame is still incomplete."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise RequestTimeoutError(f"Nothing from {self.server} in time.")
@@ -210,7 +210,7 @@ class BlockingLink:
         return self._ready.pop()
 
     def _split(self, data: bytes) -> None:
-        """The whole frames of `data` are ready; what is left waits for more."""
+        """Queue the whole frames of `data`; the rest stays in the buffer."""
         runs: list[Event] = []
         self._buffer.consumed(*split_frames(data, runs))
         self._ready = list(one_by_one(runs))
@@ -237,11 +237,12 @@ class BlockingLink:
     ) -> list[MessageFrame]:
         """Wait for bytes once and decode them: deliveries into columns, other messages returned.
 
-        Raises RequestTimeoutError at the deadline, BrokenSocketError, ServerError's kin.
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
+        AuthError for a -ERR.
         """
         others: list[MessageFrame] = []
         if self._ready:
-            # Only a request can leave events behind; their reader has moved on.
+            # Left over by a request, and for subscriptions that nobody reads any more.
             for event in reversed(self._ready):
                 self._message_of(event)
             self._ready.clear()
@@ -270,13 +271,14 @@ class BlockingLink:
 
     @property
     def receiving(self) -> bool:
-        """Whether a part of a frame has come, and not yet its rest."""
+        """Whether a frame has come in part."""
         return self._buffer.pending > 0
 
     def messages(self, deadline: float) -> list[MessageFrame]:
         """Wait for bytes once; the messages in them, which may be none.
 
-        Raises RequestTimeoutError at the deadline, BrokenSocketError, ServerError's kin.
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
+        AuthError for a -ERR.
         """
         if not self._ready:
             data = self._receive(deadline)
@@ -297,20 +299,20 @@ class BlockingLink:
         return self._sids
 
     def unsubscribe(self, sid: int) -> None:
-        """Stop a subscription; what is under way still arrives and is dropped by its id."""
+        """End a subscription. Messages under way still arrive, and are told by its id."""
         self.send(frames.unsub(sid))
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
+        """A unique subject for replies."""
         return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
 
     def request(
         self, subject: str, payload: bytes, timeout: float, headers: bytes | None = None
     ) -> MessageFrame:
-        """One request, one reply; messages of other subscriptions are dropped meanwhile.
+        """Send a request and return the reply; messages of subscriptions are dropped meanwhile.
 
         `headers`: an encoded header block. Raises NoRespondersError, RequestTimeoutError,
-        BrokenSocketError.
+        BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
         """
         deadline = time.monotonic() + timeout
         self._requests += 1
@@ -330,7 +332,7 @@ class BlockingLink:
             return frame
 
     def check(self) -> bool:
-        """Whether the other side still answers a PING. Never raises."""
+        """Whether the server still answers a PING; else the link is closed. Raises nothing."""
         if self.closed:
             return False
         try:

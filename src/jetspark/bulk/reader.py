@@ -1,15 +1,15 @@
 """Reads a range of sequences to its proven end.
 
-An ephemeral pull consumer delivers; consumer sequences prove that nothing is missing in between,
-and a gap, silence, a lost connection or a lost consumer makes a new consumer go on behind the last
-good message. The range is complete once a sequence at or behind its end was seen, or a leader that
-is proven to lead (`proof`) says that nothing is left before the end: neither an empty answer nor
-"pending 0" proves it, since a lagging replica says the same. The stream's creation time and first
-sequence are looked at before and after, so that a recreated stream or a head lost to retention is
-never passed over in silence.
+An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
+missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer goes on
+behind the last good message. The range is complete once a sequence at or behind its end has come,
+or a leader that is proven to lead (`proof`) says that nothing is left before the end. An empty
+answer or "pending 0" does not prove that, as a replica that lags says the same. The stream's
+creation time and first sequence are checked before and after, so that a stream that was made again,
+or a head that retention has removed, is always noticed.
 
-Nothing is acknowledged and nothing is kept on the server; the same range gives the same rows for
-as long as the stream keeps them.
+Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
+long as the stream keeps them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import secrets
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from typing import NoReturn
 
 import pyarrow as pa
 
@@ -31,18 +30,16 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry
+from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,
-    IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.transient import is_transient
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
@@ -61,11 +58,12 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
 
-    Without the columns data and headers, the server does not even send them.
+    Without the columns data and headers, the server does not send the payloads. With
+    `fail_on_data_loss=False`, what is gone is left out, with a warning in the log.
 
-    With `fail_on_data_loss=False`, what is gone is logged as a warning and left out.
-    Raises DataLossError, StreamRecreatedError, StreamNotFoundError, IncompleteRangeError (no
-    progress for `limits.timeout` seconds; the last failure is its cause), AuthError, PullError.
+    Raises DataLossError, StreamRecreatedError, StreamNotFoundError; IncompleteRangeError without
+    progress for `limits.timeout` seconds, caused by the last failure; UnsupportedByServerError; and
+    every error that is not transient, such as AuthError, PermissionsError, PullError.
     """
     return _RangeReader(options, wanted, limits or ReadLimits(), columns, fail_on_data_loss).run()
 
@@ -84,8 +82,8 @@ class _RangeReader:
         self._limits = limits
         self._columns = columns
         self._strict = strict
-        self._next = wanted.start  # everything before it was delivered, or is not stored
-        self._unbroken = wanted.start  # every sequence from the start to here was delivered
+        self._next = wanted.start  # what comes before was delivered, or is not stored
+        self._unbroken = wanted.start  # all sequences from the start up to here were delivered
         self._end = wanted.end
         self._rows = Deliveries()
         self._inactive = _INACTIVE_SECONDS
@@ -100,26 +98,18 @@ class _RangeReader:
                 complete = yield from self._read_with_one_link()
             except JetsparkError as error:
                 if not self._retry.again(error, first_pause=self._next > before):
-                    self._give_up(error)
+                    at = f" at sequence {self._next} of {self._wanted.start} to {self._end - 1}"
+                    stop_reading(self._name, self._retry, error, at)
                 logger.info("%s: going on from sequence %d: %s", self._name, self._next, error)
 
     @property
     def _name(self) -> str:
         return self._wanted.stream
 
-    def _give_up(self, error: JetsparkError) -> NoReturn:
-        if not is_transient(error):
-            raise error
-        raise IncompleteRangeError(
-            self._name,
-            f"Reading stream {self._name!r} made no progress for {self._limits.timeout:g} s at "
-            f"sequence {self._next} of {self._wanted.start} to {self._end - 1}: {error}",
-        ) from error
-
     # -- one link --------------------------------------------------------------------------
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Read on as long as the link holds; True when the range is complete."""
+        """Read on over one link; True when the range is complete."""
         with links.borrowed(self._options) as link:
             api = StreamAPI(link)
             if not self._still_there(api):
@@ -158,10 +148,10 @@ class _RangeReader:
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
             elif link.receiving:
-                # A part of a large message: it comes, however long that takes.
+                # A part of a large message: the rest is coming, however long that takes.
                 silent_since = self._retry.since = time.monotonic()
             elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
-                # Heartbeats and no message: what was pending may have been removed meanwhile.
+                # Only heartbeats: the pending messages may have been removed meanwhile.
                 break
         pull.stop()
         api.delete_reader(self._name, consumer)
@@ -190,7 +180,7 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:
-        """Decode what came; the number of new messages, those behind the end included."""
+        """Decode what has come; the number of new messages, including those behind the end."""
         rows = self._rows
         had = len(rows)
         seen = decoder.consumer_sequence
@@ -202,7 +192,7 @@ class _RangeReader:
                 f"nothing from {link.server} for {2 * self._limits.heartbeat:g} s"
             ) from None
         except BaseException:
-            # The position was not moved, so these rows will come again.
+            # The position has not moved, so these rows will come again.
             rows.truncate(had)
             raise
         new = len(rows) - had
@@ -247,7 +237,7 @@ class _RangeReader:
     def _nothing_left(self, api: StreamAPI) -> bool:
         """Whether the rest of the range holds no message."""
         found = self._next_stored(api)
-        if found is not None:  # whoever has this one has all before it
+        if found is not None:  # a server that has a sequence has all before it
             return found >= self._end
         name = self._name
         found, behind = proven(
@@ -259,10 +249,11 @@ class _RangeReader:
         return api.next_sequence(self._name, self._next, self._wanted.subjects)
 
     def _still_there(self, api: StreamAPI, *, last: bool = False) -> bool:
-        """Whether the stream is the one that was planned and keeps what was not yet read.
+        """Whether the stream is the one that was planned, and still has what was not read yet.
 
-        Raises unless told to go on without what is lost; False when nothing of it is left. `last`:
-        the range was read, and this says whether all of it was.
+        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless it is to go on
+        without what is lost; False when nothing of the range is left. `last`: the range has been
+        read, and this is the check afterwards.
         """
         try:
             facts = api.stream(self._name)
@@ -305,7 +296,7 @@ class _RangeReader:
                 f"{error} Set failOnDataLoss to false to go on without it.",
             ) from None
         try:
-            # Rows are left out for it, so a leader that is cut off must not be who says it.
+            # Rows are left out for this, so it must not come from a leader that is cut off.
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except StreamNotFoundError:
             logger.warning("%s Its messages are left out.", error)
@@ -313,7 +304,7 @@ class _RangeReader:
         raise MissedHeartbeatError(f"the stream was not found for a moment: {error}") from error
 
     def _is_bad(self, facts: StreamFacts) -> bool:
-        # A head that has moved is none of it: leaders that are behind have it further back.
+        # A head that has moved is not one of these: a leader that is behind has an earlier one.
         return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
@@ -352,12 +343,12 @@ class _RangeReader:
         batch = to_batch(self._name, columns, self._columns)
         for start, count in cut(memoryview(columns.data_offsets).cast("B").cast("i"), self._limits):
             yield batch.slice(start, count)
-        # However long the reader of these batches took, the link was not silent for it.
+        # The time that the caller took for these batches is no silence of the link.
         self._retry.since = time.monotonic()
 
 
 def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """(start, count) of pieces within the limits of rows and bytes; at least one row each.
+    """(start, count) of slices within the limits of rows and bytes, with at least one row each.
 
     `offsets`: where each payload begins, and where the last one ends.
     """

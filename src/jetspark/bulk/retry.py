@@ -1,6 +1,6 @@
-"""Who tries again on the way to a stream's leader, after which errors, and until when.
+"""The retry policy on the way to a stream's leader: who retries, for which errors, until when.
 
-| who | what again | after | until |
+| who | retries | after | until |
 |---|---|---|---|
 | `StreamAPI.call` | the request, same link | no answer (`answer_waits`) | 3 requests |
 | `StreamAPI.call` | the call, same link | a refusal that passes (`CallRetry`) | its `timeout` |
@@ -11,9 +11,9 @@
 | `BatchCopier` | a chunk, once its marker was read | refusals that leave it open | no progress |
 
 "No progress" is for `timeout` seconds of the reader or writer.
-The calls of a question have their own timeout, which is a part of what the question has: no loop
-multiplies another one's time. What is transient is said by `jetspark.transient`. `proof` does not
-try again; it asks the leader until its answers prove something.
+Each call of a question has a timeout of its own, a part of what the question has. Which errors are
+transient is said by `jetspark.transient`. `proof` does not retry errors; it repeats its question
+until the answers prove something.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from jetspark.errors import (
     APIError,
     ConsumerNotFoundError,
+    IncompleteRangeError,
     JetsparkError,
     NoRespondersError,
     StreamNotFoundError,
@@ -37,19 +38,19 @@ logger = logging.getLogger("jetspark.bulk")
 T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.1
-"""Between two attempts, unless somebody wants another pause."""
+"""Between two attempts, by default."""
 NO_RESPONDERS_SECONDS: Final = 1.0
-"""JetStream does not answer on a server where nobody listens to its API for this long."""
+"""After this long without responders on its API, JetStream counts as not there."""
 NOT_FOUND_SECONDS: Final = 1.5
-"""A leader of the cluster's metadata that runs learns within a second that another one leads."""
+"""Longer than a former leader of the cluster's metadata, once it runs, does not know that it is."""
 CUT_OFF_SECONDS: Final = 25.0
-"""A leader of the metadata that reaches no quorum goes on answering for less than this."""
+"""Longer than a leader of the metadata that reaches no quorum goes on answering."""
 _ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
 _NOT_FOUND: Final = (StreamNotFoundError, ConsumerNotFoundError)
 
 
 class Retry:
-    """The time that one thing has to succeed, and the pauses between its attempts. In seconds."""
+    """How long something is attempted, and the pauses in between. In seconds."""
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class Retry:
     ) -> None:
         """`within`: since the last progress. Pauses double up to `longest_pause`, if given."""
         self.since = time.monotonic()
-        """When it began or made progress; who makes progress sets it."""
-        self._within = within
+        """`time.monotonic()` of its beginning, or of the last progress: the caller sets it then."""
+        self.within = within
         self._first_pause = self._pause = pause
         self._longest_pause = longest_pause or pause
 
@@ -73,16 +74,16 @@ class Retry:
     @property
     def deadline(self) -> float:
         """When the time is over, `time.monotonic()`."""
-        return self.since + self._within
+        return self.since + self.within
 
     def is_worth(self, error: JetsparkError) -> bool:
-        """Whether it may succeed after this error."""
+        """Whether another attempt may succeed after this error."""
         return is_transient(error)
 
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
-        """Pause before the next attempt; False when there is none: raise the error.
+        """Pause for another attempt; False, at once, when there is none to be made.
 
-        `first_pause`: the attempt got somewhere, so pauses begin anew.
+        `first_pause`: start again with the first pause, as the attempt got somewhere.
         """
         if first_pause:
             self._pause = self._first_pause
@@ -97,7 +98,7 @@ class Retry:
 
 
 class CallRetry(Retry):
-    """For a call of the JetStream API on one link, whose server has to answer for it."""
+    """For calls of the JetStream API on one link."""
 
     def __init__(self, timeout: float, *, not_found_for: float) -> None:
         """`not_found_for`: seconds of not being found until that is believed."""
@@ -107,13 +108,13 @@ class CallRetry(Retry):
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
         """As above; what is not found may take longer than the timeout to be believed."""
         if isinstance(error, _NOT_FOUND):
-            self._within = max(self._within, self._not_found_for + PAUSE_SECONDS)
+            self.within = max(self.within, self._not_found_for + PAUSE_SECONDS)
         return super().again(error, first_pause=first_pause)
 
     def is_worth(self, error: JetsparkError) -> bool:
-        """No responders, and what is not found, pass within a while or not at all.
+        """As above, but no responders and not found are only worth it for a while.
 
-        A server without JetStream has none a moment later; other links are the caller's business.
+        And "JetStream is not enabled" is not: only another link may answer otherwise.
         """
         if isinstance(error, NoRespondersError):
             return self.idle < NO_RESPONDERS_SECONDS
@@ -127,7 +128,7 @@ class CallRetry(Retry):
 
 
 def attempt(once: Callable[[], T], retry: Retry) -> T:
-    """Call `once` until it succeeds. Raises its last error."""
+    """Call `once` until it succeeds; what it returns. Raises its last error."""
     while True:
         try:
             return once()
@@ -135,6 +136,19 @@ def attempt(once: Callable[[], T], retry: Retry) -> T:
             if not retry.again(error):
                 raise
             logger.info("Trying again after: %s", error)
+
+
+def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") -> NoReturn:
+    """Raise what ends the reading of a stream after `error`, `at` what had been reached.
+
+    That is the error itself, or IncompleteRangeError when it is transient and the time is over.
+    """
+    if not is_transient(error):
+        raise error
+    raise IncompleteRangeError(
+        stream,
+        f"Reading stream {stream!r} made no progress for {retry.within:g} s{at}: {error}",
+    ) from error
 
 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:

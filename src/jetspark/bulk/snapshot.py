@@ -1,14 +1,14 @@
-"""The last message of each subject, as a bucket's snapshot: a consumer of its own kind reads them.
+"""A snapshot: the last message of each subject, read by a consumer of last messages.
 
-There is no such thing as all subjects at one moment while others write. What is promised: every
-subject that the stream held when it was looked at comes exactly once, with the last message that
-it had then or a later one. After a lost link a new consumer goes on, and what came already is
-skipped; for that the subjects are remembered.
+While others write, no reader gets all subjects as of one moment. What is promised: every subject
+that the stream held when the snapshot was planned comes exactly once, with the last message that it
+had then or a later one. After a lost link another consumer goes on; the subjects that came are
+remembered, and skipped.
 
-A consumer of last messages decides at the beginning which those are, and leaves out what was
-overwritten or removed before it came to it. When fewer came than were to come, the leader is asked
-which subjects there are, and for the last message of each that is missing. That nothing is left is
-a proven leader's word (`proof`).
+A consumer of last messages decides at its creation which those are, and leaves out those that are
+replaced or removed before it gets to them. When it delivers fewer than announced, the leader is
+asked which subjects there are, and for the last message of each that is missing. Only a leader that
+is proven to lead can say that nothing is left (`proof`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import logging
 import secrets
 import time
 from collections.abc import Generator, Iterator, Sequence
-from typing import NoReturn
 
 import pyarrow as pa
 
@@ -28,24 +27,22 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.retry import Retry
+from jetspark.bulk.retry import Retry, stop_reading
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,
-    IncompleteRangeError,
     JetsparkError,
     MissedHeartbeatError,
 )
 from jetspark.timestamps import parse_isotime
-from jetspark.transient import is_transient
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _CONSUMERS = 12
-"""Tries to get one at the leader; servers choose any replica."""
+"""Attempts to get one on the leader's server; servers choose any replica."""
 
 
 def read_snapshot(
@@ -53,8 +50,9 @@ def read_snapshot(
 ) -> Iterator[pa.RecordBatch]:
     """The last message of each subject under `wanted.subjects`, which must be given.
 
-    `wanted.end` is the sequence behind the stream's last message when it was looked at. Raises
-    StreamRecreatedError, StreamNotFoundError, DataLossError, IncompleteRangeError.
+    `wanted.end` is the sequence behind the stream's last message when the snapshot was planned.
+    Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
+    progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
     return _Snapshot(options, wanted, limits, columns).run()
 
@@ -81,17 +79,8 @@ class _Snapshot:
                 complete = yield from self._with_one_link()
             except JetsparkError as error:
                 if not self._retry.again(error):
-                    self._give_up(error)
+                    stop_reading(self._wanted.stream, self._retry, error)
                 logger.info("%s: reading goes on: %s", self._wanted.stream, error)
-
-    def _give_up(self, error: JetsparkError) -> NoReturn:
-        if not is_transient(error):
-            raise error
-        raise IncompleteRangeError(
-            self._wanted.stream,
-            f"Reading stream {self._wanted.stream!r} made no progress for "
-            f"{self._limits.timeout:g} s: {error}",
-        ) from error
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject has come."""
@@ -107,7 +96,10 @@ class _Snapshot:
         raise MissedHeartbeatError("the consumer is behind the stream's leader")
 
     def _planned(self, api: StreamAPI) -> StreamFacts:
-        """The stream by somebody who has all that was planned. Raises when nobody has."""
+        """The stream's facts from a server that has everything planned.
+
+        Raises StreamRecreatedError, or DataLossError when a proven leader lacks some of it.
+        """
         wanted = self._wanted
         facts = api.stream(wanted.stream)
         if facts.created != wanted.created or facts.last_seq + 1 < wanted.end:
@@ -125,9 +117,9 @@ class _Snapshot:
         return facts
 
     def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
-        """Where `facts` come from; how many messages it has to deliver.
+        """Make it where `facts` come from; how many messages it has to deliver.
 
-        Another replica may lag, and take for a subject's last message one that is not.
+        A replica that lags could deliver a subject's former message as its last one.
         """
         for _ in range(_CONSUMERS):
             made = api.create_reader(
@@ -149,11 +141,11 @@ class _Snapshot:
     ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
         """The last sequence that came, and whether messages may have been left out.
 
-        `facts`: from before this consumer is made.
+        `facts`: as of before the consumer is made.
         """
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
         first, before = self._make_consumer(api, consumer, facts), facts.last_seq
-        # Behind this, what comes was written meanwhile, without end perhaps.
+        # What comes behind this was written meanwhile, and may never end.
         enough = api.stream(stream).last_seq
         decoder = DeliveryDecoder(stream, consumer)
         decoder.pending = first
@@ -176,7 +168,7 @@ class _Snapshot:
         return last, came < first
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
-        """A replica that lags ends too early: whether there is more than came."""
+        """Whether everything planned has come: a consumer on a replica that lags ends too early."""
         stream, end = self._wanted.stream, self._wanted.end
         if last + 1 >= end:
             return True
@@ -185,12 +177,12 @@ class _Snapshot:
             return api.next_sequence(stream, last + 1, self._wanted.subjects)
 
         found = rest(api)
-        if found is None:  # else: whoever has that one has all before it
+        if found is None:  # a server that has a sequence has all before it
             found = proven(api, [stream], rest)
         return found is None or found >= end
 
     def _missing(self, api: StreamAPI) -> Deliveries:
-        """The last message of each subject that did not come."""
+        """The last message of each subject that has not come."""
         rows = Deliveries()
         for message in proven(api, [self._wanted.stream], self._last_messages):
             rows.append(
@@ -230,7 +222,7 @@ class _Snapshot:
             pull.on_other(frame, decoder.consumer_sequence)
 
     def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
-        """Those of subjects that did not come before."""
+        """A batch of the rows whose subjects have not come before."""
         subjects = rows.subjects()
         if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
             self._seen.update(subjects)

@@ -1,8 +1,8 @@
-"""A durable consumer that stands where a query is, and from which nobody reads.
+"""A durable consumer whose position is a query's, and from which no message is read.
 
-It is moved by CONSUMER.RESET (nats-server 2.14), or deleted and made again on older servers: they
-refuse an ack of what was never delivered. Its description says whose it is, so that a consumer of
-somebody else under the same name is told apart and left alone.
+It is moved by CONSUMER.RESET (nats-server 2.14), or deleted and made again on older servers, which
+refuse an ack of what was never delivered. Its description tells it from a consumer of the same name
+that somebody else has made, which is left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jetspark.wire import js_api
 
 
 class StandingConsumer:
-    """One of one stream; every call goes to the server."""
+    """The one of a name in one stream. Every method is a call, and raises as `StreamAPI.call`."""
 
     def __init__(
         self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
@@ -28,7 +28,7 @@ class StandingConsumer:
         self._description = description
 
     def position(self) -> int | None:
-        """The sequence that it stands before; None when there is no such consumer.
+        """The sequence that it would deliver next; None when there is no such consumer.
 
         Raises ConfigError for a consumer that somebody else has made.
         """
@@ -44,7 +44,7 @@ class StandingConsumer:
         return int(info["delivered"]["stream_seq"]) + 1
 
     def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
-        """A new one that stands before a sequence; None: before all that is stored."""
+        """Make it, to deliver from a sequence on; None: from the beginning of the stream."""
         config: dict[str, Any] = {
             "name": self._names["consumer"],
             "durable_name": self._names["consumer"],
@@ -58,9 +58,9 @@ class StandingConsumer:
         self._api.create_consumer(self._names["stream"], config, subjects)
 
     def reset(self, sequence: int) -> None:
-        """Move it before a sequence. Without such a consumer nobody answers: ask before."""
+        """Move it to a sequence. Call `position` before: without a consumer this times out."""
         self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **self._names)
 
     def delete(self) -> None:
-        """Remove it; one that is gone already is fine."""
+        """Delete it, if it is still there."""
         self._api.delete_reader(self._names["stream"], self._names["consumer"])

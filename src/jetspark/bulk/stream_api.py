@@ -1,8 +1,8 @@
-"""The few JetStream API calls that reading a range needs, over a blocking link.
+"""The calls of the JetStream API that reading and writing need, over a blocking link.
 
-STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by one that does not know yet
-that it was replaced: what is done on the strength of an answer's being the last word asks by way of
-`proof`. A direct get may be answered by any replica.
+STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by a server that does not
+know yet that it was replaced as such; where that matters, ask by `proof`. A direct get may be
+answered by any replica.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary
 
 
 class Reader(NamedTuple):
-    """A consumer that was made to read."""
+    """A consumer to read from."""
 
     pending: int
-    """Messages that it has to deliver now."""
+    """Messages that it has to deliver as of its creation."""
     server: str
-    """Where it is and reads; empty outside of clusters."""
+    """The server where it is; empty outside of clusters."""
 
 
 class StoredMessage(NamedTuple):
@@ -62,27 +62,30 @@ class StoredMessage(NamedTuple):
 
 
 class StreamAPI:
-    """Calls over one link. `timeout` in seconds for each call, passing errors retried within it."""
+    """Calls over one link, each of which may be made twice (`retry`). `timeout`: seconds for each.
+
+    Every method raises as `call`.
+    """
 
     def __init__(self, link: BlockingLink, timeout: float = 5.0) -> None:
         self.link = link
         self._timeout = timeout
 
     def stream(self, name: str, *, not_found_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
-        """What a stream says of itself; `proof.leading` when nobody may know better.
+        """The facts of a stream, which may be a little old; see `proof.leading`.
 
-        In a cluster a stream is not there when it was not for `not_found_for` seconds. Raises
-        StreamNotFoundError (naming the nearest stream), JetStreamNotEnabledError.
+        `not_found_for`: seconds of not being found until that is believed, in a cluster. Raises
+        StreamNotFoundError, which suggests a stream with a similar name.
         """
         return facts_of(name, self._info(name, not_found_for))
 
     def config(self, name: str) -> dict[str, Any]:
-        """A stream's configuration as the wire has it. Raises as `stream`."""
+        """A stream's configuration as the server sends it. Raises as `stream`."""
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
     def tenure(self, name: str) -> Tenure:
-        """What this link has heard of the stream's leader."""
+        """What this link's answers have told about the stream's leader."""
         return _tenures.setdefault(self.link, {}).setdefault(name, Tenure())
 
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
@@ -97,7 +100,7 @@ class StreamAPI:
         return answer
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Change a stream; its configuration afterwards."""
+        """Update a stream; its configuration afterwards."""
         changed: dict[str, Any] = self.call(js_api.STREAM_UPDATE, config, stream=config["name"])
         return dict(changed["config"])
 
@@ -112,7 +115,7 @@ class StreamAPI:
                 return names
 
     def all_stream_names(self) -> list[str]:
-        """The same, after the time in which who leads the metadata hears that another does."""
+        """The same, after a former leader of the cluster's metadata has learnt that it is none."""
         names = self.stream_names()
         while not self.of_one_server:
             time.sleep(NOT_FOUND_SECONDS)
@@ -132,12 +135,11 @@ class StreamAPI:
         headers_only: bool = False,
         last_per_subject: bool = False,
     ) -> Reader:
-        """An ephemeral pull consumer from sequence `start` on that acknowledges nothing.
+        """Make an ephemeral pull consumer, from sequence `start` on, without acks.
 
         `last_per_subject`: from the last message of each of `subjects` on instead, which must be
-        given.
-
-        The server removes it after `inactive` seconds without a pull.
+        given. The server removes the consumer after `inactive` seconds without a pull. Raises
+        UnsupportedByServerError.
         """
         if not self.link.info.at_least(2, 9):
             raise UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
@@ -162,12 +164,15 @@ class StreamAPI:
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]
     ) -> dict[str, Any]:
-        """A new consumer that `config` names, of the messages under `subjects`; all when empty."""
+        """Make the consumer of `config` for messages under `subjects`, or all; the answer.
+
+        Raises UnsupportedByServerError for several subjects before nats-server 2.10.
+        """
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": config["name"]}
         if len(subjects) == 1:
             config = {**config, "filter_subject": subjects[0]}
-            # In the request's subject too, so that permissions can be given by filter; but a
-            # subject with wildcards may not be published to.
+            # In the request's subject too, so that permissions can depend on the filter; but one
+            # with wildcards cannot be published to.
             if not {"*", ">"} & set(subjects[0].split(".")):
                 call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
@@ -180,7 +185,7 @@ class StreamAPI:
         return self.call(call, request, **names)
 
     def delete_reader(self, stream: str, name: str) -> None:
-        """Remove the consumer; one that is gone already is fine."""
+        """Delete the consumer, if it is still there."""
         try:
             names = {"stream": stream, "consumer": name}
             self._call(js_api.CONSUMER_DELETE, None, names, not_found_for=0.0)
@@ -188,7 +193,7 @@ class StreamAPI:
             pass
 
     def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
-        """The first stored sequence >= `at_least` under one of the subjects."""
+        """The first stored sequence >= `at_least` under one of the subjects, or of all; or None."""
         found: list[int] = []
         for subject in subjects or (">",):
             try:
@@ -234,8 +239,8 @@ class StreamAPI:
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
 
-        Asks the leader for about log2 of the stream's length messages; relies on times that do
-        not go back from one sequence to the next.
+        A binary search, so about log2(length of the stream) questions. It relies on timestamps that
+        do not decrease from one sequence to the next.
         """
         facts = self.stream(stream)
         low, high = facts.first_seq, facts.last_seq + 1
@@ -264,13 +269,13 @@ class StreamAPI:
         try:
             near = nearest_name(name, self.stream_names())
         except (PermissionsError, RequestTimeoutError):
-            near = None  # who may not list streams gets no hint
+            near = None  # no permission to list streams
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
     @property
     def of_one_server(self) -> bool:
-        """The link's own server has JetStream for itself: what it says nobody knows better."""
+        """The link's own server has JetStream and is in no cluster: no other one knows better."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 

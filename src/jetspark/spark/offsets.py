@@ -1,12 +1,12 @@
 """Offsets as Spark's checkpoint keeps them.
 
-Per stream: the next sequence to read, the stream's creation time (a stream made anew under the
-same name has another one), and the start that this query resolved when it began. Spark logs a
-batch's end before it runs the batch, but never the initial offset. So every end carries the start,
-and the first end differs from the initial offset even when there is nothing to read yet: Spark logs
-it, and from then on neither a crash nor a restart can move the start.
+For each stream: the next sequence to read, the stream's creation time (it differs when a stream is
+made again under its name), and the start that the query resolved when it began. Spark logs the end
+of a batch before it runs the batch, but never the initial offset. So every end carries the start,
+and the first end differs from the initial offset even when there is nothing to read yet. Spark then
+logs it, and from there on no crash or restart can move the start.
 
-Spark compares offsets as JSON text, so the keys stand in one canonical order.
+Spark compares offsets as JSON text, so the keys have one canonical order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position in one stream; sequences are those of the stream."""
+    """A position in one stream, in sequences of the stream."""
 
     created: str
     next: int
@@ -31,7 +31,7 @@ class StreamOffset:
     earliest: bool = False
     """The start was resolved from "earliest"."""
     initial: bool = False
-    """Resolved just now, and in no log yet."""
+    """Just resolved, and not in Spark's log yet."""
 
 
 def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
-    """Raises ConfigError for a document that is not ours, or of a later version."""
+    """From the document in a checkpoint. Raises ConfigError for any other document or version."""
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise ConfigError(
             "The checkpoint was not written by this version of the jetstream source: "

@@ -1,4 +1,4 @@
-"""Planning: from offsets and what streams say of themselves to ranges and partitions. No I/O."""
+"""Planning: from offsets and the facts of streams to ranges and partitions. No I/O."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a stream has to offer from an offset on."""
+    """What there is to read of a stream, from an offset on."""
 
     offset: StreamOffset
-    """Where it begins: the offset asked about, or that of a stream made anew."""
+    """Where it begins: the given offset, or the first one of a stream that was made again."""
     first: int
-    """The first sequence that may still be stored; what lies between is lost or was superseded."""
+    """The first sequence that may still be stored; those before it are lost or were replaced."""
     end: StreamOffset
     """The offset behind all that is there."""
 
@@ -77,9 +77,9 @@ def reach(
     target: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> Reach:
-    """How far a stream goes from an offset on.
+    """What there is to read of a stream, from an offset on, up to `target`, if given.
 
-    `target` is a sequence not to pass. Raises StreamRecreatedError and DataLossError, or goes on
+    With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; else it goes on
     without what is lost.
     """
     if facts.created != offset.created:
@@ -119,7 +119,7 @@ def reach(
 
 
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
-    """What a query goes on without that does not fail on data loss, in a sentence."""
+    """What a query with `failOnDataLoss=false` goes on without, in a sentence; None for nothing."""
     if facts is None:
         return (
             f"Stream {stream!r} is gone, with what was not read of it; the query goes on without "
@@ -137,14 +137,14 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
             "before: the server has lost acknowledged messages. What is stored meanwhile up to "
             "there is not read."
         )
-    return None  # a head that is gone is told by the reader, which sees how far it got
+    return None  # the reader reports a head that is gone, as it knows how far it has read
 
 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
-    """Whether it is what a leader that was replaced would say, and not only that it is behind.
+    """Whether the facts may come from a leader that was replaced, and would be told as a loss.
 
-    A stream that is gone, another one, or one that is shorter than it was. None of them makes a
-    stream's head move.
+    That is so for a stream that is gone, or another one, or shorter than it was. A head that has
+    moved is true in any case.
     """
     return any(
         name not in facts
@@ -167,14 +167,14 @@ def next_offsets(
     targets: Mapping[str, int] | None = None,
     fail_on_data_loss: bool = True,
 ) -> dict[str, StreamOffset]:
-    """The end of the next batch; equal to `offsets` when there is nothing to do, unless one of
-    them is initial and thus in no log yet.
+    """The end of the next batch.
 
-    `max_offsets` and `max_bytes` are shared out by how much each stream has; bytes are an estimate
-    from the stream's average message. Fewer than `min_offsets` in all: nothing to do. A stream
-    that is new since the query began is read from its earliest message; with `targets`, the end
-    of an AvailableNow run, one that is not among them waits for the next run. Raises as `reach`,
-    and StreamNotFoundError for a stream that is gone.
+    It equals `offsets` when there is nothing to read, unless one of them is initial and so is not
+    in Spark's log yet. `max_offsets` and `max_bytes` are divided among the streams in proportion to
+    what each has; bytes are estimated from the average message. With fewer than `min_offsets` in
+    all there is nothing to read. A stream that is new since the query began is read from its
+    earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
+    unless it is among them. Raises as `reach`, and StreamNotFoundError for a stream that is gone.
     """
     reaches: dict[str, Reach] = {}
     gone: dict[str, StreamOffset] = {}
@@ -220,7 +220,7 @@ def _limit(
 ) -> int | None:
     if max_bytes is None:
         return max_offsets
-    # Per sequence, gaps counted, since sequences are what a limit is shared out in.
+    # Bytes per sequence, gaps included, since the limit is divided in sequences.
     size = sum(
         count * facts[name].bytes / max(1, tail(facts[name]) - head(facts[name]))
         for name, count in backlog.items()
@@ -231,7 +231,7 @@ def _limit(
 
 
 def share(limit: int, backlog: Mapping[str, int]) -> dict[str, int]:
-    """Share out `limit` in proportion; nobody gets more than it has, and nothing is left over."""
+    """Divide `limit` in proportion to `backlog`; no share is more than its backlog."""
     total = sum(backlog.values())
     if total <= limit:
         return dict(backlog)
@@ -254,8 +254,8 @@ def batch_range(
 ) -> SequenceRange:
     """The range between two offsets of one stream; no `start` for one that is new in this batch.
 
-    An initial `start` may have been resolved again after a crash; what counts is the start that
-    the logged end carries. The same holds when the stream was recreated in between.
+    An initial `start` may have been resolved once more after a crash, so the start in the logged
+    end counts; likewise when the stream was made again in between.
     """
     resolved = start is None or start.initial or start.created != end.created
     begin = end.start if start is None or resolved else start.next
@@ -274,7 +274,7 @@ def batch_ranges(
     end: Mapping[str, StreamOffset],
     subjects: tuple[str, ...] = (),
 ) -> list[SequenceRange]:
-    """The ranges between two offsets, by the names of the streams."""
+    """The ranges between two offsets, in the order of the streams' names."""
     return [batch_range(name, start.get(name), end[name], subjects) for name in sorted(end)]
 
 
@@ -314,9 +314,9 @@ def fixed_range(
 
 
 def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
-    """Cut a range into partitions of nearly equal length, none empty.
+    """Cut a range into partitions of nearly equal length, none of them empty.
 
-    As many as `min_partitions`, or more when one would exceed `max_records` sequences.
+    There are `min_partitions`, or more when one would exceed `max_records` sequences.
     """
     length = len(wanted)
     count = min(length, max(min_partitions, -(-length // max_records)))
@@ -327,7 +327,7 @@ def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> li
             end=wanted.start + length * (index + 1) // count,
             created=wanted.created,
             subjects=wanted.subjects,
-            # The head of the earliest part may go; behind it, what is missing is missing.
+            # Only the head of the first partition may have been removed without a loss.
             from_earliest=wanted.from_earliest and index == 0,
         )
         for index in range(count)

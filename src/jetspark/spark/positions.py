@@ -1,7 +1,7 @@
-"""Where reading begins or ends, as the user says it: one position for all streams, or one each.
+"""Where reading begins or ends by the options: one position for all streams, or one for each.
 
-The names are the Kafka connector's: startingOffsets, startingTimestamp, startingOffsetsByTimestamp
-and the ending… twins, of which one of each three may be given.
+The names are the Kafka connector's: startingOffsets, startingTimestamp, startingOffsetsByTimestamp,
+and the same three for the end. Only one of each three may be given.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Wanted: TypeAlias = Position | AtTime
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """`everywhere` for all streams, or `each` by the stream's name. `option` said so."""
+    """`everywhere` for all streams, or `each` by the stream's name; from the option `option`."""
 
     option: str
     everywhere: Wanted | None = None
     each: Mapping[str, Wanted] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
-        """Raise ConfigError unless these are the streams that are named, where any is."""
+        """Raise ConfigError if positions are given by stream, and not for exactly these."""
         if self.everywhere is not None:
             return
         streams = list(streams)

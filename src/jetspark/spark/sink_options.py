@@ -18,7 +18,7 @@ from jetspark.subjects import check_name, nearest_name
 
 
 class Guarantee(StrEnum):
-    """How often a row may be in the stream in the end. docs/guide-spark.md says when each holds."""
+    """How often a row may be in the stream in the end; see docs/guide-spark-writing.md."""
 
     AT_LEAST_ONCE = "at-least-once"
     EFFECTIVELY_ONCE = "effectively-once"
@@ -54,7 +54,7 @@ _ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger")
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """What the user asked of the sink. See docs/guide-spark.md for each option."""
+    """The sink's options, each of which docs/guide-spark-writing.md explains."""
 
     connection: ConnectOptions = field(repr=False)
     stream: str
