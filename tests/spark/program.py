@@ -11,6 +11,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from jetspark.spark.starting import begun
+
 
 def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> None:
     builder = SparkSession.builder.appName("program")
@@ -33,13 +35,13 @@ def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> 
         .load()
     )
     for _ in range(2):
-        query = (
+        query = begun(
             changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
             .writeStream.format("jetstream")
             .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
             .option("checkpointLocation", f"{folder}/checkpoint")
             .trigger(availableNow=True)
-            .start()
+            .start
         )
         query.awaitTermination(300)
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jetspark.spark.session import close_session, local_session
+from jetspark.spark.starting import begun
 
 ENDPOINTS = (
     "environment", "jobs", "stages", "executors", "allexecutors", "sql?details=true",
@@ -64,14 +65,14 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
         "append"
     ).save()
     changes = spark.readStream.format("jetstream").options(**options, startingOffsets="earliest")
-    query = (
+    query = begun(
         changes.load()
         .drop("subject")
         .writeStream.format("jetstream")
         .options(**options, subject="s.copy", guarantee="exactly-once", prepareStream="true")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
+        .start
     )
     query.awaitTermination(300)
     shown.append(str([report.json for report in query.recentProgress]))

@@ -17,6 +17,7 @@ from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
 from jetspark.spark.schema import BUCKET_SCHEMA
+from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ def test_changes_as_they_come(
         )
         query = rows.writeStream.format("parquet").option("path", str(tmp_path / "table"))
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination(300)
+        begun(query.trigger(availableNow=True).start).awaitTermination(300)
 
     run()
     admin.fill([(f"$KV.{bucket}.c", b"later")])

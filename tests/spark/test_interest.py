@@ -12,6 +12,7 @@ from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
+from jetspark.spark.starting import begun
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def test_a_query_of_sparks_reads_and_releases(
 ) -> None:
     make_consumer(admin, stream, "other")
     admin.fill(numbered(f"{stream}.a", 100))
-    (
+    begun(
         spark.readStream.format("jetstream")
         .options(**query.options, maxOffsetsPerTrigger="50")
         .load()
@@ -187,9 +188,8 @@ def test_a_query_of_sparks_reads_and_releases(
         .option("path", str(tmp_path / "table"))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
-        .awaitTermination(60)
-    )
+        .start
+    ).awaitTermination(60)
     rows = spark.read.parquet(str(tmp_path / "table")).select("seq").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 101))
     info = admin.call(f"CONSUMER.INFO.{stream}.spark")

@@ -13,6 +13,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.progress_consumer import DESCRIPTION, ProgressConsumer
+from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ def test_a_query_shows_what_it_has_finished(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
     def run(**more: str) -> list[dict[str, Any]]:
-        query = (
+        query = begun(
             spark.readStream.format("jetstream")
             .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
             .options(progressConsumer="spark", **more)
@@ -126,7 +127,7 @@ def test_a_query_shows_what_it_has_finished(
             .writeStream.format("noop")
             .option("checkpointLocation", str(tmp_path))
             .trigger(availableNow=True)
-            .start()
+            .start
         )
         query.awaitTermination(300)
         return [report for report in query.recentProgress if report["numInputRows"]]

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from tests.support.streams import Admin
 
 from jetspark.spark.failures import explain
+from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,12 +135,12 @@ class Copy:
             .load()
             .selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
         )
-        query = (
+        query = begun(
             rows.writeStream.format("jetstream")
             .options(servers=self.server.url, stream=self.stream, **writing)
             .option("checkpointLocation", str(self.home / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
+            .start
         )
         query.awaitTermination(300)
         return [report["batchId"] for report in query.recentProgress if report["numInputRows"]]

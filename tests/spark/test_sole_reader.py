@@ -11,6 +11,7 @@ from tests.support.streams import numbered
 
 from jetspark.bulk import links
 from jetspark.spark.failures import explain
+from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,14 +47,13 @@ class Query:
 
     def run(self, **options: str) -> None:
         rows = self.spark.readStream.format("jetstream").options(**(self.options | options)).load()
-        (
+        begun(
             rows.writeStream.format("parquet")
             .option("path", str(self.home / "table"))
             .option("checkpointLocation", str(self.home / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
-            .awaitTermination(60)
-        )
+            .start
+        ).awaitTermination(60)
 
     def sequences(self) -> list[int]:
         table = self.spark.read.parquet(str(self.home / "table"))

@@ -16,6 +16,7 @@ from jetspark.errors import JetsparkError
 from jetspark.server.ports import free_port
 from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
+from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ class Query:
 
     def run(self, **options: str) -> list[dict[str, Any]]:
         """One AvailableNow run; the progress of batches with rows."""
-        query = (
+        query = begun(
             self.spark.readStream.format("jetstream")
             .options(**(self.options | options))
             .load()
@@ -53,7 +54,7 @@ class Query:
             .option("path", str(self.folder / "table"))
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
+            .start
         )
         query.awaitTermination()
         return [progress for progress in query.recentProgress if progress["numInputRows"]]
@@ -359,14 +360,14 @@ def test_bytes_per_trigger(query: Query, admin: Admin, stream: str) -> None:
 def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
-    running = (
+    running = begun(
         spark.readStream.format("jetstream")
         .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
         .options(minOffsetsPerTrigger="100", maxTriggerDelay="6s")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path))
-        .start()
+        .start
     )
     try:
         began: dict[int, datetime] = {}
@@ -422,13 +423,13 @@ def test_a_checkpoint_of_another_stream_is_refused(
 def test_an_idle_query_makes_no_batches(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
-    running = (
+    running = begun(
         spark.readStream.format("jetstream")
         .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path))
-        .start()
+        .start
     )
     try:
         running.processAllAvailable()

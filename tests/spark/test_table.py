@@ -17,6 +17,7 @@ from jetspark.spark import table_claim
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.pipeline import check_tables, start
 from jetspark.spark.pipeline_file import read_pipeline
+from jetspark.spark.starting import begun
 from jetspark.spark.table_files import HadoopFiles
 from jetspark.spark.table_keeper import settle
 
@@ -88,10 +89,10 @@ class Lake:
             servers=self.server.url, stream=stream, startingOffsets="earliest",
             maxOffsetsPerTrigger="20",
         ).load()  # fmt: skip
-        query = (
+        query = begun(
             rows.writeStream.format("parquet").option("path", self.path(to))
             .option("checkpointLocation", self.path(checkpoint))
-            .trigger(availableNow=True).start()
+            .trigger(availableNow=True).start
         )  # fmt: skip
         assert query.awaitTermination(SECONDS)
 

@@ -39,6 +39,7 @@ _SCHEMA = (
     "hour INT, minute INT, time_hour STRING"
 )
 _WINDOW = 4000
+_ACK_SECONDS = 60.0
 _HEADINGS = ("flights, Spark", "flights, pandas", "delay, Spark", "delay, pandas")
 _SAME = 1e-9  # relative; the two sum in different orders
 
@@ -173,7 +174,8 @@ async def _publish(url: str, flights: DataFrame) -> int:
             disable=not console.is_live(),
         ) as display:
             task = display.add_task("", total=len(flights))
-            async with js.publisher(window=_WINDOW) as publisher:
+            # A busy machine may be slow to acknowledge; nothing else is wrong with this server.
+            async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
                 for subject, payload in _messages(flights):
                     await publisher.send(subject, payload)
                     if publisher.acked % _WINDOW == 0:
