@@ -160,15 +160,19 @@ async def test_the_host_name_is_verified(
     await connect(url, tls_ca_file=ca, tls_hostname="localhost")
 
 
-@pytest.mark.parametrize("how", ["scheme", "option"])
+@pytest.mark.parametrize("how", ["scheme", "option", "authorities", "context"])
 async def test_tls_wanted_of_a_server_without_it(
-    shared_server: NatsServer, connect: Connect, how: str
+    shared_server: NatsServer, connect: Connect, certificates: Certificates, how: str
 ) -> None:
     with pytest.raises(SecureConnectionWantedError):
         if how == "scheme":
             await connect(localhost(shared_server))
-        else:
+        elif how == "option":
             await connect(shared_server.url, tls=True)
+        elif how == "authorities":
+            await connect(shared_server.url, tls_ca_file=str(certificates.ca))
+        else:
+            await connect(shared_server.url, ssl_context=ssl.create_default_context())
 
 
 async def test_client_certificates(

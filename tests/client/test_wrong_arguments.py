@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark import blocking
-from jetspark.errors import JetsparkError
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import ConfigError, JetsparkError
 from jetspark.face import connect
+from jetspark.kv import Origin
 
 if TYPE_CHECKING:
     from jetspark.server import NatsServer
@@ -54,6 +56,17 @@ CALLS: dict[str, tuple[Call, list[Any]]] = {
     "object to put": (lambda nc, js, o, v: o.put(v, b""), NO_TEXTS),
     "object headers": (lambda nc, js, o, v: o.put("x", b"", headers=v), NO_MAPPINGS),
     "metadata": (lambda nc, js, o, v: o.put("x", b"", metadata=v), NO_MAPPINGS),
+    "values of metadata": (
+        lambda nc, js, o, v: o.put("x", b"", metadata=v),
+        [{"run": 17}, {17: "run"}, {"a": None}, {"a": b"x"}],
+    ),
+    "description": (lambda nc, js, o, v: o.put("x", b"", description=v), NO_TEXTS),
+    "new description": (lambda nc, js, o, v: o.update_meta("x", description=v), NO_TEXTS),
+    "mirror": (lambda nc, js, o, v: js.create_bucket_mirror(v, Origin("b")), [""]),
+    "headers of a request": (
+        lambda nc, js, o, v: nc.request("a", headers=v),
+        [*NO_MAPPINGS, b"NATS/1.0\r\nA:b\r\n\r\n"],
+    ),
     "chunk_size": (lambda nc, js, o, v: o.put("x", b"", chunk_size=v), ["5", NAN, [1]]),
     "link": (lambda nc, js, o, v: o.add_link("x", v), [None, "y", 5]),
     "target": (lambda nc, js, o, v: o.get_into("x", v), ["", "a\0b"]),
@@ -89,6 +102,31 @@ def test_a_wrong_argument_is_refused_by_the_blocking_client_too(
             with pytest.raises(JetsparkError) as raised:
                 call(nc, js, store, value)
             assert str(raised.value)
+
+
+@pytest.mark.parametrize("revision", [None, True, "1", NAN, -1])
+async def test_an_update_of_a_key_says_what_it_replaces(
+    shared_server: NatsServer, unique: Callable[[str], str], revision: Any
+) -> None:
+    async with connect(shared_server.url) as nc:
+        bucket = await nc.jetstream().create_bucket(unique("b"))
+        await bucket.put("a", b"faster")
+        with pytest.raises(ConfigError, match="revision"):
+            await bucket.update("a", b"late", revision)
+        with pytest.raises(ConfigError, match="revision"):
+            await bucket.revert("a", revision)
+        assert (await bucket.get("a")).revision == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["creds_file", "nkey_seed_file", "tls_ca_file", "tls_ca_dir", "tls_cert_file", "tls_key_file"],
+)
+def test_a_number_is_no_path(option: str) -> None:
+    """It would be taken for an open file of the program."""
+    for value in (True, 3, b"x"):
+        with pytest.raises(ConfigError, match=f"{option} is the path"):
+            ConnectOptions(**{option: value})
 
 
 FOREVER = [float("inf"), 1e30, 10**400]

@@ -76,8 +76,9 @@ class RequestCalls(PublishCalls):
         requests = self._requests
         reply = requests.open(answer, subject, timeout)
         try:
-            # Who is alone has nobody to share a write with.
-            self.publish_replying(subject, payload, reply, headers, now=len(requests) == 1)
+            block = None if headers is None else self._encode(headers)
+            # A single request need not wait for others to be written with it.
+            self.publish_replying(subject, payload, reply, block, now=len(requests) == 1)
         except BaseException:
             requests.close(reply)
             raise
@@ -134,7 +135,8 @@ class RequestCalls(PublishCalls):
             await self._outbox.wait()
         first = True
         with self._requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
-            self.publish_replying(subject, payload, reply, headers)
+            block = None if headers is None else self._encode(headers)
+            self.publish_replying(subject, payload, reply, block)
             while (frame := await gathering.next()) is not None:
                 self._requests.check_responders(frame, subject)
                 message = self._message(frame)

@@ -19,6 +19,8 @@ from jetspark.subjects import check_publish_subject, nearest_name
 from jetspark.timestamps import in_seconds
 from jetspark.wire.js_api import api_prefix_of
 
+_TRUST = ("tls_ca_file", "tls_ca_dir", "tls_cert_file", "ssl_context")
+_PATHS = ("creds_file", "nkey_seed_file", *_TRUST[:3], "tls_key_file")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -53,7 +55,8 @@ class ConnectOptions:
     nkey: str | None = None
     """The public NKey, U…, of what `sign` signs with, when there is no `jwt`."""
     tls: bool = False
-    """Require TLS of every server; `tls://` or `wss://` in a URL requires it of that one."""
+    """Require TLS of every server, as authorities, a certificate or an `ssl_context` do, too (but
+    not of ws:// servers); `tls://` or `wss://` in a URL requires it of that one."""
     tls_first: bool = False
     """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | None = None
@@ -126,6 +129,10 @@ class ConnectOptions:
             raise ConfigError("max_control_line must be at least 256 bytes.")
         if self.pending_size < 0:
             raise ConfigError("pending_size cannot be negative.")
+        for option in _PATHS:
+            # A number would be taken for an open file, be read and closed.
+            if not isinstance(path := getattr(self, option), str | os.PathLike | None):
+                raise ConfigError(f"{option} is the path of a file, not {path!r:.80}.")
         self._check_credentials()
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ConfigError("tls_key_file needs tls_cert_file.")
@@ -163,7 +170,9 @@ class ConnectOptions:
 
     def wants_tls(self, server: ServerURL) -> bool:
         """Whether this side requires TLS of a server."""
-        return self.tls or self.tls_first or server.secure
+        if self.tls or self.tls_first or server.secure:
+            return True
+        return not server.websocket and any(getattr(self, name) is not None for name in _TRUST)
 
     def make_ssl_context(self) -> ssl.SSLContext:
         """The context to use; raises ConfigError for files that cannot be read."""

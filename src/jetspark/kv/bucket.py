@@ -11,6 +11,7 @@ before 2.10 do not answer: RequestTimeoutError).
 
 from __future__ import annotations
 
+from jetspark.arguments import check_whole
 from jetspark.buckets import OPERATION, Operation
 from jetspark.errors import (
     BucketNotFoundError,
@@ -155,8 +156,10 @@ class Bucket(ReadingCalls):
     async def update(self, key: str, value: Payload, revision: int) -> int:
         """Set a key's value if its last entry is still this revision; returns the new one.
 
-        Raises WrongLastSequenceError when somebody else was faster.
+        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
+        somebody else was faster, ConfigError for what is no revision.
         """
+        check_whole("revision", revision, 0)
         return await self._write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:
@@ -179,8 +182,10 @@ class Bucket(ReadingCalls):
     async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not hold that revision any more.
+        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
+        for what is no revision.
         """
+        check_whole("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
 
     async def _write(

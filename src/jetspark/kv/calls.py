@@ -24,6 +24,7 @@ from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
 from jetspark.kv.status import BucketStatus
+from jetspark.subjects import check_name
 
 
 class BucketCalls(JetStream):
@@ -105,6 +106,7 @@ class BucketCalls(JetStream):
         """
         said = bucket_config(config, options)
         _no_mirror(said)
+        check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
             raise ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
         where = {"mirror": origin.mirror(), "mirror_direct": True}

@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_text, check_whole
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -128,6 +128,7 @@ class ObjectStore:
         chunk_size: int | None,
     ) -> ObjectWriter:
         info_subject(self.name, name)
+        check_text("description", description)
         most = self._js.client.max_payload
         if chunk_size is None:
             chunk_size = min(CHUNK_SIZE, most)
@@ -159,6 +160,7 @@ class ObjectStore:
         `new_name`: rename it; raises ObjectExistsError when there is an object of that name.
         Raises ObjectNotFoundError, also when it is replaced while it is renamed.
         """
+        check_text("description", description)
         said = {
             "description": description,
             "headers": _lists(headers),
@@ -360,10 +362,16 @@ def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
 
 
 def _metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    if metadata is None:
+        return None
     try:
-        return None if metadata is None else dict(metadata)
+        said = dict(metadata)
+        # Another kind of value could be written as JSON, but not be read again.
+        if all(isinstance(one, str) for pair in said.items() for one in pair):
+            return said
     except (TypeError, ValueError):
-        raise ConfigError(f"metadata is a mapping of texts, not {metadata!r:.80}.") from None
+        pass
+    raise ConfigError(f"metadata is a mapping of texts to texts, not {metadata!r:.80}.")
 
 
 def _mark(info: ObjectInfo) -> ObjectInfo:
