@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark import blocking
-from jetspark.connection.options import ConnectOptions
+from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.face import connect
 from jetspark.kv import Origin
@@ -124,9 +124,10 @@ async def test_an_update_of_a_key_says_what_it_replaces(
 )
 def test_a_number_is_no_path(option: str) -> None:
     """It would be taken for an open file of the program."""
-    for value in (True, 3, b"x"):
+    for wrong in (True, 3, b"x"):
+        options: dict[str, Any] = {option: wrong}
         with pytest.raises(ConfigError, match=f"{option} is the path"):
-            ConnectOptions(**{option: value})
+            make_options(**options)
 
 
 FOREVER = [float("inf"), 1e30, 10**400]
