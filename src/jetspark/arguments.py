@@ -5,6 +5,8 @@ For calls that are not made for each message: there a check by failure costs not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jetspark.errors import ConfigError
 
 
@@ -27,3 +29,19 @@ def check_text(name: str, value: object) -> None:
     """Raises ConfigError unless it is None or a str."""
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{name} is a str, not {value!r:.80}.")
+
+
+def texts_of(name: str, value: Mapping[str, str] | None) -> dict[str, str] | None:
+    """A copy. Raises ConfigError unless it is None, or texts by text.
+
+    Another kind of value could be stored as JSON, but not be read again.
+    """
+    if value is None:
+        return None
+    try:
+        texts = dict(value)
+        if all(isinstance(one, str) for pair in texts.items() for one in pair):
+            return texts
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"{name} is a mapping of texts to texts, not {value!r:.80}.")

@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from jetspark.arguments import check_text, check_whole
+from jetspark.arguments import check_text, check_whole, texts_of
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -141,7 +141,7 @@ class ObjectStore:
             nuid=new_nuid(),
             description=description,
             headers=_lists(headers),
-            metadata=_metadata(metadata),
+            metadata=texts_of("metadata", metadata),
             options=ObjectOptions(max_chunk_size=chunk_size),
         )
         return ObjectWriter(self._records, info, chunk_size)
@@ -164,7 +164,7 @@ class ObjectStore:
         said = {
             "description": description,
             "headers": _lists(headers),
-            "metadata": _metadata(metadata),
+            "metadata": texts_of("metadata", metadata),
         }
         changes = {option: value for option, value in said.items() if value is not None}
 
@@ -359,19 +359,6 @@ def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
         }
     except (AttributeError, TypeError):
         raise ConfigError(f"headers is a mapping of names to texts, not {headers!r:.80}.") from None
-
-
-def _metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
-    if metadata is None:
-        return None
-    try:
-        said = dict(metadata)
-        # Another kind of value could be written as JSON, but not be read again.
-        if all(isinstance(one, str) for pair in said.items() for one in pair):
-            return said
-    except (TypeError, ValueError):
-        pass
-    raise ConfigError(f"metadata is a mapping of texts to texts, not {metadata!r:.80}.")
 
 
 def _mark(info: ObjectInfo) -> ObjectInfo:
