@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Self
 
+from jetspark.blocking.generated.events import GeneratedEventStream
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.notices import EventStream as AsyncEventStream
 from jetspark.connection.events import ConnectionEvent
 
 
-class EventStream:
+class EventStream(GeneratedEventStream):
     """Iterator over connection events; ends after Closed. One reader."""
 
     def __init__(self, thread: LoopThread, inner: AsyncEventStream) -> None:
         self._thread = thread
         self._inner = inner
-
-    def close(self) -> None:
-        """Take no more events; those that are here can still be read."""
-        self._thread.call(self._inner.close)
 
     def __iter__(self) -> Self:
         return self

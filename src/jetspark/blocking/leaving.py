@@ -6,14 +6,16 @@ Contract: it ends whatever was raised.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
 
 ItemT = TypeVar("ItemT")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Leaving:
@@ -87,9 +89,15 @@ class Entering:
 
 
 class EnteringInTurn(Entering):
-    """Used by many threads: who leaves waits for the one whose turn it is."""
+    """Used by many threads, one at a time: who leaves waits for the one whose turn it is."""
 
     _turn: threading.Lock
+
+    def _run_in_turn(
+        self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        with self._turn:
+            return self._thread.run(function, *args, **kwargs)
 
     def __exit__(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+from jetspark.blocking.generated.listing import GeneratedListing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.listing import Listing as AsyncListing
 
@@ -13,7 +14,7 @@ ItemT = TypeVar("ItemT")
 _LOT = 1000
 
 
-class Listing(Generic[ItemT]):
+class Listing(GeneratedListing[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 
     Nothing is asked before the first item is; each iteration asks anew. Items cross to the
@@ -35,10 +36,6 @@ class Listing(Generic[ItemT]):
             close = getattr(items, "aclose", None)
             if close is not None and not self._thread.is_over:
                 self._thread.run(close)
-
-    def all(self) -> list[ItemT]:
-        """Every item in a list."""
-        return self._thread.run(self._inner.all)
 
 
 async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:

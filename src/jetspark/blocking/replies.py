@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.messages import Message
 from jetspark.client.gather import Replies as AsyncReplies
+from jetspark.client.messages import Message as AsyncMessage
 
 
 class Replies(Leaving):
@@ -44,3 +45,12 @@ class Replies(Leaving):
     def _leave(self) -> None:
         if not self._client.thread.is_over:
             self.close()
+
+
+def judging(
+    client: CallerSide, sentinel: bool | Callable[[Message], bool]
+) -> bool | Callable[[AsyncMessage], bool]:
+    """The sentinel for the asyncio call: a function of the user's gets blocking messages."""
+    if not callable(sentinel):
+        return sentinel
+    return lambda reply: sentinel(Message(client, reply._frame))

@@ -94,18 +94,6 @@ class Taking(Leaving, Generic[MessageT]):
         """What calls the callback in the loop."""
         raise NotImplementedError
 
-    # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet."""
-        return self._inner.pending_msgs + len(self._taken)
-
     # -- taking messages -----------------------------------------------------------------------
 
     def _given(self) -> MessageT | None:
@@ -179,18 +167,10 @@ class Taking(Leaving, Generic[MessageT]):
 
     # -- ending --------------------------------------------------------------------------------
 
-    def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
-
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
-        ended in any case.
-        """
-        drain(self._client, self._worker, self._inner.drain, timeout)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
+    def _stop(self, stop: Callable[[], None]) -> None:
+        if not self._thread.is_over:
+            self._thread.call(stop)
+        self._taken.clear()
 
 
 def drain(

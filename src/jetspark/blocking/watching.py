@@ -10,11 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
+from jetspark.blocking.generated.watching import GeneratedWatching
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.errors import RequestTimeoutError
+from jetspark.jetstream.ordered.watching import Watching as AsyncWatching
 from jetspark.timestamps import Seconds, in_seconds
 
 LOT = 1000
@@ -23,67 +25,22 @@ LOT = 1000
 EntryT = TypeVar("EntryT")
 
 
-class Source(Protocol[EntryT]):
-    """The asyncio class."""
-
-    @property
-    def active(self) -> bool:
-        """Whether more entries may come."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the initial data has arrived."""
-
-    @property
-    def error(self) -> JetsparkError | None:
-        """What has ended it."""
-
-    async def __anext__(self) -> EntryT:
-        """The next entry."""
-
-    async def next(self, timeout: Seconds | None = None) -> EntryT:
-        """The next entry, in time."""
-
-    def take_ready(self, limit: int) -> list[EntryT]:
-        """Entries that are here now."""
-
-    def stop(self) -> None:
-        """The end."""
-
-
-class Watching(LeavingLoop, Generic[EntryT]):
+class Watching(GeneratedWatching[EntryT], LeavingLoop):
     """An iterator over what `_inner` gives."""
 
-    _inner: Source[EntryT]
+    _inner: AsyncWatching[EntryT]
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
-        self._taken: deque[EntryT] = deque()
+        self._taken: deque[EntryT | None] = deque()
         self._turn = threading.Lock()
-
-    # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether more entries may come."""
-        return self._inner.active
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the initial data has arrived."""
-        return self._inner.complete
-
-    @property
-    def error(self) -> JetsparkError | None:
-        """What has ended it; None while it goes on, and after an end that was asked for."""
-        return self._inner.error
 
     # -- entries -------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[EntryT]:
+    def __iter__(self) -> Iterator[EntryT | None]:
         return self._loop(self.__next__)
 
-    def __next__(self) -> EntryT:
+    def __next__(self) -> EntryT | None:
         with self._turn:  # one thread waits at the loop, the others for what it brings
             while not self._taken:
                 try:
@@ -92,7 +49,7 @@ class Watching(LeavingLoop, Generic[EntryT]):
                     raise StopIteration from None
             return self._taken.popleft()
 
-    def next(self, timeout: Seconds | None = None) -> EntryT:
+    def next(self, timeout: Seconds | None = None) -> EntryT | None:
         """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
@@ -122,16 +79,9 @@ class Watching(LeavingLoop, Generic[EntryT]):
     # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times.
-
-        A callback that runs is left to finish.
-        """
         if not self._thread.is_over:
             self._thread.call(self._inner.stop)
         self._taken.clear()
 
     def _leave(self) -> None:
         self.stop()
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

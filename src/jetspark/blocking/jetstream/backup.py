@@ -8,76 +8,23 @@ wait is broken off by Ctrl-C, the transfer has ended and cleaned up before the e
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream import BackupProgress, StreamBackup
-from jetspark.jetstream.context import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StreamInfo
-from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.jetstream import BackupProgress
 
 T = TypeVar("T")
 
 ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
 
 
-class BackupCalls:
-    """The parts of JetStream that back streams up and restore them."""
-
-    _thread: LoopThread
-    _inner: AsyncJetStream
-
-    def backup_stream(
-        self,
-        name: str,
-        folder: str | os.PathLike[str],
-        *,
-        consumers: bool = True,
-        check: bool = False,
-        chunk_size: int | None = None,
-        window_size: int | None = None,
-        progress: ProgressCallback | None = None,
-    ) -> StreamBackup:
-        """Save a stream with all it holds in a folder, as `nats stream backup` does.
-
-        See `jetspark.jetstream.JetStream.backup_stream`.
-        """
-        call = partial(
-            self._inner.backup_stream,
-            name,
-            folder,
-            consumers=consumers,
-            check=check,
-            chunk_size=chunk_size,
-            window_size=window_size,
-        )
-        return _run(self._thread, call, progress)
-
-    def restore_stream(
-        self,
-        folder: str | os.PathLike[str],
-        config: StreamConfigLike | None = None,
-        /,
-        *,
-        progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> StreamInfo:
-        """Make a stream again from a backup, with its messages, sequences, times and consumers.
-
-        See `jetspark.jetstream.JetStream.restore_stream`.
-        """
-        call = partial(self._inner.restore_stream, folder, config, **options)
-        return _run(self._thread, call, progress)
-
-
-def _run(
+def transfer(
     thread: LoopThread,
     call: Callable[..., Coroutine[Any, Any, T]],
     progress: ProgressCallback | None,
 ) -> T:
+    """`call`, telling of its progress in the caller's thread."""
     if progress is None:
         return thread.run(call)
     transfer = thread.call(_Transfer, call)

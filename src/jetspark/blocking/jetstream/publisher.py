@@ -15,18 +15,19 @@ from types import TracebackType
 from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.generated.jetstream.publisher import GeneratedPublisher
 from jetspark.blocking.loop_thread import LOOK_EVERY
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.jetstream.publishing.results import tell_failures
-from jetspark.jetstream.publishing.windowed import PublisherOptions, WindowedPublishing
+from jetspark.jetstream.publishing.windowed import PublisherOptions
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
 
-class Publisher(WindowedPublishing):
+class Publisher(GeneratedPublisher):
     """See the module and `JetStream.publisher`. Any number of threads may send."""
 
     def __init__(self, client: CallerSide, api: Api, options: PublisherOptions) -> None:
@@ -38,38 +39,30 @@ class Publisher(WindowedPublishing):
         self._sending = threading.Lock()
         self._fates = threading.Condition()
 
-    def send(
+    def _send_message(
         self,
         subject: str,
-        payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        payload: Payload,
+        headers: HeadersLike | None,
+        msg_id: str | None,
+        ttl: TimeToLive | None,
     ) -> int:
-        """Publish, waiting only while the window is full; returns the message's index.
-
-        Raises what `Client.publish` raises; such a message was not taken and has no index.
-        """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+        window = self._window
         with self._sending:
-            self._wait_for_space()
+            if window.count() >= window.limit or self._buffer.crowded:
+                self._wait_for_space()
             return self._publish(subject, payload, headers, msg_id, ttl, None)
 
-    def submit(
+    def _submit_message(
         self,
         subject: str,
-        payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        payload: Payload,
+        headers: HeadersLike | None,
+        msg_id: str | None,
+        ttl: TimeToLive | None,
     ) -> Future[PubAck]:
-        """As `send`; returns a future with this message's PubAck or error.
-
-        An error goes to the future only, not to `failed`.
-        """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
         future: Future[PubAck] = Future()
@@ -79,7 +72,6 @@ class Publisher(WindowedPublishing):
         return future
 
     def flush(self) -> None:
-        """Wait until no message is without an ack or error. Raises nothing of theirs."""
         self._wait(lambda: not self._window.count())
 
     # -- waiting -------------------------------------------------------------------------------

@@ -11,18 +11,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.generated.jetstream.push import GeneratedPushMessages
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.message import JsMsg
-from jetspark.blocking.taking import Taking
 from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
 from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
-from jetspark.timestamps import Seconds
 
 
-class PushMessages(Taking[JsMsg]):
+class PushMessages(GeneratedPushMessages):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
-
-    _inner: AsyncPushMessages
 
     def __init__(
         self,
@@ -38,42 +35,12 @@ class PushMessages(Taking[JsMsg]):
     def _callback_task(self) -> asyncio.Task[None] | None:
         return self._inner._sub._task
 
-    # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet, the server's own included."""
-        return super().pending_msgs
-
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._inner.dropped
-
-    # -- taking messages -----------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback
         return self
 
     def __next__(self) -> JsMsg:
         return self._next()
-
-    def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, or for ever.
-
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError.
-        """
-        return self._next_within(timeout)
-
-    # -- ending --------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times."""
-        if not self._thread.is_over:
-            self._thread.call(self._inner.stop)
-        self._taken.clear()
 
     def _leave(self) -> None:
         self.stop()

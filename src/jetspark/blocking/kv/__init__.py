@@ -1,9 +1,8 @@
 """Key-Value buckets without async: the twins of `jetspark.kv`."""
 
 from jetspark.blocking.kv.bucket import Bucket
-from jetspark.blocking.kv.calls import BucketCalls
 from jetspark.blocking.kv.live import LiveBucket
 from jetspark.blocking.kv.watch import Watcher
 from jetspark.blocking.listing import Listing
 
-__all__ = ["Bucket", "BucketCalls", "Listing", "LiveBucket", "Watcher"]
+__all__ = ["Bucket", "Listing", "LiveBucket", "Watcher"]

@@ -6,14 +6,14 @@ of its own and may use the blocking client; the mapping waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from jetspark.blocking.generated.kv.live import GeneratedLiveBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.worker import Worker, check_callback
-from jetspark.errors import JetsparkError
 from jetspark.kv.entries import Entry
 from jetspark.kv.live import ChangeCallback as AsyncChangeCallback
 from jetspark.kv.live import LiveBucket as AsyncLiveBucket
@@ -21,7 +21,7 @@ from jetspark.kv.live import LiveBucket as AsyncLiveBucket
 ChangeCallback: TypeAlias = Callable[[Entry], None]
 
 
-class LiveBucket(Mapping[str, bytes]):
+class LiveBucket(GeneratedLiveBucket):
     """What `Bucket.live` returns: enter it, then read it as a dict of keys and values."""
 
     def __init__(
@@ -37,11 +37,6 @@ class LiveBucket(Mapping[str, bytes]):
         self._worker = Worker(f"jetspark-live-{bucket}")
         self._inner = live(None if on_change is None else self._forward)
 
-    @property
-    def error(self) -> JetsparkError | None:
-        """Why it cannot follow any more; None while it does."""
-        return self._inner.error
-
     def __getitem__(self, key: str) -> bytes:
         return self._inner[key]
 
@@ -53,26 +48,6 @@ class LiveBucket(Mapping[str, bytes]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._inner
-
-    def entry(self, key: str) -> Entry:
-        """The whole entry of a key. Raises KeyError."""
-        return self._inner.entry(key)
-
-    def entries(self) -> dict[str, Entry]:
-        """All entries as of this moment."""
-        return self._inner.entries()
-
-    def snapshot(self) -> dict[str, bytes]:
-        """All values as of this moment."""
-        return self._inner.snapshot()
-
-    def items(self) -> ItemsView[str, bytes]:
-        """Those of a snapshot: nothing changes while they are iterated."""
-        return self._inner.items()
-
-    def values(self) -> ValuesView[bytes]:
-        """Those of a snapshot."""
-        return self._inner.values()
 
     async def _forward(self, entry: Entry) -> None:
         """The inner mapping's callback: the inner mapping reports what the user's raises."""
@@ -92,6 +67,3 @@ class LiveBucket(Mapping[str, bytes]):
         if not self._thread.is_over:
             self._thread.run(self._inner.__aexit__, None, None, None)
             self._thread.post(self._worker.stop)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

@@ -22,7 +22,7 @@ from jetspark.kv.watch import Watcher as AsyncWatcher
 EntryCallback: TypeAlias = Callable[[Entry | None], None]
 
 
-class Watcher(Watching[Entry | None]):
+class Watcher(Watching[Entry]):
     """What `Bucket.watch` returns: iterate it, or give it a callback."""
 
     _inner: AsyncWatcher

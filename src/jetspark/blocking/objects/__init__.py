@@ -1,8 +1,7 @@
 """Object stores without async: the twins of `jetspark.objects`."""
 
-from jetspark.blocking.objects.calls import ObjectStoreCalls
 from jetspark.blocking.objects.reading import ObjectReader
 from jetspark.blocking.objects.store import ObjectStore
 from jetspark.blocking.objects.watch import ObjectWatcher
 
-__all__ = ["ObjectReader", "ObjectStore", "ObjectStoreCalls", "ObjectWatcher"]
+__all__ = ["ObjectReader", "ObjectStore", "ObjectWatcher"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jetspark.blocking.generated.objects.reading import GeneratedObjectReader
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.objects.info import ObjectInfo
 from jetspark.objects.reading import ObjectReader as AsyncObjectReader
 
 
-class ObjectReader:
+class ObjectReader(GeneratedObjectReader):
     """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`.
 
     For one use.
@@ -22,15 +22,6 @@ class ObjectReader:
     def __init__(self, thread: LoopThread, inner: AsyncObjectReader) -> None:
         self._thread = thread
         self._inner = inner
-
-    @property
-    def info(self) -> ObjectInfo:
-        """What it is; of a link, what it leads to."""
-        return self._inner.info
-
-    def all(self) -> bytes:
-        """All of it."""
-        return self._thread.run(self._inner.all)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -42,13 +33,5 @@ class ObjectReader:
                 self._thread.post(self._inner.stop)
 
     def stop(self) -> None:
-        """Read no more. Any number of times."""
         if not self._thread.is_over:
             self._thread.call(self._inner.stop)
-
-    def next_lot(self) -> list[bytes]:
-        """The next chunks, those that are here at once; none at the end."""
-        return self._thread.run(self._inner.next_lot)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

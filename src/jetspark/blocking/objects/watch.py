@@ -11,7 +11,7 @@ from jetspark.objects.info import ObjectInfo
 from jetspark.objects.watch import ObjectWatcher as AsyncObjectWatcher
 
 
-class ObjectWatcher(Watching[ObjectInfo | None]):
+class ObjectWatcher(Watching[ObjectInfo]):
     """What `ObjectStore.watch` returns: iterate it."""
 
     _inner: AsyncObjectWatcher

@@ -119,14 +119,28 @@ class PublishCalls:
         connected time for which messages are sent again that are not stored because their stream
         has no leader, or that "auto" and "resend" send again; 0: never. The rest is in `Publisher`.
         """
-        options = PublisherOptions(
-            window=window,
-            timeout=self._api.timeout if timeout is None else in_seconds(timeout),
-            on_disconnect=on_disconnect,
-            retry_for=in_seconds(retry_for),
-            raise_failures=raise_failures,
+        options = publisher_options(
+            self._api, window, timeout, on_disconnect, retry_for, raise_failures
         )
         return Publisher(self._api, options)
+
+
+def publisher_options(
+    api: Api,
+    window: int,
+    timeout: Seconds | None,
+    on_disconnect: DisconnectPolicy,
+    retry_for: Seconds,
+    raise_failures: bool,
+) -> PublisherOptions:
+    """Those of `publisher`, in seconds. Raises ConfigError, BadTimeError."""
+    return PublisherOptions(
+        window=window,
+        timeout=api.timeout if timeout is None else in_seconds(timeout),
+        on_disconnect=on_disconnect,
+        retry_for=in_seconds(retry_for),
+        raise_failures=raise_failures,
+    )
 
 
 async def acknowledged(

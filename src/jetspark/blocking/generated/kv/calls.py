@@ -1,7 +1,5 @@
-"""Buckets: make, change, bind, empty, delete, list, without async.
-
-Contract: that of `jetspark.kv.calls`.
-"""
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: calls."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from jetspark.kv.config import BucketConfig, Origin
 from jetspark.kv.status import BucketStatus
 
 
-class BucketCalls:
-    """The part of JetStream that is about Key-Value buckets."""
+class GeneratedBucketCalls:
+    """The calls of `BucketCalls` that hand on to its asyncio twin."""
 
     _thread: LoopThread
     _inner: AsyncJetStream
@@ -30,22 +28,26 @@ class BucketCalls:
 
         One that exists with the same configuration is bound; with another one, NameInUseError.
         """
-        inner = self._thread.run(self._inner.create_bucket, name, config, **options)
-        return Bucket(self._thread, inner)
+        return Bucket(
+            self._thread, self._thread.run(self._inner.create_bucket, name, config, **options)
+        )
 
     def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
         """Change a bucket; what is not named keeps its value. Raises BucketNotFoundError."""
-        inner = self._thread.run(self._inner.update_bucket, name, config, **options)
-        return Bucket(self._thread, inner)
+        return Bucket(
+            self._thread, self._thread.run(self._inner.update_bucket, name, config, **options)
+        )
 
     def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
         """update_bucket, or create_bucket when there is none."""
-        inner = self._thread.run(self._inner.create_or_update_bucket, name, config, **options)
-        return Bucket(self._thread, inner)
+        return Bucket(
+            self._thread,
+            self._thread.run(self._inner.create_or_update_bucket, name, config, **options),
+        )
 
     def create_bucket_aggregate(
         self,
@@ -63,15 +65,17 @@ class BucketCalls:
         of its own is taken as it is, so any stream may be one. `writable`: whether it takes writes
         of its own. Options are the fields of BucketConfig, but no mirror_name.
         """
-        inner = self._thread.run(
-            self._inner.create_bucket_aggregate,
-            name,
-            origins,
-            config,
-            writable=writable,
-            **options,
+        return Bucket(
+            self._thread,
+            self._thread.run(
+                self._inner.create_bucket_aggregate,
+                name,
+                origins,
+                config,
+                writable=writable,
+                **options,
+            ),
         )
-        return Bucket(self._thread, inner)
 
     def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any

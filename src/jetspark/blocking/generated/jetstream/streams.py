@@ -1,7 +1,5 @@
-"""Streams: make, change, look at, empty, delete, without async.
-
-Contract: that of `jetspark.jetstream.streams.calls`.
-"""
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: streams."""
 
 from __future__ import annotations
 
@@ -9,13 +7,14 @@ from typing import Any
 
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.context import JetStream as AsyncJetStream
+from jetspark.face import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.jetstream.streams.templates import StreamTemplateInfo
 
 
-class StreamCalls:
-    """The part of JetStream that is about streams."""
+class GeneratedStreamCalls:
+    """The calls of `StreamCalls` that hand on to its asyncio twin."""
 
     _thread: LoopThread
     _inner: AsyncJetStream
@@ -87,3 +86,40 @@ class StreamCalls:
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those that listen to `subject`."""
         return Paged(self._thread, self._inner.streams(subject))
+
+
+class GeneratedTemplateCalls:
+    """The calls of `TemplateCalls` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def create_template(
+        self,
+        name: str,
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        max_streams: int,
+        **options: Any,
+    ) -> StreamTemplateInfo:
+        """Make a template: each new subject gets a stream of its own, named after it.
+
+        `config` and `options` are the fields of StreamConfig, without a name; `subjects` say what
+        the template listens to. Raises APIError when there is one of that name.
+        """
+        return self._thread.run(
+            self._inner.create_template, name, config, max_streams=max_streams, **options
+        )
+
+    def template_info(self, name: str) -> StreamTemplateInfo:
+        """A template and its streams."""
+        return self._thread.run(self._inner.template_info, name)
+
+    def delete_template(self, name: str) -> None:
+        """Delete a template and all streams that it has made."""
+        self._thread.run(self._inner.delete_template, name)
+
+    def template_names(self) -> Paged[str]:
+        """The names of all templates."""
+        return Paged(self._thread, self._inner.template_names())

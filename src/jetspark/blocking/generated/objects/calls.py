@@ -1,7 +1,5 @@
-"""Object stores: make, change, bind, delete, list, without async.
-
-Contract: that of `jetspark.objects.calls`.
-"""
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: calls."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from jetspark.objects.config import ObjectStoreConfig
 from jetspark.objects.info import ObjectStoreStatus
 
 
-class ObjectStoreCalls:
-    """The part of JetStream that is about object stores."""
+class GeneratedObjectStoreCalls:
+    """The calls of `ObjectStoreCalls` that hand on to its asyncio twin."""
 
     _thread: LoopThread
     _inner: AsyncJetStream
@@ -28,8 +26,9 @@ class ObjectStoreCalls:
 
         One that exists with the same configuration is bound; with another one, NameInUseError.
         """
-        inner = self._thread.run(self._inner.create_object_store, name, config, **options)
-        return ObjectStore(self._thread, inner)
+        return ObjectStore(
+            self._thread, self._thread.run(self._inner.create_object_store, name, config, **options)
+        )
 
     def update_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
@@ -38,8 +37,9 @@ class ObjectStoreCalls:
 
         Raises ObjectStoreNotFoundError.
         """
-        inner = self._thread.run(self._inner.update_object_store, name, config, **options)
-        return ObjectStore(self._thread, inner)
+        return ObjectStore(
+            self._thread, self._thread.run(self._inner.update_object_store, name, config, **options)
+        )
 
     def object_store(self, name: str) -> ObjectStore:
         """Bind to an object store that exists. Raises ObjectStoreNotFoundError."""

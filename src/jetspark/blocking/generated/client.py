@@ -1,0 +1,304 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.events import EventStream
+from jetspark.blocking.jetstream.context import JetStream
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.messages import Message
+from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.blocking.replies import Replies, judging
+from jetspark.blocking.subscription import MessageCallback, Subscription
+from jetspark.client.client import (
+    DRAIN_TIMEOUT,
+    PENDING_BYTES_LIMIT,
+    PENDING_MSGS_LIMIT,
+    Statistics,
+)
+from jetspark.client.prepared import Sendable
+from jetspark.connection.events import ConnectionStatus
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.errors import JetsparkError
+from jetspark.face import Client as AsyncClient
+from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
+from jetspark.wire.documents import ServerInfo
+from jetspark.wire.headers import HeadersLike
+
+if TYPE_CHECKING:
+    from jetspark.blocking.client import Client, ErrorCallback, EventCallback
+
+
+class GeneratedClient:
+    """The calls of `Client` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _caller: CallerSide
+    _buffer: PublishBuffer
+    _inner: AsyncClient
+
+    def _make(
+        self, event_callback: EventCallback | None, error_callback: ErrorCallback | None, dial: Dial
+    ) -> None:
+        raise NotImplementedError
+
+    def jetstream(
+        self,
+        *,
+        timeout: Seconds = 5.0,
+        domain: str | None = None,
+        api_prefix: str | None = None,
+        trace: bool = False,
+    ) -> JetStream:
+        """JetStream over this connection; several at once may differ in these.
+
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
+        the whole prefix instead of "$JS.API". With neither, the connection's own ones
+        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
+        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
+        api_prefix are given.
+        """
+        return JetStream(
+            cast("Client", self), timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace
+        )
+
+    def __init__(
+        self,
+        options: ConnectOptions | None = None,
+        *,
+        event_callback: EventCallback | None = None,
+        error_callback: ErrorCallback | None = None,
+        dial: Dial = dial_tcp,
+    ) -> None:
+        self.options = options or ConnectOptions()
+        self._make(event_callback, error_callback, dial)
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """closed, connecting, connected, reconnecting or draining."""
+        return self._inner.status
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a link now."""
+        return self._inner.is_connected
+
+    @property
+    def last_error(self) -> JetsparkError | None:
+        """The last asynchronous error; a successful (re)connect clears it."""
+        return self._inner.last_error
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the present server said of itself, or the last one while there is no link."""
+        return self._inner.server_info
+
+    @property
+    def current_server(self) -> str | None:
+        """URL of the present server, without credentials; None without a link."""
+        return self._inner.current_server
+
+    @property
+    def servers(self) -> list[str]:
+        """URLs of all servers in the pool, those learnt from the cluster too."""
+        return self._inner.servers
+
+    @property
+    def max_payload(self) -> int:
+        """Largest message that the server accepts, bytes, headers included."""
+        return self._inner.max_payload
+
+    @property
+    def stats(self) -> Statistics:
+        """Traffic so far."""
+        raise NotImplementedError
+
+    def events(self) -> EventStream:
+        """Iterator over changes of the connection from now on; ends when it is closed."""
+        return EventStream(self._thread, self._thread.call(self._inner.events))
+
+    def report(self, error: JetsparkError) -> None:
+        """last_error, the log, and the error callback: for errors that no call can raise."""
+        self._thread.call(self._inner.report, error)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def connect(self) -> None:
+        """Try each server once. Nothing happens when it is connected or connecting already.
+
+        Raises the error of the one server, or NoServersError with the last one's as `__cause__`;
+        ConfigError for TLS files that cannot be used; ConnectionClosedError after `close`.
+        """
+        raise NotImplementedError
+
+    def force_reconnect(self) -> None:
+        """Leave this server for the next one; returns when the link is up again.
+
+        Raises ConnectionClosedError when closed, or when no server could be reached.
+        """
+        self._thread.run(self._inner.force_reconnect)
+
+    def flush(self, timeout: Seconds | None = None) -> None:
+        """Return when the server has taken all that was published before.
+
+        `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
+        ConnectionClosedError when there is no link or it is lost meanwhile; BadTimeoutError.
+        """
+        raise NotImplementedError
+
+    def rtt(self) -> float:
+        """Seconds of one round trip to the server. Raises as `flush` does."""
+        return self._thread.run(self._inner.rtt)
+
+    def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
+
+        Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
+        seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
+        ConnectionClosedError when there is no link. The client is closed in any case, except that
+        of a timeout that cannot work (BadTimeoutError).
+
+        Called in a callback that gets messages, which it would have to wait for, it returns at once
+        and goes on by itself; its errors are reported. A second call waits for the first and raises
+        as it does; nothing happens when the client is closed, by `drain` or by `close`.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Send what waits and end the connection. Any number of times.
+
+        Pending requests and iterators end at once; a callback that runs is left to finish, and gets
+        no more.
+        """
+        raise NotImplementedError
+
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str | None = None,
+        callback: MessageCallback | None = None,
+        max_msgs: int = 0,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Subscription:
+        """Subscribe; iterate the result, or give a callback, called in a thread of its own.
+
+        `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
+        pending limit new messages are dropped, and SlowConsumerError tells. Raises
+        BadSubjectError, ConfigError, ConnectionClosedError.
+        """
+        return Subscription(
+            self._caller,
+            subject,
+            lambda forward: self._inner.subscribe(
+                subject,
+                queue=queue,
+                callback=forward,
+                max_msgs=max_msgs,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )
+
+    def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
+
+        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
+        ConnectionClosedError, ConnectionLostError (which is both), BadTimeoutError, and what
+        publish_nowait raises. Interrupting it leaves nothing behind; a reconnect meanwhile does no
+        harm.
+        """
+        return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
+
+    def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
+        """`request` with a message made before; its `reply` is not used."""
+        raise NotImplementedError
+
+    def request_many(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        max_msgs: int = 0,
+        stall: Seconds | None = None,
+        sentinel: bool | Callable[[Message], bool] = False,
+    ) -> Replies:
+        """Publish and gather replies: iterate the result, or make a `list` of it.
+
+        It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds without
+        a reply after the last one (None: no limit); a reply that is the sentinel, which is not
+        given out (True: the one without payload; a function: the one for which it is true, called
+        in the event loop's thread); `timeout` seconds in all, request_timeout by default. The
+        request is sent when the first reply is asked for.
+
+        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
+        nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
+        and what publish_nowait raises.
+        """
+        return Replies(
+            self._caller,
+            self._inner.request_many(
+                subject,
+                payload,
+                timeout=timeout,
+                headers=headers,
+                max_msgs=max_msgs,
+                stall=stall,
+                sentinel=judging(self._caller, sentinel),
+            ),
+        )
+
+    def new_inbox(self) -> str:
+        """A fresh subject for replies, below `inbox_prefix`."""
+        return self._inner.new_inbox()
+
+    def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message; waits while the network takes no more. Raises as publish_nowait."""
+        if self._buffer.crowded:
+            self._buffer.block()
+        self._caller.publish_nowait(subject, payload, reply=reply, headers=headers)
+
+    def publish_msg(self, message: Sendable) -> None:
+        """`publish` a message made before, or one that was received. Raises as publish_nowait."""
+        raise NotImplementedError
+
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message with the next turn of the event loop.
+
+        `payload`: any bytes-like object. Raises BadPayloadError for what is none, BadSubjectError,
+        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
+        (pending_size bytes wait already), ConnectionClosedError.
+        """
+        self._caller.publish_nowait(subject, payload, reply=reply, headers=headers)

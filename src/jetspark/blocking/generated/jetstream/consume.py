@@ -1,0 +1,60 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: consume."""
+
+from __future__ import annotations
+
+from jetspark.blocking.jetstream.message import JsMsg
+from jetspark.blocking.taking import Taking, drain
+from jetspark.errors import JetsparkError
+from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.timestamps import Seconds
+
+
+class GeneratedConsumerMessages(Taking[JsMsg]):
+    """The calls of `ConsumerMessages` that hand on to its asyncio twin."""
+
+    _inner: AsyncConsumerMessages
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return self._inner.pending_msgs + len(self._taken)
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """What ended it; None while it goes on, and after an end that was asked for."""
+        return self._inner.error
+
+    def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError, and the error that has ended it.
+        """
+        return self._next_within(timeout)
+
+    def stop(self) -> None:
+        """End it now. Any number of times.
+
+        Discards what was not taken: the server delivers it again when the consumer's ack_wait is
+        over. A callback that runs is left to finish.
+        """
+        self._stop(self._inner.stop)
+
+    def drain(self, timeout: Seconds | None = None) -> None:
+        """Ask for no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        drain(self._client, self._worker, self._inner.drain, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)

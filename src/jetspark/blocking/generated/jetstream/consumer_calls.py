@@ -1,0 +1,190 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: consumer calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.consume import JsMsgCallback
+from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
+from jetspark.blocking.jetstream.ordered import OrderedMessages
+from jetspark.blocking.jetstream.paging import Paged
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.face import JetStream as AsyncJetStream
+from jetspark.jetstream.consumers.calls import ConsumerConfigLike
+from jetspark.jetstream.documents import ConsumerInfo
+from jetspark.jetstream.documents.consumers import PauseState, ReplayPolicy
+from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
+from jetspark.jetstream.pulling.limits import EXPIRES
+from jetspark.timestamps import Seconds
+
+
+class GeneratedConsumerCalls:
+    """The calls of `ConsumerCalls` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _caller: CallerSide
+    _inner: AsyncJetStream
+
+    def create_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PullConsumer:
+        """Make a pull consumer, or bind it when it exists with the same configuration.
+
+        Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
+        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
+        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
+        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
+        configuration: `update_consumer` changes it, `consumer` binds it as it is.
+        """
+        return PullConsumer(
+            self._caller, self._thread.run(self._inner.create_consumer, stream, config, **options)
+        )
+
+    def create_push_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> PushConsumer:
+        """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
+        return PushConsumer(
+            self._caller,
+            self._thread.run(self._inner.create_push_consumer, stream, config, **options),
+        )
+
+    def update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """Change a consumer; what is not named keeps its value. A name is required.
+
+        The current configuration is read first, so of two updates at the same moment one may
+        undo the other. Raises ConsumerNotFoundError.
+        """
+        return self._thread.run(self._inner.update_consumer, stream, config, **options)
+
+    def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+    ) -> ConsumerInfo:
+        """update_consumer, or a new consumer, pull or push, when there is none of that name."""
+        return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
+
+    def consumer(self, stream: str, name: str) -> PullConsumer:
+        """Bind to a pull consumer that exists.
+
+        Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
+        """
+        return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
+
+    def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
+        return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
+
+    def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
+        """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+        return self._thread.run(self._inner.consumer_info, stream, name)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer. Raises ConsumerNotFoundError."""
+        self._thread.run(self._inner.delete_consumer, stream, name)
+
+    def consumer_names(self, stream: str) -> Paged[str]:
+        """The names of a stream's consumers."""
+        return Paged(self._thread, self._inner.consumer_names(stream))
+
+    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
+        """A stream's consumers."""
+        return Paged(self._thread, self._inner.consumers(stream))
+
+    def ordered(
+        self,
+        stream: str,
+        *,
+        subjects: str | Sequence[str] | None = None,
+        deliver_policy: str | None = None,
+        start_seq: int | None = None,
+        start_time: datetime | None = None,
+        headers_only: bool = False,
+        replay_policy: str = ReplayPolicy.INSTANT,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
+    ) -> OrderedMessages:
+        """A stream in order, without a gap and without acks: iterate it, or give a callback.
+
+        `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
+        DeliverPolicy, "all" by default; `start_seq` or `start_time` instead of it begin there.
+        `headers_only`: without payloads; their sizes are in the header Nats-Msg-Size.
+        `replay_policy`: "original" keeps the pace of publishing.
+
+        It pulls ahead: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are here
+        or on their way. `expires`: seconds that one pull may wait at the server. `heartbeat`:
+        seconds of silence after which the server gives a sign of life; twice as long without one,
+        and the consumer is made again. `inactive_threshold`: how long the server keeps the
+        consumer of a reader that vanished.
+
+        Nothing is sent before the first message is asked for, except with a callback. Raises
+        ConfigError, UnsupportedByServerError; how it ends: see
+        `jetspark.jetstream.ordered.ordered`.
+        """
+        return OrderedMessages(
+            self._caller,
+            stream,
+            lambda forward: self._inner.ordered(
+                stream,
+                subjects=subjects,
+                deliver_policy=deliver_policy,
+                start_seq=start_seq,
+                start_time=start_time,
+                headers_only=headers_only,
+                replay_policy=replay_policy,
+                callback=forward,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                expires=expires,
+                heartbeat=heartbeat,
+                inactive_threshold=inactive_threshold,
+            ),
+            callback,
+        )
+
+
+class GeneratedConsumerControlCalls:
+    """The calls of `ConsumerControlCalls` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _inner: AsyncJetStream
+
+    def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
+        """Deliver nothing until then; an aware time (2.11). One that has passed resumes."""
+        return self._thread.run(self._inner.pause_consumer, stream, name, until)
+
+    def resume_consumer(self, stream: str, name: str) -> PauseState:
+        """Deliver again (2.11)."""
+        return self._thread.run(self._inner.resume_consumer, stream, name)
+
+    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
+        """Deliver again what is not acknowledged, or everything from `seq` on (2.14).
+
+        See `PullConsumer.reset`.
+        """
+        return self._thread.run(self._inner.reset_consumer, stream, name, seq)
+
+    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
+        """Let another server lead the stream; `preferred` names it (2.11).
+
+        Raises APIError on a server that is not clustered.
+        """
+        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
+
+    def consumer_leader_stepdown(
+        self, stream: str, name: str, *, preferred: str | None = None
+    ) -> None:
+        """Let another server lead the consumer; `preferred` names it (2.11).
+
+        Raises APIError on a server that is not clustered.
+        """
+        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)

@@ -1,0 +1,250 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: consumers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
+from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
+from jetspark.blocking.jetstream.push import PushMessages
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.jetstream.consumers.handles import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers.handles import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers.handles import PushConsumer as AsyncPushConsumer
+from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
+from jetspark.jetstream.pulling.limits import EXPIRES
+from jetspark.timestamps import Seconds
+
+
+class GeneratedConsumer:
+    """The calls of `Consumer` that hand on to its asyncio twin."""
+
+    __slots__ = ()
+
+    _client: CallerSide
+    _inner: AsyncConsumer
+
+    @property
+    def cached_info(self) -> ConsumerInfo:
+        """What the last call of `info`, or the one that made this object, returned."""
+        return self._inner.cached_info
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._inner.stream
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self._inner.name
+
+    def info(self) -> ConsumerInfo:
+        """The consumer as it is now. Raises ConsumerNotFoundError."""
+        return self._client.thread.run(self._inner.info)
+
+    def delete(self) -> None:
+        """Delete the consumer. Raises ConsumerNotFoundError."""
+        self._client.thread.run(self._inner.delete)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def pause(self, until: datetime) -> PauseState:
+        """Deliver nothing until then; an aware time (2.11). One that has passed resumes."""
+        return self._client.thread.run(self._inner.pause, until)
+
+    def resume(self) -> PauseState:
+        """Deliver again (2.11)."""
+        return self._client.thread.run(self._inner.resume)
+
+    def reset(self, seq: int | None = None) -> ConsumerInfo:
+        """Deliver again what is not acknowledged, or everything from `seq` on (2.14).
+
+        What was acknowledged from there on, and how often a message was delivered, is forgotten.
+        `seq` needs a deliver_policy of "all" or by a start, and must not be before that; otherwise
+        APIError.
+        """
+        return self._client.thread.run(self._inner.reset, seq)
+
+
+class GeneratedPullConsumer:
+    """The calls of `PullConsumer` that hand on to its asyncio twin."""
+
+    __slots__ = ()
+
+    _client: CallerSide
+    _inner: AsyncPullConsumer
+
+    def fetch(
+        self,
+        batch: int,
+        *,
+        timeout: Seconds | None = None,
+        max_bytes: int | None = None,
+        heartbeat: Seconds | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> FetchResult:
+        """Up to `batch` messages, as a list that also tells how the fetch ended.
+
+        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. What
+        was published a moment ago may be missing: the consumer hears of it after the publisher
+        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over;
+        the server is told 10 ms less, so that it ends first. `max_bytes`: stop before this many
+        bytes of messages (subjects and headers count). `heartbeat` (seconds, at most half of
+        `timeout`): a server that says nothing for twice as long is reported by
+        MissedHeartbeatError instead of at the timeout; the clock of it stands still while the
+        connection is down.
+
+        For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
+        "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
+        at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
+        lower ones are served first. "pinned_client": who is pinned is remembered by this object.
+
+        When messages came, they are returned, and what went wrong after them is in `.error`. So is
+        SequenceMismatchError when the server's last word shows that a delivery was lost on the way
+        (with acks it comes again after ack_wait), and RequestTimeoutError, half a second after
+        the timeout, when that word did not come.
+        When none came: an empty list if the server says that nothing is there; otherwise raises
+        RequestTimeoutError, SequenceMismatchError, MissedHeartbeatError, ConsumerNotFoundError,
+        ConsumerDeletedError, ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError
+        before anything is sent. A lost connection does not end a fetch that has a timeout: it is
+        asked for again.
+        """
+        return fetched(
+            self._client,
+            self._client.thread.run(
+                self._inner.fetch,
+                batch,
+                timeout=timeout,
+                max_bytes=max_bytes,
+                heartbeat=heartbeat,
+                group=group,
+                min_pending=min_pending,
+                min_ack_pending=min_ack_pending,
+                priority=priority,
+            ),
+        )
+
+    def next(
+        self,
+        timeout: Seconds | None = None,
+        *,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> JsMsg:
+        """One message, within `timeout` seconds (default: the context's).
+
+        Raises RequestTimeoutError when none came, and what `fetch` raises. The other options are
+        those of `fetch`.
+        """
+        return JsMsg(
+            self._client,
+            self._client.thread.run(
+                self._inner.next,
+                timeout,
+                group=group,
+                min_pending=min_pending,
+                min_ack_pending=min_ack_pending,
+                priority=priority,
+            )._frame,
+        )
+
+    def consume(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds | None = None,
+        threshold_messages: int | None = None,
+        threshold_bytes: int | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> ConsumerMessages:
+        """Messages without end: iterate the result, or give a callback, called in its own thread.
+
+        It pulls ahead: up to `max_messages` (default 500) messages, or `max_bytes` bytes, are here
+        or on their way. When no more than `threshold_messages` or `threshold_bytes` are left (half,
+        if not said), it asks for the rest again. `expires`: seconds that one pull may wait at the
+        server, at least 1, default 30. `heartbeat`: seconds of silence after which the server
+        gives a sign of life, 0.5 to 30, at most half of `expires`, which is the default; twice as
+        long without any is reported, and it pulls anew. The other options are those of `fetch`.
+
+        How it ends and what it survives: see `jetspark.jetstream.pulling.consume`. Raises
+        ConfigError, UnsupportedByServerError, ConnectionClosedError.
+        """
+        return ConsumerMessages(
+            self._client,
+            self._inner.name,
+            lambda forward: self._inner.consume(
+                callback=forward,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                expires=expires,
+                heartbeat=heartbeat,
+                threshold_messages=threshold_messages,
+                threshold_bytes=threshold_bytes,
+                group=group,
+                min_pending=min_pending,
+                min_ack_pending=min_ack_pending,
+                priority=priority,
+            ),
+            callback,
+        )
+
+    def unpin(self, group: str) -> None:
+        """Let the server pin another client of a priority group (ADR-42; server 2.11).
+
+        Raises ConfigError for a consumer whose policy is not "pinned_client",
+        UnsupportedByServerError, ConsumerNotFoundError, APIError.
+        """
+        self._client.thread.run(self._inner.unpin, group)
+
+
+class GeneratedPushConsumer:
+    """The calls of `PushConsumer` that hand on to its asyncio twin."""
+
+    __slots__ = ()
+
+    _client: CallerSide
+    _inner: AsyncPushConsumer
+
+    @property
+    def deliver_subject(self) -> str:
+        """Where it delivers."""
+        return self._inner.deliver_subject
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback.
+
+        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
+        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
+        """
+        return PushMessages(
+            self._client,
+            self._inner.name,
+            lambda forward: self._inner.subscribe(
+                callback=forward,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )

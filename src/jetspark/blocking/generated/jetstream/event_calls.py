@@ -1,0 +1,54 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: event calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.events import EventCallback, Events
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.face import JetStream as AsyncJetStream
+from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX
+
+
+class GeneratedEventCalls:
+    """The calls of `EventCalls` that hand on to its asyncio twin."""
+
+    _caller: CallerSide
+    _inner: AsyncJetStream
+
+    def events(
+        self,
+        *,
+        kinds: Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        callback: EventCallback | None = None,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Events:
+        """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
+
+        `kinds`: EventKind or their words, None for all, unknown ones too. `stream`, `consumer`:
+        only what is about these. A context with a domain gets that domain's events only. `prefix`:
+        where the events of another account were imported to. Connected as a user of the system
+        account, it gives the events of servers too.
+
+        Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
+        one is named; BadNameError, BadSubjectError, ConnectionClosedError.
+        """
+        return Events(
+            self._caller,
+            lambda forward: self._inner.events(
+                kinds=kinds,
+                stream=stream,
+                consumer=consumer,
+                callback=forward,
+                prefix=prefix,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )

@@ -1,0 +1,55 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: push."""
+
+from __future__ import annotations
+
+from jetspark.blocking.jetstream.message import JsMsg
+from jetspark.blocking.taking import Taking, drain
+from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
+from jetspark.timestamps import Seconds
+
+
+class GeneratedPushMessages(Taking[JsMsg]):
+    """The calls of `PushMessages` that hand on to its asyncio twin."""
+
+    _inner: AsyncPushMessages
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet, the server's own included."""
+        return self._inner.pending_msgs + len(self._taken)
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._inner.dropped
+
+    def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, or for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
+        ConnectionClosedError.
+        """
+        return self._next_within(timeout)
+
+    def stop(self) -> None:
+        """End it now, discarding what was not taken. Any number of times."""
+        self._stop(self._inner.stop)
+
+    def drain(self, timeout: Seconds | None = None) -> None:
+        """Let the server send no more, and take all that is on its way.
+
+        Returns when the messages are here; with a callback, when it was called for the last one.
+        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        drain(self._client, self._worker, self._inner.drain, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
