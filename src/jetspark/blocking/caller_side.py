@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.client import Client as CoreClient
-from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -87,16 +86,11 @@ class CallerSide(CoreClient):
         self._requests.check_responders(frame, subject)
         return frame
 
-    async def request(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        timeout: Seconds | None = None,
-        headers: HeadersLike | None = None,
-    ) -> Message:
+    async def _reply(
+        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
+    ) -> MessageFrame:
         """Blocks the caller's thread, and suspends nothing."""
-        return Message(self, self.ask(subject, payload, timeout, headers))
+        return self.ask(subject, payload, timeout, headers)
 
     async def _pause(self, seconds: float) -> None:
         """Blocks the caller's thread, and suspends nothing."""

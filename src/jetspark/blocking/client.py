@@ -155,5 +155,5 @@ class Client(GeneratedClient, Leaving):
         self.connect()
         return self
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         self.close()

@@ -23,7 +23,7 @@ class Leaving:
 
     __slots__ = ()
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -35,7 +35,7 @@ class Leaving:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._leave()
+        self._finish()
 
 
 class Stoppable(Protocol):

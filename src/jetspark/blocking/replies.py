@@ -42,7 +42,7 @@ class Replies(Leaving):
         """Take no more replies."""
         self._client.thread.run(self._inner.aclose)
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         if not self._client.thread.is_over:
             self.close()
 

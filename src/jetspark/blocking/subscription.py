@@ -65,7 +65,7 @@ class Subscription(GeneratedSubscription):
         if not max_msgs:
             self._taken.clear()
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         if not self._thread.is_over:
             self._thread.call(self._unsubscribe)
 

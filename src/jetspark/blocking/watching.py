@@ -83,5 +83,5 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
             self._thread.call(self._inner.stop)
         self._taken.clear()
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         self.stop()

@@ -52,6 +52,12 @@ class RequestCalls(PublishCalls):
         publish_nowait raises.
         Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
         """
+        return self._message(await self._reply(subject, payload, timeout, headers))
+
+    async def _reply(
+        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
+    ) -> MessageFrame:
+        """The reply's frame. The blocking client has another way to it."""
         if self._outbox.crowded:
             payload = payload_bytes(payload)  # as it is now, not when there is room again
             await self._outbox.wait()
@@ -62,7 +68,7 @@ class RequestCalls(PublishCalls):
         finally:
             self._requests.close(reply)
         self._requests.check_responders(frame, subject)
-        return self._message(frame)
+        return frame
 
     def _ask(
         self,

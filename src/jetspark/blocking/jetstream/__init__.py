@@ -13,20 +13,6 @@ from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.blocking.jetstream.stored import StoredMsgs
 
-__all__ = [
-    "AtomicBatch",
-    "Consumer",
-    "ConsumerMessages",
-    "Events",
-    "FastIngest",
-    "FetchResult",
-    "JetStream",
-    "JsMsg",
-    "OrderedMessages",
-    "Paged",
-    "Publisher",
-    "PullConsumer",
-    "PushConsumer",
-    "PushMessages",
-    "StoredMsgs",
-]
+__all__ = ["AtomicBatch", "Consumer", "ConsumerMessages", "Events", "FastIngest", "FetchResult"]
+__all__ += ["JetStream", "JsMsg", "OrderedMessages", "Paged", "Publisher", "PullConsumer"]
+__all__ += ["PushConsumer", "PushMessages", "StoredMsgs"]

@@ -49,5 +49,5 @@ class ConsumerMessages(GeneratedConsumerMessages):
             pass  # not from here, or an interrupt would come with a second traceback
         return self._next()
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         self.stop()

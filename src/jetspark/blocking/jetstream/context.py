@@ -50,12 +50,8 @@ class JetStream(
 ):
     """JetStream over a client.
 
-    `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
-    that behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
-    imported from another account. With neither, what the connection's options say, which a
-    context of the `nats` command may have set. `trace`: log each API request and answer to
-    "jetspark.trace" at level DEBUG, without messages and secrets. Raises ConfigError when both
-    are given, BadNameError and BadSubjectError for unusable ones.
+    Streams, consumers and publishing, Key-Value buckets and object stores. The options are in
+    `Client.jetstream`.
     """
 
     _client: Client

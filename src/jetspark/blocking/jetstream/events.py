@@ -63,5 +63,5 @@ class Events(GeneratedEvents, Leaving):
         if not self._thread.is_over:
             self._thread.call(self._inner.close)
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         self.close()

@@ -7,12 +7,10 @@ it at the same moment both may succeed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.message import GeneratedJsMsg
-from jetspark.errors import JetsparkError
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
+from jetspark.jetstream.pulling.fetch_result import Fetched
 from jetspark.jetstream.pulling.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.wire.kernel import deliver
 
@@ -32,14 +30,10 @@ class JsMsg(GeneratedJsMsg):
             return self._answering
 
 
-class FetchResult(list[JsMsg]):
+class FetchResult(Fetched[JsMsg]):
     """The messages of a fetch. `error`: what ended it after these messages came, or None."""
 
-    __slots__ = ("error",)
-
-    def __init__(self, messages: Iterable[JsMsg] = (), error: JetsparkError | None = None) -> None:
-        super().__init__(messages)
-        self.error = error
+    __slots__ = ()
 
 
 def fetched(client: CallerSide, result: AsyncFetchResult) -> FetchResult:

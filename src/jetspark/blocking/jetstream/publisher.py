@@ -110,8 +110,9 @@ class Publisher(GeneratedPublisher):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        goes_on = kind is None or issubclass(kind, Exception)
         try:
-            if kind is None or issubclass(kind, Exception):
+            if goes_on:
                 self.flush()
         finally:
             self._thread.call(self._close)

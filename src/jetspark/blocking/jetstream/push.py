@@ -42,5 +42,5 @@ class PushMessages(GeneratedPushMessages):
     def __next__(self) -> JsMsg:
         return self._next()
 
-    def _leave(self) -> None:
+    def _finish(self) -> None:
         self.stop()

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.message import JsMsg
 
+MessageT = TypeVar("MessageT")
 
-class FetchResult(list[JsMsg]):
-    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
+
+class Fetched(list[MessageT]):
+    """What the results of both clients have in common."""
 
     __slots__ = ("error",)
 
-    def __init__(self, messages: Iterable[JsMsg] = (), error: JetsparkError | None = None) -> None:
+    def __init__(
+        self, messages: Iterable[MessageT] = (), error: JetsparkError | None = None
+    ) -> None:
         super().__init__(messages)
         self.error = error
+
+
+class FetchResult(Fetched[JsMsg]):
+    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
+
+    __slots__ = ()
