@@ -51,7 +51,6 @@ class Twin:
     hooks: tuple[str, ...] = ()
     """Signatures of methods by hand that the bodies call."""
     slots: bool = False
-    without: frozenset[str] = field(default_factory=frozenset)
 
 
 _JS = "AsyncJetStream"
@@ -78,7 +77,6 @@ MODULES: dict[str, list[Twin]] = {
                 " error_callback: ErrorCallback | None,"
                 " dial: Dial) -> None",
             ),
-            without=frozenset({"adopt", "listen", "publish_replying"}),
         )
     ],
     "messages": [
@@ -90,37 +88,20 @@ MODULES: dict[str, list[Twin]] = {
             slots=True,
         )
     ],
-    "events": [Twin("jetspark.client.notices:EventStream", without=frozenset({"push"}))],
+    "events": [Twin("jetspark.client.notices:EventStream")],
     "subscription": [
-        Twin(
-            "jetspark.client.subscription:Subscription",
-            bases=("Taking[Message]",),
-            attributes=(),
-            without=frozenset({"take_queued", "abandon", "left_by"}),
-        )
+        Twin("jetspark.client.subscription:Subscription", bases=("Taking[Message]",), attributes=())
     ],
     "listing": [Twin("jetspark.jetstream.listing:Listing", slots=True)],
-    "watching": [
-        Twin(
-            "jetspark.jetstream.ordered.watching:Watching",
-            without=frozenset({"take_ready", "report"}),
-        )
-    ],
+    "watching": [Twin("jetspark.jetstream.ordered.watching:Watching")],
     "jetstream.context": [
-        Twin(
-            "jetspark.jetstream.context:JetStream",
-            inner=_JS,
-            attributes=_CALLER,
-            without=frozenset({"client"}),
-        )
+        Twin("jetspark.jetstream.context:JetStream", inner=_JS, attributes=_CALLER)
     ],
     "jetstream.streams": [
         Twin("jetspark.jetstream.streams.calls:StreamCalls", inner=_JS),
         Twin("jetspark.jetstream.streams.templates:TemplateCalls", inner=_JS),
     ],
-    "jetstream.stored": [
-        Twin("jetspark.jetstream.stored.direct:StoredMsgs", slots=True),
-    ],
+    "jetstream.stored": [Twin("jetspark.jetstream.stored.direct:StoredMsgs", slots=True)],
     "jetstream.stored_calls": [Twin("jetspark.jetstream.stored.calls:StoredCalls", inner=_JS)],
     "jetstream.publishing": [
         Twin(
@@ -188,7 +169,6 @@ MODULES: dict[str, list[Twin]] = {
             "jetspark.jetstream.pulling.consume:ConsumerMessages",
             bases=("Taking[JsMsg]",),
             attributes=(),
-            without=frozenset({"take_queued", "abandon", "left_by"}),
         )
     ],
     "jetstream.push": [
@@ -196,7 +176,6 @@ MODULES: dict[str, list[Twin]] = {
             "jetspark.jetstream.consumers.push:PushMessages",
             bases=("Taking[JsMsg]",),
             attributes=(),
-            without=frozenset({"take_queued"}),
         )
     ],
     "jetstream.ordered": [
@@ -204,7 +183,6 @@ MODULES: dict[str, list[Twin]] = {
             "jetspark.jetstream.ordered.ordered:OrderedMessages",
             bases=("ConsumerMessages",),
             attributes=(),
-            without=frozenset({"take_queued", "abandon", "left_by"}),
         )
     ],
     "jetstream.consumers": [
@@ -229,7 +207,6 @@ MODULES: dict[str, list[Twin]] = {
         Twin(
             "jetspark.jetstream.events.events:Events",
             attributes=("_thread: LoopThread", "_client: CallerSide", "_worker: Worker"),
-            without=frozenset({"abandon", "left_by"}),
         )
     ],
     "jetstream.event_calls": [
@@ -247,12 +224,8 @@ MODULES: dict[str, list[Twin]] = {
         )
     ],
     "jetstream.paging": [Twin("jetspark.jetstream.paging:Paged", slots=True)],
-    "kv.bucket": [
-        Twin("jetspark.kv.bucket:Bucket", also=("jetspark.kv.reading:ReadingCalls",)),
-    ],
-    "kv.live": [
-        Twin("jetspark.kv.live:LiveBucket", bases=("Mapping[str, bytes]",)),
-    ],
+    "kv.bucket": [Twin("jetspark.kv.bucket:Bucket", also=("jetspark.kv.reading:ReadingCalls",))],
+    "kv.live": [Twin("jetspark.kv.live:LiveBucket", bases=("Mapping[str, bytes]",))],
     "kv.calls": [Twin("jetspark.kv.calls:BucketCalls", inner=_JS)],
     "objects.store": [
         Twin(
@@ -349,6 +322,13 @@ BODIES: dict[str, str] = {
     "ObjectReader.stop": BY_HAND,
 }
 
+ABSENT = {
+    # Public in the asyncio class, and for nobody who uses the blocking one.
+    *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStream.client"),
+    *("EventStream.push", "Watching.report"),
+    *("*.abandon", "*.left_by", "*.take_queued", "*.take_ready"),
+}
+
 ARGUMENTS: dict[str, dict[str, str | None]] = {
     # What is given for an argument instead of itself; None: nothing.
     "Client.request_many": {"sentinel": "judging(self._caller, sentinel)"},
@@ -380,47 +360,33 @@ WRAPPED: dict[str, str] = {
     "ObjectWatcher": "ObjectWatcher(self._thread, {value})",
 }
 
-OTHER_TYPES: dict[tuple[str, str], str] = {
-    # Types of asyncio modules that have a blocking twin, and their module below jetspark.blocking.
-    ("jetspark.face", "Client"): "client",
-    ("jetspark.face", "JetStream"): "jetstream.context",
-    ("jetspark.client.client", "Client"): "client",
-    ("jetspark.client.client", "EventCallback"): "client",
-    ("jetspark.client.client", "ErrorCallback"): "client",
-    ("jetspark.client.notices", "EventCallback"): "client",
-    ("jetspark.client.notices", "ErrorCallback"): "client",
-    ("jetspark.client.notices", "EventStream"): "events",
-    ("jetspark.client.gather", "Replies"): "replies",
-    ("jetspark.client.messages", "Message"): "messages",
-    ("jetspark.client.subscription", "MessageCallback"): "subscription",
-    ("jetspark.client.subscription", "Subscription"): "subscription",
-    ("jetspark.jetstream.listing", "Listing"): "listing",
-    ("jetspark.jetstream.paging", "Paged"): "jetstream.paging",
-    ("jetspark.jetstream.message", "JsMsg"): "jetstream.message",
-    ("jetspark.jetstream.pulling.fetch_result", "FetchResult"): "jetstream.message",
-    ("jetspark.jetstream.pulling.consume", "JsMsgCallback"): "jetstream.consume",
-    ("jetspark.jetstream.pulling.consume", "ConsumerMessages"): "jetstream.consume",
-    ("jetspark.jetstream.consumers.push", "PushMessages"): "jetstream.push",
-    ("jetspark.jetstream.ordered.ordered", "OrderedMessages"): "jetstream.ordered",
-    ("jetspark.jetstream.consumers.handles", "Consumer"): "jetstream.consumers",
-    ("jetspark.jetstream.consumers.handles", "PullConsumer"): "jetstream.consumers",
-    ("jetspark.jetstream.consumers.handles", "PushConsumer"): "jetstream.consumers",
-    ("jetspark.jetstream.events.events", "EventCallback"): "jetstream.events",
-    ("jetspark.jetstream.events.events", "Events"): "jetstream.events",
-    ("jetspark.jetstream.stored.direct", "StoredMsgs"): "jetstream.stored",
-    ("jetspark.jetstream.publishing.publisher", "Publisher"): "jetstream.publisher",
-    ("jetspark.jetstream.batches.atomic", "AtomicBatch"): "jetstream.batch",
-    ("jetspark.jetstream.batches.fast_ingest", "FastIngest"): "jetstream.fast_ingest",
-    ("jetspark.jetstream.backup.backup", "ProgressCallback"): "jetstream.backup",
-    ("jetspark.kv.bucket", "Bucket"): "kv.bucket",
-    ("jetspark.kv.watch", "EntryCallback"): "kv.watch",
-    ("jetspark.kv.watch", "Watcher"): "kv.watch",
-    ("jetspark.kv.live", "ChangeCallback"): "kv.live",
-    ("jetspark.kv.live", "LiveBucket"): "kv.live",
-    ("jetspark.objects.store", "ObjectStore"): "objects.store",
-    ("jetspark.objects.sources", "ObjectData"): "objects.store",
-    ("jetspark.objects.reading", "ObjectReader"): "objects.reading",
-    ("jetspark.objects.watch", "ObjectWatcher"): "objects.watch",
+OTHER_TYPES: dict[str, tuple[str, ...]] = {
+    # Types of this name stand here below jetspark.blocking, and mean these in what is written.
+    "client": ("Client", "EventCallback", "ErrorCallback"),
+    "events": ("EventStream",),
+    "replies": ("Replies",),
+    "messages": ("Message",),
+    "subscription": ("Subscription", "MessageCallback"),
+    "listing": ("Listing",),
+    "jetstream.context": ("JetStream",),
+    "jetstream.paging": ("Paged",),
+    "jetstream.message": ("JsMsg", "FetchResult"),
+    "jetstream.consume": ("ConsumerMessages", "JsMsgCallback"),
+    "jetstream.push": ("PushMessages",),
+    "jetstream.ordered": ("OrderedMessages",),
+    "jetstream.consumers": ("PullConsumer", "PushConsumer"),
+    "jetstream.events": ("Events", "EventCallback"),
+    "jetstream.stored": ("StoredMsgs",),
+    "jetstream.publisher": ("Publisher",),
+    "jetstream.batch": ("AtomicBatch",),
+    "jetstream.fast_ingest": ("FastIngest",),
+    "jetstream.backup": ("ProgressCallback",),
+    "kv.bucket": ("Bucket",),
+    "kv.watch": ("Watcher", "EntryCallback"),
+    "kv.live": ("LiveBucket", "ChangeCallback"),
+    "objects.store": ("ObjectStore", "ObjectData"),
+    "objects.reading": ("ObjectReader",),
+    "objects.watch": ("ObjectWatcher",),
 }
 
 HELPERS: dict[str, str] = {
@@ -438,8 +404,6 @@ HELPERS: dict[str, str] = {
     "Taking": "jetspark.blocking.taking",
     "drain": "jetspark.blocking.taking",
     "judging": "jetspark.blocking.replies",
-    "Message": "jetspark.blocking.messages",
-    "EventStream": "jetspark.blocking.events",
     "fetched": "jetspark.blocking.jetstream.message",
     "transfer": "jetspark.blocking.jetstream.backup",
     "ThisThreadCalls": "jetspark.blocking.jetstream.this_thread",
@@ -448,8 +412,6 @@ HELPERS: dict[str, str] = {
     "WindowedPublishing": "jetspark.jetstream.publishing.windowed",
     "publisher_options": "jetspark.jetstream.publishing.calls",
     "ObjectWriter": "jetspark.objects.writing",
-    "JsMsg": "jetspark.blocking.jetstream.message",
-    "ConsumerMessages": "jetspark.blocking.jetstream.consume",
     "AsyncJetStream": "jetspark.face:JetStream",
     "AsyncMessage": "jetspark.client.messages:Message",
     "AsyncJsMsg": "jetspark.jetstream.message:JsMsg",
@@ -509,6 +471,7 @@ def connect({parameters}) -> Client:
     client.connect()
     return client
 """
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -639,7 +602,9 @@ def worded(name: str, doc: str, width: int = 92) -> str:
         for pattern, new in BLOCKED:
             text = re.sub(pattern, new, text)
         assert not (word := ASYNC.search(text)), f"{name} says {word}: see WORDS"
-        paragraphs.append(paragraph if text == before else textwrap.fill(text, width))
+        if text != before:
+            paragraph = textwrap.fill(text, width, break_on_hyphens=False)
+        paragraphs.append(paragraph)
     assert not unused, f"{name} does not say {unused} any more: see WORDS"
     return "\n\n".join(paragraphs)
 
@@ -650,6 +615,15 @@ def docstring(name: str, doc: str, indent: int = 8) -> str:
     assert "\\" not in doc, f"{name}: a backslash in its docstring"
     text = textwrap.indent(worded(name, doc, 100 - indent), " " * indent).strip()
     return f'"""{text}' + (f"\n{' ' * indent}" if "\n" in text else "") + '"""'
+
+
+def twin_of(module: str, name: str) -> str | None:
+    """The blocking module that has the twin of an asyncio module's type."""
+    found = [twin for twin, names in OTHER_TYPES.items() if name in names]
+    if len(found) > 1:
+        jetstream = module.startswith("jetspark.jetstream.")
+        found = [twin for twin in found if twin.startswith("jetstream.") == jetstream]
+    return f"jetspark.blocking.{found[0]}" if found else None
 
 
 @dataclass
@@ -673,11 +647,9 @@ class Module:
             name = node.id
             if name in known:
                 module, original = known[name]
-                if (twin := OTHER_TYPES.get((module, original))) is not None:
-                    module = f"jetspark.blocking.{twin}"
-                self.add(name, module, original)
-            elif name in HELPERS:
-                module, _, original = HELPERS[name].partition(":")
+                self.add(name, twin_of(module, name) or module, original)
+            elif (module := HELPERS.get(name) or twin_of("", name) or "") != "":
+                module, _, original = module.partition(":")
                 self.add(name, module, original or name)
         return text
 
@@ -725,11 +697,14 @@ class Module:
             # Its types are known in the asyncio module, or helpers.
             self.use(f"def {hook}: ...", module)
             lines.append(f"\n    def {hook}:\n        raise NotImplementedError")
-        seen = set(twin.without)
+        seen: set[str] = set()
         for path in (twin.one, *twin.also):
             # A constructor first.
             for call in sorted(calls_of(path), key=lambda call: call.name != "__init__"):
-                if call.name in seen or (call.name == "__init__" and self.body(name, call) is None):
+                absent = not ABSENT.isdisjoint({f"{name}.{call.name}", f"*.{call.name}"})
+                if absent or call.name in seen:
+                    continue
+                if call.name == "__init__" and self.body(name, call) is None:
                     continue
                 seen.add(call.name)
                 lines.append(self.write_call(name, twin, call))
@@ -751,7 +726,6 @@ class Module:
             head = f"    @property\n    def {call.name}(self) -> {returns}:\n"
         else:
             body = self.call_body(path, twin, call)
-            # Not str: it is what a body is, and it may be several lines.
             parameters = ast.unparse(call.arguments)
             head = f"    def {call.name}({parameters}) -> {returns}:\n"
         body = body.replace(", )", ")")
@@ -844,10 +818,7 @@ def written() -> dict[str, str]:
         for package in {Path(folder), *(file.parent for file in Path(folder).rglob("*.py"))}:
             says = '"""Calls of jetspark.blocking that hand on to their asyncio twins."""\n'
             (package / "__init__.py").write_text(HEAD + says, "utf-8")
-        for step in (
-            ("check", "--select=I,UP,F401", "--fix", "--quiet"),
-            ("format", "--quiet"),
-        ):
+        for step in (("check", "--select=I,UP,F401", "--fix", "--quiet"), ("format", "--quiet")):
             command = [sys.executable, "-m", "ruff", *step, "--no-cache"]
             command += ["--config", str(ROOT / "pyproject.toml"), folder]
             command += ["--config", 'lint.isort.known-first-party=["jetspark"]']

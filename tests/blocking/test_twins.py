@@ -1,14 +1,17 @@
 """The blocking classes have what the asyncio classes have, with the same signatures, and no more.
 
 What may differ: `async` and awaitables are gone, an async iterator is an iterator. Anything else
-stands in the tables below with its reason.
+stands in the tables below with its reason; other words in a docstring, in the table of
+`scripts/delegations.py`.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import shutil
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import pytest
@@ -235,7 +238,19 @@ def test_docstrings_are_equal_but_for_the_words_of_the_table(one: Any, twin: Any
 
 
 def test_generated_delegations_are_what_the_script_writes() -> None:
-    assert delegations.differing() == []
+    assert delegations.differing() == [], "run `python scripts/delegations.py`"
+
+
+def test_a_file_that_the_script_would_not_write_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(delegations.FOLDER, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(delegations, "FOLDER", tmp_path)
+    client = tmp_path / "client.py"
+    client.write_text(client.read_text("utf-8").replace("Raises as `flush` does.", "", 1), "utf-8")
+    (tmp_path / "kv" / "live.py").unlink()
+    (tmp_path / "more.py").write_text("", "utf-8")
+    assert delegations.differing() == ["client.py", "kv/live.py", "more.py"]
 
 
 @pytest.mark.parametrize(("one", "twin"), PAIRS)
@@ -244,6 +259,18 @@ def test_classes_say_the_same(one: type, twin: type) -> None:
         assert sentence(twin)
     else:
         assert sentence(twin) == sentence(one)
+
+
+@pytest.mark.parametrize("twin", TWINS.values(), ids=lambda twin: twin.__name__)
+def test_what_the_generated_class_leaves_to_the_one_by_hand_is_there(twin: type) -> None:
+    left = {
+        name
+        for name in dir(twin)
+        for value in [inspect.getattr_static(twin, name)]
+        for function in [value.fget if isinstance(value, property) else value]
+        if inspect.isfunction(function) and function.__code__.co_names == ("NotImplementedError",)
+    }
+    assert left == set()
 
 
 def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:

@@ -82,7 +82,8 @@ class GeneratedBucket:
     def update(self, key: str, value: Payload, revision: int) -> int:
         """Set a key's value if its last entry is still this revision; returns the new one.
 
-        Raises WrongLastSequenceError when somebody else was faster.
+        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
+        somebody else was faster, ConfigError for what is no revision.
         """
         return self._thread.run(self._inner.update, key, value, revision)
 
@@ -104,7 +105,8 @@ class GeneratedBucket:
     def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not hold that revision any more.
+        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
+        for what is no revision.
         """
         return self._thread.run(self._inner.revert, key, revision)
 
