@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.conftest import MakeServer
+from tests.support.ports import free_port
 from tests.support.streams import Admin
 
 from jetspark.bulk.link import connect
@@ -22,7 +23,7 @@ from jetspark.errors import (
     ServerRefusedError,
     TLSError,
 )
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates

@@ -15,9 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Self, TypeVar
 
+from tests.support.ports import free_port
 from tests.support.relay import CHUNK, Relay, Way
-
-from jetspark.server import free_port
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import end, finish, first_line, jetspark
 from tests.support.raw_client import RawClient
 
 from jetspark.cli import app
-from jetspark.server import free_port
 
 if TYPE_CHECKING:
     import subprocess

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import end, finish, first_line, jetspark, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
-from jetspark.server import NatsServer, free_port, server_version
+from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
     import subprocess

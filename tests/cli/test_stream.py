@@ -8,12 +8,12 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 
 from jetspark import blocking
 from jetspark.cli import app
 from jetspark.cli.stream_session import limit, size, span
-from jetspark.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
+from tests.support.ports import free_port
 
 import jetspark
 from jetspark import (
@@ -33,7 +34,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     ServerRefusedError,
 )
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 
 async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> None:

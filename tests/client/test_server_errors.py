@@ -248,7 +248,7 @@ async def test_too_many_connections_are_told_as_such(
 async def test_the_port_of_a_cluster_is_told_as_such(
     make_server: MakeServer, connect: Connect
 ) -> None:
-    from jetspark.server.ports import free_port
+    from tests.support.ports import free_port
 
     port = free_port()
     make_server(f'cluster {{ name: c, listen: "127.0.0.1:{port}" }}', jetstream=False)

@@ -12,13 +12,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
+from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
 from jetspark.bulk.link import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, ConnectTimeoutError, TLSError
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates

@@ -11,6 +11,7 @@ import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 from tests.support.accounts import new_key
+from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
@@ -25,7 +26,7 @@ from jetspark.errors import (
     ServerRefusedError,
     TLSError,
 )
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates

@@ -18,11 +18,11 @@ import kubernetes_validate
 import pyspark
 import pytest
 import yaml
+from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 
 from jetspark.blocking import connect
 from jetspark.server import find_server
-from jetspark.server.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

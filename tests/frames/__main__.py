@@ -19,8 +19,9 @@ from pathlib import Path
 from tests.frames.campaign import SCRIPTS, LeafPlace, Outcome, Place, campaign, run, table
 from tests.support.frame_proxy import KINDS, FrameProxy
 from tests.support.leaf import HubAndLeaf
+from tests.support.ports import free_port
 
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 
 @contextlib.asynccontextmanager

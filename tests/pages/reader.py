@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
+from tests.support.ports import free_port
 
 from jetspark.blocking import connect
-from jetspark.server.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import is_alive, wait_until_gone
 from tests.support.raw_client import RawClient
 
 from jetspark.errors import EmbeddedServerError
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.ports import free_port as held_port
 
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import free_port
@@ -91,6 +92,13 @@ def test_free_port_skips_one_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
         choices = iter([used, free])
         monkeypatch.setattr("secrets.choice", lambda _: next(choices))
         assert free_port() == free
+
+
+def test_free_port_skips_one_that_is_bound_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, free = held_port(), free_port()
+    offers = iter([bound, free])
+    monkeypatch.setattr("secrets.choice", lambda _: next(offers))
+    assert free_port() == free
 
 
 def test_free_port_on_a_foreign_address_is_an_error() -> None:

@@ -25,9 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tests.support.ports import free_port
+
 import jetspark
 from jetspark.jetstream import JetStream, OrderedMessages
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 RECOVERED_WITHIN = 60.0  # seconds
 _STREAM = "SOAK"

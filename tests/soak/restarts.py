@@ -21,9 +21,11 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
+from tests.support.ports import free_port
+
 import jetspark
 from jetspark import Client, Message, Subscription
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 RECOVERED_WITHIN = 30.0  # seconds
 _ANSWER_WITHIN = 1.0  # seconds

@@ -10,10 +10,10 @@ from urllib.request import urlopen
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.support.ports import free_port
 from tests.support.streams import Admin, numbered
 
 from jetspark.errors import JetsparkError
-from jetspark.server.ports import free_port
 from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
 from jetspark.spark.starting import begun

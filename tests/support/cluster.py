@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from tests.support.ports import free_port
 from tests.support.raw_client import RawClient
 
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tests.support.ports import free_port
 from tests.support.raw_client import RawClient
 
-from jetspark.server import NatsServer, free_port
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from types import TracebackType

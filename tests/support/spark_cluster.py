@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pyspark
-
-from jetspark.server.ports import free_port
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ _ATTEMPTS = 200
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port on which nobody listens at `host` at this moment.
+    """A TCP port at `host` that nobody uses at this moment.
 
     Raises:
         EmbeddedServerError: `host` is no address of this machine, or no port is free.
@@ -36,12 +36,14 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def _is_free(host: str, port: int, family: int) -> bool:
-    try:
-        socket.create_server((host, port), family=family).close()
-    except OSError as error:
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            return False
-        raise
+    # Without SO_REUSEADDR: a port that somebody has bound and will listen on later is not free.
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
     return True
 
 
