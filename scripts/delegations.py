@@ -65,7 +65,7 @@ MODULES: dict[str, list[Twin]] = {
     # The module has the path of the one by hand whose classes inherit.
     "client": [
         Twin(
-            "jetspark.face:Client",
+            "jetspark.full_client:Client",
             also=(
                 "jetspark.client.client:Client",
                 "jetspark.client.request_calls:RequestCalls",
@@ -95,13 +95,21 @@ MODULES: dict[str, list[Twin]] = {
     "listing": [Twin("jetspark.jetstream.listing:Listing", slots=True)],
     "watching": [Twin("jetspark.jetstream.ordered.watching:Watching")],
     "jetstream.context": [
-        Twin("jetspark.jetstream.context:JetStream", inner=_JS, attributes=_CALLER)
+        Twin(
+            "jetspark.jetstream.context:JetStreamContext",
+            also=(
+                "jetspark.jetstream.account:AccountCalls",
+                "jetspark.jetstream.step_down:StepDownCalls",
+            ),
+            inner=_JS,
+            attributes=_CALLER,
+        )
     ],
     "jetstream.streams": [
         Twin("jetspark.jetstream.streams.calls:StreamCalls", inner=_JS),
         Twin("jetspark.jetstream.streams.templates:TemplateCalls", inner=_JS),
     ],
-    "jetstream.stored": [Twin("jetspark.jetstream.stored.direct:StoredMsgs", slots=True)],
+    "jetstream.stored": [Twin("jetspark.jetstream.stored.direct_get:StoredMsgs", slots=True)],
     "jetstream.stored_calls": [Twin("jetspark.jetstream.stored.calls:StoredCalls", inner=_JS)],
     "jetstream.publishing": [
         Twin(
@@ -187,21 +195,23 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "jetstream.consumers": [
         Twin(
-            "jetspark.jetstream.consumers.handles:Consumer",
-            also=("jetspark.jetstream.consumers.control:ConsumerControl",),
+            "jetspark.jetstream.consumers.consumer:Consumer",
             **_CONSUMER,
         ),
-        Twin("jetspark.jetstream.consumers.handles:PullConsumer", **_CONSUMER),
-        Twin("jetspark.jetstream.consumers.handles:PushConsumer", **_CONSUMER),
+        Twin("jetspark.jetstream.consumers.pull:PullConsumer", **_CONSUMER),
+        Twin("jetspark.jetstream.consumers.push:PushConsumer", **_CONSUMER),
     ],
     "jetstream.consumer_calls": [
         Twin(
             "jetspark.jetstream.consumers.calls:ConsumerCalls",
-            also=("jetspark.jetstream.ordered.calls:OrderedCalls",),
+            also=(
+                "jetspark.jetstream.consumers.pause:PauseCalls",
+                "jetspark.jetstream.consumers.reset:ResetCalls",
+                "jetspark.jetstream.ordered.calls:OrderedCalls",
+            ),
             inner=_JS,
             attributes=_CALLER,
         ),
-        Twin("jetspark.jetstream.consumers.control:ConsumerControlCalls", inner=_JS),
     ],
     "jetstream.events": [
         Twin(
@@ -235,7 +245,7 @@ MODULES: dict[str, list[Twin]] = {
             ),
         )
     ],
-    "objects.reading": [Twin("jetspark.objects.reading:ObjectReader")],
+    "objects.reader": [Twin("jetspark.objects.reader:ObjectReader")],
     "objects.calls": [Twin("jetspark.objects.calls:ObjectStoreCalls", inner=_JS)],
     "connecting": [],
 }
@@ -293,7 +303,7 @@ BODIES: dict[str, str] = {
     "Events.drain": _DRAIN,
     "Watching.next": BY_HAND,
     "Watching.stop": BY_HAND,
-    "JetStream.__init__": "self._client = client\nself._thread = client._thread\n"
+    "JetStreamContext.__init__": "self._client = client\nself._thread = client._thread\n"
     "self._caller = client._caller\nself._inner = AsyncJetStream(client._inner, {kwargs})",
     "PublishCalls.publish": f"drive({_THIS_THREAD})",
     "PublishCalls.publish_msg": f"drive({_THIS_THREAD})",
@@ -324,7 +334,7 @@ BODIES: dict[str, str] = {
 
 ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
-    *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStream.client"),
+    *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStreamContext.client"),
     *("EventStream.push", "Watching.report"),
     *("*.abandon", "*.left_by", "*.take_queued", "*.take_ready"),
 }
@@ -385,7 +395,7 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "kv.watch": ("Watcher", "EntryCallback"),
     "kv.live": ("LiveBucket", "ChangeCallback"),
     "objects.store": ("ObjectStore", "ObjectData"),
-    "objects.reading": ("ObjectReader",),
+    "objects.reader": ("ObjectReader",),
     "objects.watch": ("ObjectWatcher",),
 }
 
@@ -411,8 +421,8 @@ HELPERS: dict[str, str] = {
     "make_options": "jetspark.connection.options",
     "WindowedPublishing": "jetspark.jetstream.publishing.windowed",
     "publisher_options": "jetspark.jetstream.publishing.calls",
-    "ObjectWriter": "jetspark.objects.writing",
-    "AsyncJetStream": "jetspark.face:JetStream",
+    "ObjectWriter": "jetspark.objects.writer",
+    "AsyncJetStream": "jetspark.full_client:JetStream",
     "AsyncMessage": "jetspark.client.messages:Message",
     "AsyncJsMsg": "jetspark.jetstream.message:JsMsg",
 }
@@ -788,12 +798,12 @@ def connecting(module: Module) -> None:
     """The function `connect`."""
     (node,) = (
         node
-        for node in tree_of("jetspark.face").body
+        for node in tree_of("jetspark.full_client").body
         if isinstance(node, ast.FunctionDef) and node.name == "connect"
     )
     doc = ast.get_docstring(node) or ""
     for text in texts_of(node.args):
-        module.use(text, "jetspark.face")
+        module.use(text, "jetspark.full_client")
     module.add("Client", "jetspark.blocking.client", "Client")
     module.use("make_options")
     text = CONNECT.format(parameters=ast.unparse(node.args), doc=docstring("connect", doc, 4))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VALUES = {
     *("errors", "err_codes", "transient", "arguments", "payloads", "timestamps", "subjects"),
-    *("buckets", "version"),
+    *("kv_rules", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 # The files of `connection` without I/O, which the blocking reader shares.
@@ -44,13 +44,13 @@ LAYERS: dict[str, set[str]] = {
     "jetstream": CORE,
     "kv": VALUES | {"client", "jetstream"},
     "objects": VALUES | {"client", "jetstream"},
-    "face": CORE | {"jetstream", "kv", "objects"},
-    "blocking": CORE | {"jetstream", "kv", "objects", "face"},
+    "full_client": CORE | {"jetstream", "kv", "objects"},
+    "blocking": CORE | {"jetstream", "kv", "objects", "full_client"},
     "bulk": VALUES | {"wire"} | SANS_IO,
     "spark": VALUES | {"bulk", "connection.options", "connection.urls"},
     "server": VALUES,
-    "names": CORE | {"jetstream", "kv", "objects", "face"},
-    "": {"names"},  # jetspark/__init__.py
+    "public_names": CORE | {"jetstream", "kv", "objects", "full_client"},
+    "": {"public_names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}
@@ -137,7 +137,7 @@ def test_file_keeps_the_order_of_layers(file: Path) -> None:
         ("jetspark.connection.options", "from asyncio import Queue"),
         ("jetspark.client.messages", "if TYPE_CHECKING:\n    from jetspark.jetstream import x"),
         ("jetspark.client.messages", "import_module('jetspark.jetstream')"),
-        ("jetspark.jetstream.streams.calls", "from jetspark.face import Connection"),
+        ("jetspark.jetstream.streams.calls", "from jetspark.full_client import Connection"),
         ("jetspark.kv.bucket", "from jetspark.objects import store"),
         ("jetspark.kv.bucket", "from jetspark.wire import frames"),
         ("jetspark.bulk.link", "import asyncio"),
@@ -147,7 +147,7 @@ def test_file_keeps_the_order_of_layers(file: Path) -> None:
         ("jetspark.server.ports", "from jetspark.bulk import link"),
         ("jetspark.client.messages", "import pyspark"),
         ("jetspark.wire.kernel", "import requests"),
-        ("jetspark.face", "from jetspark.cli import main"),
+        ("jetspark.full_client", "from jetspark.cli import main"),
         ("jetspark", "from jetspark.spark import x"),
         ("jetspark.surprise", ""),
     ],
@@ -163,7 +163,7 @@ def test_broken_rule_is_noticed(module: str, source: str) -> None:
         ("jetspark.bulk.link", "import socket\nfrom jetspark.connection.handshake import x"),
         ("jetspark.bulk.arrow", "import pyarrow as pa"),
         ("jetspark.cli.demo", "import jetspark\nfrom jetspark import connect\nimport rich.text"),
-        ("jetspark.face", "from jetspark.jetstream.context import JetStream"),
+        ("jetspark.full_client", "from jetspark.jetstream.context import JetStreamContext"),
     ],
 )
 def test_allowed_import_is_let_through(module: str, source: str) -> None:
@@ -206,7 +206,7 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
 def test_names_come_when_they_are_used() -> None:
     code = """
 import jetspark, sys
-assert "jetspark.face" not in sys.modules
+assert "jetspark.full_client" not in sys.modules
 assert "Client" in dir(jetspark)
 assert jetspark.errors.ConfigError is jetspark.ConfigError
 assert jetspark.blocking.connect is not jetspark.connect

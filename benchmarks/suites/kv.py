@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 async def fill(url: str, bucket: str, keys: int, size: int) -> None:
     """A new bucket with so many keys."""
-    from jetspark.face import connect
+    from jetspark.full_client import connect
 
     value = bytes(size)
     async with connect(url) as client:

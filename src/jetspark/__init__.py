@@ -10,19 +10,19 @@ Importing jetspark imports neither Spark nor Arrow; those live in `jetspark.spar
 `jetspark.bulk`, found by PySpark when they are needed. All exceptions are in `jetspark.errors`;
 the common ones are here too.
 
-The names (`jetspark.names`) are imported when one of them is first used: of all the processes that
-Spark starts, which import a part of jetspark, none has a use for the client.
+The names (`jetspark.public_names`) are imported when one of them is first used: the processes that
+Spark starts import parts of jetspark, and none of them needs the client.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jetspark.names import *  # noqa: F403
+    from jetspark.public_names import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
-    names = import_module("jetspark.names")
+    names = import_module("jetspark.public_names")
     if name == "__all__" or name in names.__all__:
         found = getattr(names, name)
     elif name.startswith("_"):

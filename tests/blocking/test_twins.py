@@ -18,7 +18,7 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, face, kv, objects
+from jetspark import blocking, full_client, kv, objects
 from jetspark.blocking import client as blocking_client
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
@@ -27,29 +27,28 @@ from jetspark.blocking import subscription as blocking_subscription
 from jetspark.blocking.jetstream import backup as blocking_backup
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
-from jetspark.face import JetStream
+from jetspark.full_client import JetStream
 from jetspark.jetstream import message, paging
 from jetspark.jetstream.backup import backup
 from jetspark.jetstream.batches import atomic as batch
 from jetspark.jetstream.batches import fast_ingest
-from jetspark.jetstream.consumers import handles as consumer_handles
-from jetspark.jetstream.consumers import push
+from jetspark.jetstream.consumers import consumer, pull, push
 from jetspark.jetstream.events import events
 from jetspark.jetstream.ordered import ordered
 from jetspark.jetstream.publishing import publisher
 from jetspark.jetstream.pulling import consume, fetch_result
-from jetspark.jetstream.stored import direct
+from jetspark.jetstream.stored import direct_get
 
 TWINS: dict[type, type] = {
-    face.Client: blocking.Client,
+    full_client.Client: blocking.Client,
     jetspark.Message: blocking.Message,
     subscription.Subscription: blocking.Subscription,
     notices.EventStream: blocking.EventStream,
     gather.Replies: blocking.Replies,
     JetStream: blocking_jetstream.JetStream,
-    consumer_handles.Consumer: blocking_jetstream.Consumer,
-    consumer_handles.PullConsumer: blocking_jetstream.PullConsumer,
-    consumer_handles.PushConsumer: blocking_jetstream.PushConsumer,
+    consumer.Consumer: blocking_jetstream.Consumer,
+    pull.PullConsumer: blocking_jetstream.PullConsumer,
+    push.PushConsumer: blocking_jetstream.PushConsumer,
     consume.ConsumerMessages: blocking_jetstream.ConsumerMessages,
     message.JsMsg: blocking_jetstream.JsMsg,
     fetch_result.FetchResult: blocking_jetstream.FetchResult,
@@ -58,7 +57,7 @@ TWINS: dict[type, type] = {
     publisher.Publisher: blocking_jetstream.Publisher,
     batch.AtomicBatch: blocking_jetstream.AtomicBatch,
     fast_ingest.FastIngest: blocking_jetstream.FastIngest,
-    direct.StoredMsgs: blocking_jetstream.StoredMsgs,
+    direct_get.StoredMsgs: blocking_jetstream.StoredMsgs,
     push.PushMessages: blocking_jetstream.PushMessages,
     ordered.OrderedMessages: blocking_jetstream.OrderedMessages,
     kv.Bucket: blocking_kv.Bucket,
@@ -72,10 +71,10 @@ TWINS: dict[type, type] = {
 
 # Public in the asyncio class, absent in the blocking one.
 WITHOUT_TWIN: dict[tuple[type, str], str] = {
-    (face.Client, "adopt"): "for what is made by the client",
-    (face.Client, "loop"): "the loop is nobody's business",
-    (face.Client, "listen"): "its handler runs inside the read loop",
-    (face.Client, "publish_replying"): "the replies come to listen",
+    (full_client.Client, "adopt"): "for what is made by the client",
+    (full_client.Client, "loop"): "the loop is nobody's business",
+    (full_client.Client, "listen"): "its handler runs inside the read loop",
+    (full_client.Client, "publish_replying"): "the replies come to listen",
     (subscription.Subscription, "take_queued"): "made for the blocking client",
     (consume.ConsumerMessages, "take_queued"): "made for the blocking client",
     (consume.ConsumerMessages, "abandon"): "of the client's close",
@@ -97,7 +96,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
 # Public in the blocking class only.
 EXTRA: dict[tuple[type, str], str] = {}
 # Classes that a user makes: their constructors are compared too.
-MADE_BY_USERS = {face.Client, JetStream, fetch_result.FetchResult}
+MADE_BY_USERS = {full_client.Client, JetStream, fetch_result.FetchResult}
 # The first line of the class's docstring says something that is different.
 OTHER_WORDS = {
     "AtomicBatch",
@@ -213,7 +212,7 @@ def compared() -> list[Any]:
         if one in MADE_BY_USERS:
             made = (vars(one).get("__init__") or one.__init__, twin.__init__)  # type: ignore[misc]
             cases.append(pytest.param(*made, id=f"{one.__name__}.__init__"))
-    cases.append(pytest.param(face.connect, blocking.connect, id="connect"))
+    cases.append(pytest.param(full_client.connect, blocking.connect, id="connect"))
     return cases
 
 
@@ -223,7 +222,7 @@ def test_signatures_are_equal(one: Any, twin: Any, request: pytest.FixtureReques
     variables = next((bound_variables(TWINS[cls]) for cls in TWINS if cls.__name__ == name), {})
     theirs_are = next((bound_variables(cls) for cls in TWINS if cls.__name__ == name), {})
     ours, theirs = signature(twin, variables), signature(one, theirs_are)
-    if one is face.connect:
+    if one is full_client.connect:
         ours, theirs = ours[:-1], theirs[:-1]  # a context manager that can be awaited
     assert ours == theirs
     assert not inspect.iscoroutinefunction(twin)
@@ -308,7 +307,7 @@ def test_every_public_class_of_the_asyncio_client_is_in_the_table() -> None:
         if (
             inspect.isclass(cls)
             and cls.__module__.startswith(
-                ("jetspark.client", "jetspark.jetstream", "jetspark.face")
+                ("jetspark.client", "jetspark.jetstream", "jetspark.full_client")
             )
             and any(
                 inspect.iscoroutinefunction(value) or key == "__aiter__"

@@ -11,10 +11,10 @@ import pytest
 
 from jetspark.client.callbacks import Callback
 from jetspark.errors import JetsparkError
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 Calls = Callable[[Any], Awaitable[None] | None]

@@ -23,7 +23,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     ServerRefusedError,
 )
-from jetspark.jetstream.consumers.handles import PullConsumer
+from jetspark.jetstream.consumers.pull import PullConsumer
 from jetspark.server import NatsServer
 
 LONG = 60.0
@@ -128,7 +128,7 @@ async def test_request_no_responders(nats_server: NatsServer, connect: Connect) 
 
 
 # ping and fetch: not applicable. What a fetch makes of a consumer that is gone is in
-# tests/jetstream/test_pull.py.
+# tests/jetstream/test_fetch.py.
 
 
 # -- reconnecting --------------------------------------------------------------------------------

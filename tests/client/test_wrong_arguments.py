@@ -12,7 +12,7 @@ import pytest
 from jetspark import blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, JetsparkError
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.kv import Origin
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tests.support.frame_proxy import KINDS, FrameProxy, Kind
 import jetspark
 from jetspark.connection.events import ConnectionStatus
 from jetspark.errors import JetsparkError
-from jetspark.face import Client
+from jetspark.full_client import Client
 from jetspark.server import NatsServer
 
 Script: TypeAlias = Callable[[Scene], Awaitable[None]]

@@ -13,7 +13,7 @@ from tests.support.frame_proxy import Fault, FrameProxy, Kind
 from jetspark.bulk import links
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import JetsparkError
-from jetspark.face import Client, JetStream
+from jetspark.full_client import Client, JetStream
 
 T = TypeVar("T")
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.raw_client import RawClient
 
-from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.full_client import JetStream, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 

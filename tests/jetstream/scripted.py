@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.raw_client import RawClient
 
-from jetspark.jetstream import JetStream, PullConsumer
+from jetspark.full_client import JetStream
+from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import ConsumerInfo, Timestamp
 from jetspark.wire import frames
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
 
 _INFO = {
     "type": "io.nats.jetstream.api.v1.consumer_info_response",

@@ -27,7 +27,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.acl.roles import Roles
 from jetspark.spark.interest import hold, release
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 # What nobody but an administrator may do to a stream S and others.

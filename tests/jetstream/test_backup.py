@@ -29,8 +29,8 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import BackupProgress, JetStream, verify_backup
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import BackupProgress, verify_backup
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup import backup, restore
 from jetspark.jetstream.backup.archive import ArchiveScan
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.jetstream.documents import StoredMsg
     from jetspark.server import NatsServer
 

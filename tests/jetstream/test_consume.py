@@ -20,8 +20,8 @@ from jetspark.errors import (
     PullError,
     RequestTimeoutError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import ConsumerMessages, JetStream, JsMsg, PullConsumer
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 

@@ -21,7 +21,7 @@ from jetspark.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.jetstream import ConsumerMessages
     from jetspark.server import NatsServer
 

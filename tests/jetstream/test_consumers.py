@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 
 async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str) -> None:
@@ -191,8 +190,7 @@ async def test_permissions_can_be_given_by_filter(
     make_server: MakeServer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")  # for older servers the client has to look whether the consumer exists
-    from jetspark.face import connect
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import JetStream, connect
 
     server = make_server(
         """

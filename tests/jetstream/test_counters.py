@@ -15,14 +15,15 @@ from jetspark.errors import (
     NotEnabledOnStreamError,
     UnsupportedByServerError,
 )
-from jetspark.jetstream import Counter, JetStream
+from jetspark.full_client import JetStream
+from jetspark.jetstream import Counter
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from tests.jetstream.peer_configs import (
     stream_config,
 )
 
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.jetstream.documents import (
     AccountInfo,
     ConsumerConfig,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 DOCUMENTS = {cls.__name__: cls for cls in fields.documents()}

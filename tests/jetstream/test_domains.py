@@ -20,7 +20,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.jetstream.documents import (
     External,
     Republish,
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 
 @pytest.fixture

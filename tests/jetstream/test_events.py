@@ -19,8 +19,8 @@ from jetspark.errors import (
     RequestTimeoutError,
     SlowConsumerError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import EventKind, JetStream
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import EventKind
 from jetspark.jetstream.events import documents
 from jetspark.jetstream.events.documents import Event
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.jetstream.events.events import Events
     from jetspark.server import NatsServer
 

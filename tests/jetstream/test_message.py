@@ -23,8 +23,8 @@ from jetspark.jetstream import JsMsg
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream, PullConsumer
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream import PullConsumer
 
 
 @pytest.fixture

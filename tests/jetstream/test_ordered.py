@@ -24,7 +24,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream, JsMsg, OrderedMessages
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream import JsMsg, OrderedMessages
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server

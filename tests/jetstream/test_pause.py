@@ -17,15 +17,15 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.cluster import Cluster
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream, PullConsumer
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream import PullConsumer
 
 pytestmark = pytest.mark.server
 

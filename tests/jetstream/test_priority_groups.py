@@ -13,16 +13,16 @@ from tests.jetstream.eventually import eventually
 from tests.jetstream.scripted import ScriptedConsumer
 
 from jetspark.errors import APIError, ConfigError, RequestTimeoutError, UnsupportedByServerError
-from jetspark.face import connect
-from jetspark.jetstream import JetStream, PullConsumer
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pulling.priority import Priority, make_priority
+from jetspark.jetstream.pulling.priority_groups import Priority, make_priority
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 

@@ -19,8 +19,7 @@ from jetspark.errors import (
     PublishFailedError,
     RequestTimeoutError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.full_client import JetStream, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.jetstream import Publisher
 
 

@@ -17,13 +17,13 @@ from jetspark.errors import (
     MissedHeartbeatError,
     RequestTimeoutError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.wire import frames
 
 if TYPE_CHECKING:
     from jetspark.client.messages import Message
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream, JsMsg, PushConsumer
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream import JsMsg, PushConsumer
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server

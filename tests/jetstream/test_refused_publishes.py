@@ -14,15 +14,14 @@ from jetspark.errors import (
     PermissionsError,
     PublishFailedError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.conftest import MakeServer
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.server import NatsServer
 
 PATIENCE = 600

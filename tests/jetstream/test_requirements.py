@@ -21,8 +21,7 @@ from jetspark.wire.documents import ServerInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 OLD = ServerInfo(version="2.9.10")
 NEW = ServerInfo(version="2.15.1")

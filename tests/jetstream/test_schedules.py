@@ -23,8 +23,7 @@ from jetspark.wire.documents import ServerInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 

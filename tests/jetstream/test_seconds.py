@@ -17,7 +17,7 @@ from jetspark.timestamps import as_timedelta, in_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
 
 TIMES = {"timeout", "heartbeat", "expires", "stall", "resync", "retry_for", "delay", "every"}
 SHORT = timedelta(milliseconds=50)

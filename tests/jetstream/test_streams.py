@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.server import NatsServer
 
 

@@ -15,8 +15,7 @@ from jetspark.wire.documents import ServerInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 
 @pytest.fixture

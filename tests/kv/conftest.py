@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark.errors import BucketNotFoundError
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket, Entry, Watcher
     from jetspark.server import NatsServer
 

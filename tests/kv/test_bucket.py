@@ -18,7 +18,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     WrongLastSequenceError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.kv import Entry, Operation
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.support.cluster import Cluster
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket
 
 

@@ -25,7 +25,7 @@ from jetspark.kv.config import bucket_config, stream_options
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.buckets import check_filter, check_key
 from jetspark.errors import BadNameError, CodecError, ConfigError
 from jetspark.kv import Base64Codec, KeyChain, NoCodec, PathCodec, ValueChain, ZlibCodec
 from jetspark.kv.codecs import encode_filter
+from jetspark.kv_rules import check_filter, check_key
 from jetspark.subjects import subject_matches
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests.jetstream.eventually import eventually
 from tests.kv.conftest import take
 
 from jetspark.errors import ConfigError, KeyNotFoundError, WrongLastSequenceError
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.jetstream.documents import Source, SubjectTransform
 from jetspark.kv import Origin
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket
 
 

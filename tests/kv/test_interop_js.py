@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
 

@@ -16,7 +16,7 @@ from jetspark.kv import Operation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
 

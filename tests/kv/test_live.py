@@ -15,14 +15,14 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import MakeServer
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket, Entry, LiveBucket
     from jetspark.server import NatsServer
 

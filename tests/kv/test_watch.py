@@ -22,7 +22,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     UnsupportedByServerError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.jetstream.ordered import watching
 from jetspark.kv import Base64Codec, Entry, Operation, ZlibCodec
 from jetspark.kv import watch as watch_module
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark.errors import ObjectStoreNotFoundError
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 

@@ -15,7 +15,7 @@ from jetspark.errors import APIError, ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 

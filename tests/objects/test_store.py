@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from jetspark.face import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.objects import ObjectInfo, ObjectStore
 
 

@@ -20,7 +20,7 @@ from jetspark.errors import (
     ObjectNotFoundError,
     RequestTimeoutError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 from jetspark.objects.store import CHUNK_SIZE
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
     from tests.support.leaf import HubAndLeaf
 
-    from jetspark.face import Client, JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 
@@ -327,7 +327,7 @@ async def test_a_rename_loses_against_a_writer_who_is_faster(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("a", b"old" * 10, chunk_size=10)
-    replace = store._records.replace
+    replace = store._meta.replace
 
     async def replaced_meanwhile(name: str, decide: Any) -> Any:
         monkeypatch.undo()
@@ -335,7 +335,7 @@ async def test_a_rename_loses_against_a_writer_who_is_faster(
         await store.put("a", b"new")
         return renamed
 
-    monkeypatch.setattr(type(store._records), "replace", lambda _, *args: replaced_meanwhile(*args))
+    monkeypatch.setattr(type(store._meta), "replace", lambda _, *args: replaced_meanwhile(*args))
     with pytest.raises(ObjectNotFoundError):
         await store.update_meta("a", new_name="b")
     assert await store.get_bytes("a") == b"new"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark.errors import JetStreamError, ObjectStoreNotFoundError, RequestTimeoutError
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import JetStream
-    from jetspark.jetstream import OrderedMessages, PullConsumer
+    from jetspark.full_client import JetStream
+    from jetspark.jetstream import OrderedMessages
+    from jetspark.jetstream.documents import ConsumerInfo
     from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
     from jetspark.server import NatsServer
 
@@ -140,7 +141,7 @@ async def test_a_consumer_that_cannot_be_made_at_first(
         messages = ordered(*args, **options)
         if made == 1:
 
-            async def fail(*_: Any) -> PullConsumer:
+            async def fail(*_: Any) -> ConsumerInfo:
                 raise RequestTimeoutError("slow")
 
             messages._create = fail

@@ -239,7 +239,7 @@ async def campaign(server: NatsServer, seconds: float, kills: int, seed: int = 0
     """Raises AssertionError, or TimeoutError when something hangs."""
     figures, load, rng = Figures(), Load(seed), random.Random(seed)
 
-    def connecting() -> jetspark.face.Connecting:
+    def connecting() -> jetspark.full_client.Connecting:
         return jetspark.connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1)
 
     clients = [await connecting() for _ in range(CONNECTIONS + 1)]

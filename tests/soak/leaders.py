@@ -23,7 +23,7 @@ import jetspark
 from jetspark.errors import BrokenSocketError, JetsparkError, RequestTimeoutError
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.server import NatsServer
 
 FAULTS = ("stepdown", "killed", "stopped", "paused")

@@ -28,7 +28,8 @@ from typing import Self
 from tests.support.ports import free_port
 
 import jetspark
-from jetspark.jetstream import JetStream, OrderedMessages
+from jetspark.full_client import JetStream
+from jetspark.jetstream import OrderedMessages
 from jetspark.server import NatsServer
 
 RECOVERED_WITHIN = 60.0  # seconds

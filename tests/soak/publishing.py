@@ -27,7 +27,8 @@ from jetspark.server import NatsServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.jetstream import FastIngest, JetStream, Publisher, PublishFailure
+    from jetspark.full_client import JetStream
+    from jetspark.jetstream import FastIngest, Publisher, PublishFailure
 
 RECOVERED_WITHIN = 30.0  # seconds
 HOW = ("identified", "plain", "ingest-fail", "ingest-ok")

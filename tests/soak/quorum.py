@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.cluster import Cluster
 
-from jetspark.face import Client, connect
+from jetspark.full_client import Client, connect
 from jetspark.jetstream.documents.document import to_wire
 from jetspark.jetstream.events.documents import Event
 from jetspark.jetstream.events.kinds import EventKind

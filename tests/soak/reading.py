@@ -24,7 +24,8 @@ from datetime import timedelta
 
 import jetspark
 from jetspark import Client, JetsparkError
-from jetspark.jetstream import JetStream, JsMsg, PullConsumer
+from jetspark.full_client import JetStream
+from jetspark.jetstream import JsMsg, PullConsumer
 from jetspark.server import NatsServer
 
 RECOVERED_WITHIN = 30.0  # seconds

@@ -1,9 +1,9 @@
 """Core NATS without async: publish, subscribe, request, from any thread.
 
 Contract
-- The names, arguments, results and errors of `jetspark.face.Client`, without `await`. All clients
-  of a process share one event-loop thread (`loop_thread`); a client may be used by any number of
-  threads at once.
+- The names, arguments, results and errors of `jetspark.full_client.Client`, without `await`. All
+  clients of a process share one event-loop thread (`loop_thread`); any number of threads may use a
+  client at once.
 - A publish is checked here and left in a buffer that goes to the loop as a whole; it blocks while
   the network takes no more. Calls that need an answer block until it is there.
 - User functions (callbacks) are called in threads of their own and may use the client.
@@ -30,7 +30,7 @@ from jetspark.client.prepared import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError, RequestTimeoutError
-from jetspark.face import Client as AsyncClient
+from jetspark.full_client import Client as AsyncClient
 from jetspark.timestamps import Seconds, in_seconds
 
 ErrorCallback: TypeAlias = Callable[[JetsparkError], None]

@@ -33,7 +33,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.buckets import (
+from jetspark.kv_rules import (
     MARKER_REASON,
     OPERATION,
     STREAM_PREFIX,

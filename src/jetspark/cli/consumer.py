@@ -20,7 +20,7 @@ from jetspark.cli.stream_session import (
 from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 
 consumer = App(

@@ -16,7 +16,8 @@ from jetspark.jetstream import verify_backup
 from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import BackupProgress, JetStream, StreamBackup
+    from jetspark.full_client import JetStream
+    from jetspark.jetstream import BackupProgress, StreamBackup
     from jetspark.jetstream.backup.backup import ProgressCallback
     from jetspark.jetstream.documents import StreamInfo
 

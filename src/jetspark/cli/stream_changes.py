@@ -17,7 +17,7 @@ from jetspark.errors import ConfigError, NameInUseError
 from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.jetstream.documents import StreamInfo
 
 ForceOption = Annotated[bool, Parameter(name=("--force", "-f"), negative=())]

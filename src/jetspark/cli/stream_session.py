@@ -22,8 +22,7 @@ from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
 from jetspark.subjects import nearest_name
 
 if TYPE_CHECKING:
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 T = TypeVar("T")
 

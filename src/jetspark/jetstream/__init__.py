@@ -12,9 +12,10 @@ Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.batches.atomic import AtomicBatch
 from jetspark.jetstream.batches.fast_ingest import FastIngest
-from jetspark.jetstream.consumers.handles import Consumer, PullConsumer, PushConsumer
-from jetspark.jetstream.consumers.push import PushMessages
-from jetspark.jetstream.context import JetStream
+from jetspark.jetstream.consumers.consumer import Consumer
+from jetspark.jetstream.consumers.pull import PullConsumer
+from jetspark.jetstream.consumers.push import PushConsumer, PushMessages
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.events.documents import Event
 from jetspark.jetstream.events.events import Events
 from jetspark.jetstream.events.kinds import EventKind
@@ -26,8 +27,11 @@ from jetspark.jetstream.publishing.publisher import Publisher
 from jetspark.jetstream.publishing.results import PublishFailure
 from jetspark.jetstream.pulling.consume import ConsumerMessages
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.stored.direct import StoredMsgs
+from jetspark.jetstream.stored.direct_get import StoredMsgs
 from jetspark.jetstream.streams.templates import StreamTemplateConfig, StreamTemplateInfo
+
+JetStream = JetStreamContext
+"""The name that this package had for it; `jetspark.JetStream` adds buckets and stores."""
 
 __all__ = [
     "AtomicBatch",

@@ -1,7 +1,7 @@
-"""JetStream: the way in to everything about streams and consumers (rows J1, J14).
+"""JetStream without buckets and object stores, which are built on it: the sum of its parts.
 
 Contract: a context is cheap, holds no state of the server's and needs no closing; several with
-different domains or timeouts may share one client. Each noun has its own module, which says what
+different domains or timeouts may share one client. Each part has its own module, which says what
 its calls promise.
 """
 
@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jetspark.jetstream.account import AccountCalls
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.backup import BackupCalls
 from jetspark.jetstream.backup.restore import RestoreCalls
 from jetspark.jetstream.batches.calls import BatchCalls
-from jetspark.jetstream.consumers.control import ConsumerControlCalls
-from jetspark.jetstream.documents import AccountInfo
-from jetspark.jetstream.documents.document import Configuration, from_wire, json_of
+from jetspark.jetstream.consumers.calls import ConsumerCalls
+from jetspark.jetstream.consumers.pause import PauseCalls
+from jetspark.jetstream.consumers.reset import ResetCalls
+from jetspark.jetstream.documents.document import Configuration, json_of
 from jetspark.jetstream.events.events import EventCalls
 from jetspark.jetstream.ordered.calls import OrderedCalls
 from jetspark.jetstream.publishing.calls import PublishCalls
 from jetspark.jetstream.publishing.counters import CounterCalls
 from jetspark.jetstream.publishing.schedules import ScheduleCalls
+from jetspark.jetstream.step_down import StepDownCalls
+from jetspark.jetstream.stored.calls import StoredCalls
 from jetspark.jetstream.streams.calls import StreamCalls
 from jetspark.jetstream.streams.templates import TemplateCalls
 from jetspark.subjects import check_publish_subject
@@ -29,30 +33,28 @@ from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
+    from jetspark.wire.documents import ServerInfo
 
 
-class JetStream(
+class JetStreamContext(
+    AccountCalls,
     StreamCalls,
-    CounterCalls,
-    ScheduleCalls,
-    OrderedCalls,
-    ConsumerControlCalls,
-    PublishCalls,
-    BatchCalls,
-    EventCalls,
+    TemplateCalls,
     BackupCalls,
     RestoreCalls,
-    TemplateCalls,
+    PublishCalls,
+    CounterCalls,
+    ScheduleCalls,
+    BatchCalls,
+    StoredCalls,
+    ConsumerCalls,
+    PauseCalls,
+    ResetCalls,
+    OrderedCalls,
+    StepDownCalls,
+    EventCalls,
 ):
-    """JetStream over a client.
-
-    `timeout`: seconds for each API call and ack, default 5. `domain`: a JetStream domain, such as
-    that behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
-    imported from another account. With neither, what the connection's options say, which a
-    context of the `nats` command may have set. `trace`: log each API request and answer to
-    "jetspark.trace" at level DEBUG, without messages and secrets. Raises ConfigError when both
-    are given, BadNameError and BadSubjectError for unusable ones.
-    """
+    """See `jetspark.JetStream`, which adds buckets and object stores."""
 
     def __init__(
         self,
@@ -80,9 +82,13 @@ class JetStream(
         """What every API subject begins with."""
         return self._api.prefix
 
-    async def account_info(self) -> AccountInfo:
-        """What the account uses and may use."""
-        return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """The server that answers API calls: the connected one.
+
+        None before the first connection, and behind a domain or prefix, where it is unknown.
+        """
+        return self._api.server
 
     async def api_request(
         self, subject: str, document: Configuration | None = None
@@ -93,7 +99,8 @@ class JetStream(
         request, as a mapping, JSON text, or the path of a JSON file. The answer is parsed JSON with
         all its fields, `type` too. Nothing is added and only the subject is checked. Raises what
         the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that
-        is no JSON object, JetStreamError when the answer is none.
+        is no JSON object, BadSubjectError, JetStreamError when the answer is no JSON object, and
+        as every API call (see `JetStream`).
         """
         check_publish_subject(subject)
         payload = b"" if document is None else json_of(document)

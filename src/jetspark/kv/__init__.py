@@ -3,7 +3,6 @@
 Buckets are made and bound by `JetStream.create_bucket` and `JetStream.bucket`.
 """
 
-from jetspark.buckets import Operation
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.calls import BucketCalls
@@ -23,6 +22,7 @@ from jetspark.kv.entries import Entry
 from jetspark.kv.live import LiveBucket
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import Watcher
+from jetspark.kv_rules import Operation
 
 __all__ = [
     "Base64Codec",

@@ -12,7 +12,6 @@ before 2.10 do not answer: RequestTimeoutError).
 from __future__ import annotations
 
 from jetspark.arguments import check_whole
-from jetspark.buckets import OPERATION, Operation
 from jetspark.errors import (
     BucketNotFoundError,
     DirectGetError,
@@ -24,14 +23,15 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
 from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.kv.codecs import KeyCodec, ValueCodec
+from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.entries import Entry
-from jetspark.kv.handle import Handle
 from jetspark.kv.reading import ReadingCalls
 from jetspark.kv.status import BucketStatus
+from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload, payload_bytes
 
 _CREATE_TRIES = 10
@@ -41,19 +41,19 @@ _UNAVAILABLE = 503
 class Bucket(ReadingCalls):
     """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return."""
 
-    def __init__(self, js: JetStream, info: StreamInfo) -> None:
+    def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
         self._js = js
-        self._handle = Handle(info.config, js.api_prefix)
+        self._encoding = BucketEncoding(info.config, js.api_prefix)
 
     @property
     def name(self) -> str:
         """The bucket's name."""
-        return self._handle.name
+        return self._encoding.name
 
     @property
     def stream(self) -> str:
         """The name of its stream."""
-        return self._handle.stream
+        return self._encoding.stream
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
@@ -64,7 +64,7 @@ class Bucket(ReadingCalls):
         """
         other = object.__new__(Bucket)
         other._js = self._js
-        other._handle = self._handle.with_codecs(keys, values)
+        other._encoding = self._encoding.with_codecs(keys, values)
         return other
 
     async def status(self) -> BucketStatus:
@@ -82,7 +82,7 @@ class Bucket(ReadingCalls):
         `leader`: ask the leader, so that every write that was acknowledged before is seen. Raises
         KeyNotFoundError, for a key that was deleted too, BadNameError, CodecError.
         """
-        subject = self._handle.subject(key)
+        subject = self._encoding.subject(key)
         try:
             if revision is None:
                 stored = await self._stored(None, subject, leader=leader)
@@ -92,7 +92,7 @@ class Bucket(ReadingCalls):
             raise KeyNotFoundError(self.name, key, revision=revision) from None
         if stored.subject != subject:
             raise KeyNotFoundError(self.name, key, revision=revision)
-        entry = self._handle.entry_of(stored, key)
+        entry = self._encoding.entry_of(stored, key)
         if entry.is_deleted:
             raise KeyNotFoundError(
                 self.name, key, revision=entry.revision, operation=entry.operation
@@ -106,7 +106,7 @@ class Bucket(ReadingCalls):
         return (await self.get(key, revision, leader=leader)).value
 
     async def _stored(self, seq: int | None, subject: str | None, *, leader: bool) -> StoredMsg:
-        direct = self._handle.direct and not leader
+        direct = self._encoding.direct and not leader
         try:
             return await self._js.get_msg(self.stream, seq, last_by_subject=subject, direct=direct)
         except StreamNotFoundError:
@@ -204,8 +204,8 @@ class Bucket(ReadingCalls):
                 headers["Nats-Rollup"] = "sub"
         try:
             ack = await self._js.publish(
-                self._handle.write_subject(key),
-                value if operation is not None else self._handle.stored_value(value),
+                self._encoding.write_subject(key),
+                value if operation is not None else self._encoding.stored_value(value),
                 headers=headers,
                 expect_last_subject_seq=last,
                 ttl=ttl,

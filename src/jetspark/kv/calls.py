@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -18,17 +17,23 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.documents import External, Source, StreamInfo
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
 from jetspark.kv.status import BucketStatus
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.subjects import check_name
 
 
-class BucketCalls(JetStream):
+class BucketCalls:
     """The part of JetStream that is about Key-Value buckets."""
+
+    @property
+    def _js(self) -> JetStreamContext:
+        """What buckets are built on."""
+        raise NotImplementedError
 
     async def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
@@ -38,7 +43,8 @@ class BucketCalls(JetStream):
         One that exists with the same configuration is bound; with another one, NameInUseError.
         """
         said = bucket_config(config, options)
-        return Bucket(self, await self._make_bucket(check_bucket(name), said, _where(name, said)))
+        info = await self._make_bucket(check_bucket(name), said, _where(name, said))
+        return Bucket(self._js, info)
 
     async def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
@@ -50,9 +56,10 @@ class BucketCalls(JetStream):
         await self._check_markers(said)
         stream = STREAM_PREFIX + check_bucket(name)
         try:
-            return Bucket(self, await self.update_stream(name=stream, **stream_options(said)))
+            info = await self._js.update_stream(name=stream, **stream_options(said))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
+        return Bucket(self._js, info)
 
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
@@ -94,7 +101,7 @@ class BucketCalls(JetStream):
         if writable:
             # What came from an origin can be removed here, one by one.
             where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
-        return Bucket(self, await self._make_bucket(name, said, where))
+        return Bucket(self._js, await self._make_bucket(name, said, where))
 
     async def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
@@ -115,17 +122,17 @@ class BucketCalls(JetStream):
     async def bucket(self, name: str) -> Bucket:
         """Bind to a bucket that exists. Raises BucketNotFoundError."""
         try:
-            info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
+            info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
         if (info.config.max_msgs_per_subject or 0) < 1:
             raise BucketNotFoundError(name)
-        return Bucket(self, info)
+        return Bucket(self._js, info)
 
     async def delete_bucket(self, name: str) -> None:
         """Delete a bucket with all it holds. Raises BucketNotFoundError."""
         try:
-            await self.delete_stream(STREAM_PREFIX + check_bucket(name))
+            await self._js.delete_stream(STREAM_PREFIX + check_bucket(name))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -135,7 +142,7 @@ class BucketCalls(JetStream):
         Revisions go on from where they were. Watchers are not told. Raises BucketNotFoundError.
         """
         try:
-            return await self.purge_stream(STREAM_PREFIX + check_bucket(name))
+            return await self._js.purge_stream(STREAM_PREFIX + check_bucket(name))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -145,7 +152,7 @@ class BucketCalls(JetStream):
 
     async def _bucket_names(self) -> AsyncIterator[str]:
         # Read-only aggregates and mirrors listen to nothing: a list by subject would miss them.
-        async for name in self.stream_names():
+        async for name in self._js.stream_names():
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
 
@@ -154,7 +161,7 @@ class BucketCalls(JetStream):
         return Listing(self._buckets)
 
     async def _buckets(self) -> AsyncIterator[BucketStatus]:
-        async for info in self.streams():
+        async for info in self._js.streams():
             is_bucket = (info.config.max_msgs_per_subject or 0) > 0
             if is_bucket and info.name.startswith(STREAM_PREFIX):
                 yield BucketStatus(info)
@@ -165,7 +172,7 @@ class BucketCalls(JetStream):
         await self._check_markers(said)
         options = {**NEW_BUCKET, **stream_options(said), **where}
         try:
-            return await self.create_stream(name=stream or STREAM_PREFIX + name, **options)
+            return await self._js.create_stream(name=stream or STREAM_PREFIX + name, **options)
         except NameInUseError as error:
             raise NameInUseError(
                 error.code,
@@ -178,9 +185,9 @@ class BucketCalls(JetStream):
         """The answering server's own word: behind a domain it is not the connected one."""
         if said.limit_marker_ttl is None:
             return
-        stats = (await self.account_info()).api
+        stats = (await self._js.account_info()).api
         if stats is None or stats.level < 1:
-            info = self.client.server_info
+            info = self._js.client.server_info
             version = "older" if info is None else info.version
             raise UnsupportedByServerError("limit_marker_ttl", "2.11", version)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from jetspark.buckets import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import (
     External,
@@ -28,6 +27,7 @@ from jetspark.jetstream.documents.document import (
     config_to_wire,
     from_wire,
 )
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 
 MAX_HISTORY: Final = 64
 _DUPLICATES: Final = timedelta(minutes=2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jetspark.buckets import MARKER_REASON, OPERATION, Operation, has_operation, operation_of
+from jetspark.kv_rules import MARKER_REASON, OPERATION, Operation, has_operation, operation_of
 from jetspark.timestamps import ns_to_datetime
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
-from jetspark.buckets import Operation
 from jetspark.client.callbacks import Callback
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import Wanted, Watcher
+from jetspark.kv_rules import Operation
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
-    from jetspark.kv.handle import Handle
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.kv.encoding import BucketEncoding
 
 RESYNC = 5.0
 """Seconds between two looks at what the bucket has removed."""
@@ -40,16 +40,16 @@ class LiveBucket(Mapping[str, bytes]):
 
     def __init__(
         self,
-        js: JetStream,
-        handle: Handle,
+        js: JetStreamContext,
+        encoding: BucketEncoding,
         wanted: Wanted,
         on_change: ChangeCallback | None,
         resync: float,
     ) -> None:
         self._js = js
-        self._handle = handle
+        self._encoding = encoding
         self._wanted = wanted
-        what = f"The callback of a live mapping on bucket {handle.name!r}"
+        what = f"The callback of a live mapping on bucket {encoding.name!r}"
         self._on_change = None if on_change is None else Callback(on_change, what, js.client.report)
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
@@ -109,9 +109,9 @@ class LiveBucket(Mapping[str, bytes]):
         if self._tasks:
             raise ConfigError("A live bucket is entered once.")
         loop = self._js.client.loop
-        watcher = Watcher(self._js, self._handle, self._wanted)
+        watcher = Watcher(self._js, self._encoding, self._wanted)
         started: asyncio.Future[None] = loop.create_future()
-        name = f"jetspark-live-{self._handle.name}"
+        name = f"jetspark-live-{self._encoding.name}"
         self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
         try:
             await started
@@ -156,7 +156,7 @@ class LiveBucket(Mapping[str, bytes]):
 
     def _stands_still(self, error: BaseException, *, report: bool) -> None:
         if not isinstance(error, JetsparkError):
-            error = user_error(f"Following bucket {self._handle.name!r}", error)
+            error = user_error(f"Following bucket {self._encoding.name!r}", error)
         self._error = error
         if report:
             self._js.client.report(error)
@@ -176,7 +176,7 @@ class LiveBucket(Mapping[str, bytes]):
         while True:
             await asyncio.sleep(self._resync)
             try:
-                info = await self._js.stream_info(self._handle.stream)
+                info = await self._js.stream_info(self._encoding.stream)
             except JetsparkError:
                 continue  # no leader, no link; or no bucket, which `_follow` hears of
             await self._forget_before(info.state.first_seq)
@@ -200,4 +200,4 @@ class LiveBucket(Mapping[str, bytes]):
 
     def __repr__(self) -> str:
         state = "" if self._error is None else ", ended"
-        return f"LiveBucket({self._handle.name!r}, {len(self._entries)} keys{state})"
+        return f"LiveBucket({self._encoding.name!r}, {len(self._entries)} keys{state})"

@@ -13,11 +13,11 @@ from functools import partial
 from itertools import combinations
 
 from jetspark.errors import ConfigError
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.requirements import check_feature
+from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.entries import Entry
-from jetspark.kv.handle import Handle
 from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
 from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
 from jetspark.subjects import subjects_overlap
@@ -29,13 +29,13 @@ MARKER_AGE = timedelta(minutes=30)
 class ReadingCalls:
     """The part of a bucket that reads many entries."""
 
-    _js: JetStream
-    _handle: Handle
+    _js: JetStreamContext
+    _encoding: BucketEncoding
 
     def _subjects(self, keys: str | Iterable[str]) -> list[str]:
-        subjects = self._handle.filters(keys)
+        subjects = self._encoding.filters(keys)
         if len(subjects) > 1:
-            check_feature("several filters", (2, 10), self._js._api.server)
+            check_feature("several filters", (2, 10), self._js.server_info)
         for one, other in combinations(subjects, 2):
             if subjects_overlap(one, other):
                 raise ConfigError(
@@ -61,7 +61,7 @@ class ReadingCalls:
         return Listing(partial(self._initial_data, wanted))
 
     async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
-        async with Watcher(self._js, self._handle, wanted) as watcher:
+        async with Watcher(self._js, self._encoding, wanted) as watcher:
             async for entry in watcher:
                 if entry is None:
                     return
@@ -103,7 +103,7 @@ class ReadingCalls:
             resume_from=resume_from,
             heartbeat=heartbeat,
         )
-        return Watcher(self._js, self._handle, wanted, callback)
+        return Watcher(self._js, self._encoding, wanted, callback)
 
     def live(
         self,
@@ -122,7 +122,7 @@ class ReadingCalls:
         if not resync > 0:
             raise ConfigError("resync must be more than 0 seconds.")
         wanted = Wanted(self._subjects(keys))
-        return LiveBucket(self._js, self._handle, wanted, on_change, resync)
+        return LiveBucket(self._js, self._encoding, wanted, on_change, resync)
 
     async def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
@@ -141,8 +141,8 @@ class ReadingCalls:
             removed += old
             # By sequence: what was written behind the marker is not touched.
             await self._js.purge_stream(
-                self._handle.stream,
-                filter=self._handle.subject(marker.key),
+                self._encoding.stream,
+                filter=self._encoding.subject(marker.key),
                 seq=marker.revision + old,
             )
         return removed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jetspark.buckets import STREAM_PREFIX
 from jetspark.jetstream.documents import StreamConfig, StreamInfo, StreamState
 from jetspark.kv.config import BucketConfig, domain_of, said_by
+from jetspark.kv_rules import STREAM_PREFIX
 
 
 class BucketStatus:

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from jetspark.buckets import Operation
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
@@ -26,11 +25,12 @@ from jetspark.errors import (
 from jetspark.jetstream.message import JsMsg, MessageFrame
 from jetspark.jetstream.ordered.watching import Watching
 from jetspark.kv.entries import Entry, operation_of_message
+from jetspark.kv_rules import Operation
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
-    from jetspark.kv.handle import Handle
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.kv.encoding import BucketEncoding
 
 PULL_AHEAD = 5000
 """Entries that are here or on their way."""
@@ -57,14 +57,18 @@ class Watcher(Watching[Entry]):
     """What `Bucket.watch` returns: iterate it, or give it a callback."""
 
     def __init__(
-        self, js: JetStream, handle: Handle, wanted: Wanted, callback: EntryCallback | None = None
+        self,
+        js: JetStreamContext,
+        encoding: BucketEncoding,
+        wanted: Wanted,
+        callback: EntryCallback | None = None,
     ) -> None:
         super().__init__(
             js,
-            handle.name,
-            handle.stream,
+            encoding.name,
+            encoding.stream,
             wanted.subjects,
-            single=handle.history == 1,
+            single=encoding.history == 1,
             include_history=wanted.include_history,
             updates_only=wanted.updates_only,
             resume_from=wanted.resume_from,
@@ -72,13 +76,13 @@ class Watcher(Watching[Entry]):
             max_messages=PULL_AHEAD,
             heartbeat=wanted.heartbeat,
         )
-        self._handle = handle
+        self._encoding = encoding
         self._wanted = wanted
         self._callback = callback
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = js.client.loop.create_task(
-                self._call_back(callback), name=f"jetspark-watch-{handle.name}"
+                self._call_back(callback), name=f"jetspark-watch-{encoding.name}"
             )
             release = js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
@@ -109,8 +113,8 @@ class Watcher(Watching[Entry]):
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
         """One loop and few calls: a large bucket starts with a million of them."""
-        handle, ready = self._handle, self._ready
-        name, cut, plain = handle.name, handle.cut, handle.plain
+        encoding, ready = self._encoding, self._ready
+        name, cut, plain = encoding.name, encoding.cut, encoding.plain
         meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
         for frame, revision, created_ns, pending in self._fresh(frames):
             _, subject, _, block, data = frame
@@ -126,8 +130,8 @@ class Watcher(Watching[Entry]):
                 if plain:
                     key = subject[cut:].decode()
                 else:
-                    key = handle.key_of(subject)
-                    value = value if bare else handle.value_of(data)
+                    key = encoding.key_of(subject)
+                    value = value if bare else encoding.value_of(data)
             except (CodecError, UnicodeDecodeError) as error:
                 self.report(_unreadable(name, error))
             else:

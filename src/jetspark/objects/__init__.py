@@ -6,7 +6,7 @@ Stores are made and bound by `JetStream.create_object_store` and `JetStream.obje
 from jetspark.objects.calls import ObjectStoreCalls
 from jetspark.objects.config import ObjectStoreConfig
 from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
-from jetspark.objects.reading import ObjectReader
+from jetspark.objects.reader import ObjectReader
 from jetspark.objects.store import ObjectStore
 from jetspark.objects.watch import ObjectWatcher
 

@@ -11,17 +11,22 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from jetspark.errors import NameInUseError, StreamNotFoundError
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.listing import Listing
 from jetspark.objects.config import ObjectStoreConfig, new_store, store_config, stream_options
 from jetspark.objects.info import ObjectStoreStatus
+from jetspark.objects.meta import no_store
 from jetspark.objects.names import STREAM_PREFIX, check_store
-from jetspark.objects.records import no_store
 from jetspark.objects.store import ObjectStore
 
 
-class ObjectStoreCalls(JetStream):
+class ObjectStoreCalls:
     """The part of JetStream that is about object stores."""
+
+    @property
+    def _js(self) -> JetStreamContext:
+        """What stores are built on."""
+        raise NotImplementedError
 
     async def create_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
@@ -33,7 +38,7 @@ class ObjectStoreCalls(JetStream):
         said = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self.create_stream(name=stream, **new_store(name, said))
+            await self._js.create_stream(name=stream, **new_store(name, said))
         except NameInUseError as error:
             raise NameInUseError(
                 error.code,
@@ -41,7 +46,7 @@ class ObjectStoreCalls(JetStream):
                 error.description,
                 f'Object store "{name}" exists with another configuration.',
             ) from None
-        return ObjectStore(self, name)
+        return ObjectStore(self._js, name)
 
     async def update_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
@@ -53,23 +58,23 @@ class ObjectStoreCalls(JetStream):
         said = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self.update_stream(name=stream, **stream_options(said))
+            await self._js.update_stream(name=stream, **stream_options(said))
         except StreamNotFoundError:
             raise no_store(name) from None
-        return ObjectStore(self, name)
+        return ObjectStore(self._js, name)
 
     async def object_store(self, name: str) -> ObjectStore:
         """Bind to an object store that exists. Raises ObjectStoreNotFoundError."""
         try:
-            await self.stream_info(STREAM_PREFIX + check_store(name))
+            await self._js.stream_info(STREAM_PREFIX + check_store(name))
         except StreamNotFoundError:
             raise no_store(name) from None
-        return ObjectStore(self, name)
+        return ObjectStore(self._js, name)
 
     async def delete_object_store(self, name: str) -> None:
         """Delete an object store with all it holds. Raises ObjectStoreNotFoundError."""
         try:
-            await self.delete_stream(STREAM_PREFIX + check_store(name))
+            await self._js.delete_stream(STREAM_PREFIX + check_store(name))
         except StreamNotFoundError:
             raise no_store(name) from None
 
@@ -78,7 +83,7 @@ class ObjectStoreCalls(JetStream):
         return Listing(self._object_store_names)
 
     async def _object_store_names(self) -> AsyncIterator[str]:
-        async for name in self.stream_names("$O.*.>"):
+        async for name in self._js.stream_names("$O.*.>"):
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
 
@@ -87,6 +92,6 @@ class ObjectStoreCalls(JetStream):
         return Listing(self._object_stores)
 
     async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:
-        async for info in self.streams("$O.*.>"):
+        async for info in self._js.streams("$O.*.>"):
             if info.name.startswith(STREAM_PREFIX):
                 yield ObjectStoreStatus(info)

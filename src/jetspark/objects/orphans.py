@@ -16,30 +16,30 @@ from typing import Final
 
 from jetspark.errors import MessageNotFoundError, StreamNotFoundError
 from jetspark.objects.info import ObjectInfo, info_of_stored
+from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import all_infos, chunk_subject
-from jetspark.objects.records import Records, no_store
 from jetspark.timestamps import Seconds, in_seconds
 
 ORPHAN_AGE: Final = timedelta(hours=1)
 
 
-async def purge_orphans(records: Records, older_than: Seconds) -> int:
+async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     """What `ObjectStore.purge_orphans` does."""
     before = time.time() - in_seconds(older_than)
     try:
-        return await _purge(records, before)
+        return await _purge(meta, before)
     except StreamNotFoundError:
-        raise no_store(records.store) from None
+        raise no_store(meta.store) from None
 
 
-async def _purge(records: Records, before: float) -> int:
-    js, stream, store = records.js, records.stream, records.store
+async def _purge(meta: MetaStore, before: float) -> int:
+    js, stream, store = meta.js, meta.stream, meta.store
     # The chunks first: an object that is completed from now on has its information further on.
     found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
     subjects = set(found.state.subjects or ())
     if subjects:
         subjects -= {
-            chunk_subject(store, info.nuid) async for info in _infos(records) if not info.deleted
+            chunk_subject(store, info.nuid) async for info in _infos(meta) if not info.deleted
         }
     removed = 0
     for subject in sorted(subjects):
@@ -52,12 +52,12 @@ async def _purge(records: Records, before: float) -> int:
     return removed
 
 
-async def _infos(records: Records) -> AsyncIterator[ObjectInfo]:
+async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
     seq = 0
     while True:
         try:
-            stored = await records.js.get_msg(
-                records.stream, seq + 1, next_by_subject=all_infos(records.store), direct=False
+            stored = await meta.js.get_msg(
+                meta.stream, seq + 1, next_by_subject=all_infos(meta.store), direct=False
             )
         except MessageNotFoundError:
             return

@@ -25,14 +25,9 @@ from jetspark.errors import (
     ObjectNotFoundError,
     StreamNotFoundError,
 )
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.listing import Listing
-from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
-from jetspark.objects.names import check_store, info_subject, new_nuid
-from jetspark.objects.orphans import ORPHAN_AGE, purge_orphans
-from jetspark.objects.reading import ObjectReader
-from jetspark.objects.records import Records, no_store
-from jetspark.objects.sources import (
+from jetspark.objects.content import (
     NewFile,
     ObjectData,
     ObjectTarget,
@@ -42,8 +37,13 @@ from jetspark.objects.sources import (
     check_writable,
     write_all,
 )
+from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
+from jetspark.objects.meta import MetaStore, no_store
+from jetspark.objects.names import check_store, info_subject, new_nuid
+from jetspark.objects.orphans import ORPHAN_AGE, purge_orphans
+from jetspark.objects.reader import ObjectReader
 from jetspark.objects.watch import ObjectWatcher
-from jetspark.objects.writing import ObjectWriter
+from jetspark.objects.writer import ObjectWriter
 from jetspark.timestamps import Seconds
 
 CHUNK_SIZE: Final = 128 * 1024
@@ -59,19 +59,19 @@ T = TypeVar("T")
 class ObjectStore:
     """What `JetStream.object_store` and `JetStream.create_object_store` return."""
 
-    def __init__(self, js: JetStream, name: str) -> None:
+    def __init__(self, js: JetStreamContext, name: str) -> None:
         self._js = js
-        self._records = Records(js, name)
+        self._meta = MetaStore(js, name)
 
     @property
     def name(self) -> str:
         """The store's name."""
-        return self._records.store
+        return self._meta.store
 
     @property
     def stream(self) -> str:
         """The name of its stream."""
-        return self._records.stream
+        return self._meta.stream
 
     async def status(self) -> ObjectStoreStatus:
         """What it is and holds now."""
@@ -144,7 +144,7 @@ class ObjectStore:
             metadata=texts_of("metadata", metadata),
             options=ObjectOptions(max_chunk_size=chunk_size),
         )
-        return ObjectWriter(self._records, info, chunk_size)
+        return ObjectWriter(self._meta, info, chunk_size)
 
     async def update_meta(
         self,
@@ -172,12 +172,12 @@ class ObjectStore:
             return self._present(name, there).replace(**changes)
 
         if new_name is None or new_name == name:
-            return (await self._records.replace(name, change))[0]
-        info = change((await self._records.find(name)).info)
+            return (await self._meta.replace(name, change))[0]
+        info = change((await self._meta.find(name)).info)
         return await self._rename(info, info.replace(name=new_name))
 
     async def _rename(self, info: ObjectInfo, renamed: ObjectInfo) -> ObjectInfo:
-        new, _ = await self._records.replace(
+        new, _ = await self._meta.replace(
             renamed.name, partial(_in_free_place, renamed, links_too=False)
         )
 
@@ -188,11 +188,11 @@ class ObjectStore:
             return _mark(there).replace(nuid=new_nuid())
 
         try:
-            await self._records.replace(info.name, leave)
+            await self._meta.replace(info.name, leave)
         except ObjectNotFoundError:
             # Replaced or deleted meanwhile, and so its chunks are gone.
             with suppress(ObjectNotFoundError):
-                await self._records.replace(new.name, leave)
+                await self._meta.replace(new.name, leave)
             raise
         return new
 
@@ -201,14 +201,14 @@ class ObjectStore:
 
         A mark stays in its place, for watchers. Raises ObjectNotFoundError.
         """
-        found = (await self._records.find(name)).info
+        found = (await self._meta.find(name)).info
         if found is None:
             raise self._not_found(name)
         if found.deleted:
             return
-        _, old = await self._records.replace(name, lambda there: _mark(there or found))
+        _, old = await self._meta.replace(name, lambda there: _mark(there or found))
         if old is not None and old.chunks:
-            await self._records.remove_chunks(old.nuid)
+            await self._meta.remove_chunks(old.nuid)
 
     async def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
         """Remove chunks that belong to no object; returns how many.
@@ -218,7 +218,7 @@ class ObjectStore:
         has to be longer than a put waits for its own data. One question for each object. Raises
         ObjectStoreNotFoundError, ConfigError, and APIError when the store is sealed.
         """
-        return await purge_orphans(self._records, older_than)
+        return await purge_orphans(self._meta, older_than)
 
     # -- links ---------------------------------------------------------------------------------
 
@@ -248,13 +248,13 @@ class ObjectStore:
         info = ObjectInfo(
             name=name, bucket=self.name, nuid=new_nuid(), options=ObjectOptions(link=link)
         )
-        return (await self._records.replace(name, partial(_in_free_place, info, links_too=True)))[0]
+        return (await self._meta.replace(name, partial(_in_free_place, info, links_too=True)))[0]
 
     # -- reading -------------------------------------------------------------------------------
 
     async def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
         """What is stored about an object, or a link. Raises ObjectNotFoundError."""
-        found = (await self._records.find(name)).info
+        found = (await self._meta.find(name)).info
         if include_deleted and found is not None:
             return found
         return self._present(name, found)
@@ -265,20 +265,20 @@ class ObjectStore:
         `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; while reading
         ObjectDamagedError and DigestMismatchError, instead of the last chunk.
         """
-        records, wanted = self._records, name
+        meta, wanted = self._meta, name
         for _ in range(_MOST_LINKS):
-            info = (await records.find(wanted)).info
+            info = (await meta.find(wanted)).info
             if info is None or info.deleted:
-                if records is self._records and wanted == name:
+                if meta is self._meta and wanted == name:
                     raise self._not_found(name)
                 raise self._not_found(
-                    name, f'leads to "{wanted}" in store "{records.store}", which is not there'
+                    name, f'leads to "{wanted}" in store "{meta.store}", which is not there'
                 )
             if info.link is None:
-                return ObjectReader(records, info)
+                return ObjectReader(meta, info)
             if not info.link.name:
                 raise self._not_found(name, f'leads to the whole store "{info.link.bucket}"')
-            records, wanted = Records(self._js, check_store(info.link.bucket)), info.link.name
+            meta, wanted = MetaStore(self._js, check_store(info.link.bucket)), info.link.name
         raise self._not_found(name, "leads from link to link")
 
     async def get_bytes(self, name: str) -> bytes:
@@ -328,9 +328,7 @@ class ObjectStore:
 
         `ignore_deletes`: only objects that are there. `updates_only`: None first, then changes.
         """
-        return ObjectWatcher(
-            self._records, ignore_deletes=ignore_deletes, updates_only=updates_only
-        )
+        return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
 
     # -- what was found ------------------------------------------------------------------------
 

@@ -12,20 +12,20 @@ from jetspark.errors import JetsparkError, JetStreamError
 from jetspark.jetstream.message import MessageFrame
 from jetspark.jetstream.ordered.watching import Watching
 from jetspark.objects.info import ObjectInfo, info_of
+from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import all_infos
-from jetspark.objects.records import Records, no_store
 from jetspark.timestamps import ns_to_datetime
 
 
 class ObjectWatcher(Watching[ObjectInfo]):
     """What `ObjectStore.watch` returns: iterate it."""
 
-    def __init__(self, records: Records, *, ignore_deletes: bool, updates_only: bool) -> None:
+    def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:
         super().__init__(
-            records.js,
-            records.store,
-            records.stream,
-            [all_infos(records.store)],
+            meta.js,
+            meta.store,
+            meta.stream,
+            [all_infos(meta.store)],
             updates_only=updates_only,
         )
         self._ignore_deletes = ignore_deletes

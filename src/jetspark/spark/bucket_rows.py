@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from jetspark.buckets import OPERATION, Operation, check_key
 from jetspark.bulk.encoded_messages import EncodedMessage, header_block
 from jetspark.errors import ConfigError
+from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.spark.rows import payloads
 from jetspark.subjects import nearest_name
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TypeVar
 
-from jetspark.buckets import check_filter
 from jetspark.errors import ConfigError
+from jetspark.kv_rules import check_filter
 from jetspark.subjects import (
     check_name,
     check_publish_subject,

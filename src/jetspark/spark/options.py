@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark import positions
 from jetspark.spark.connection_options import CONNECTION, connection_options

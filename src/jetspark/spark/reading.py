@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from jetspark.buckets import STREAM_PREFIX, Operation
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.proof import leading, proven
@@ -25,6 +24,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
+from jetspark.kv_rules import STREAM_PREFIX, Operation
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import AtTime, Position, Positions, resolve

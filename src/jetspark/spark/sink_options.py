@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jetspark.buckets import STREAM_PREFIX, check_bucket
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.connection_options import CONNECTION, connection_options
 from jetspark.spark.option_names import named

@@ -25,7 +25,7 @@ from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.transport import Dial, dial_tcp
 from jetspark.errors import JetsparkError
-from jetspark.face import Client as AsyncClient
+from jetspark.full_client import Client as AsyncClient
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo

@@ -1,6 +1,6 @@
 """The handles of consumers, without async.
 
-Contract: that of `jetspark.jetstream.consumers.handles`. A fetch crosses to the caller's thread as
+Contract: that of `jetspark.jetstream.consumers.pull`. A fetch crosses to the caller's thread as
 a whole.
 """
 
@@ -12,9 +12,9 @@ from jetspark.blocking.generated.jetstream.consumers import (
     GeneratedPullConsumer,
     GeneratedPushConsumer,
 )
-from jetspark.jetstream.consumers.handles import Consumer as AsyncConsumer
-from jetspark.jetstream.consumers.handles import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumers.handles import PushConsumer as AsyncPushConsumer
+from jetspark.jetstream.consumers.consumer import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers.pull import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
 
 
 class Consumer(GeneratedConsumer):

@@ -8,11 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.blocking.generated.jetstream.backups import GeneratedBackupCalls
-from jetspark.blocking.generated.jetstream.consumer_calls import (
-    GeneratedConsumerCalls,
-    GeneratedConsumerControlCalls,
-)
-from jetspark.blocking.generated.jetstream.context import GeneratedJetStream
+from jetspark.blocking.generated.jetstream.consumer_calls import GeneratedConsumerCalls
+from jetspark.blocking.generated.jetstream.context import GeneratedJetStreamContext
 from jetspark.blocking.generated.jetstream.event_calls import GeneratedEventCalls
 from jetspark.blocking.generated.jetstream.publishing import (
     GeneratedBatchCalls,
@@ -33,13 +30,12 @@ if TYPE_CHECKING:
 
 
 class JetStream(
-    GeneratedJetStream,
+    GeneratedJetStreamContext,
     GeneratedStreamCalls,
     GeneratedStoredCalls,
     GeneratedCounterCalls,
     GeneratedScheduleCalls,
     GeneratedConsumerCalls,
-    GeneratedConsumerControlCalls,
     GeneratedPublishCalls,
     GeneratedBatchCalls,
     GeneratedEventCalls,
@@ -48,10 +44,9 @@ class JetStream(
     GeneratedBucketCalls,
     GeneratedObjectStoreCalls,
 ):
-    """JetStream over a client.
+    """JetStream over a client: what `Client.jetstream` returns, which has the options.
 
-    Streams, consumers and publishing, Key-Value buckets and object stores. The options are in
-    `Client.jetstream`.
+    The bases are its parts. For the errors of every API call see `jetspark.JetStream`.
     """
 
     _client: Client

@@ -1,6 +1,6 @@
 """Stored messages, read without a consumer and without async.
 
-Contract: that of `jetspark.jetstream.stored.direct`. They cross to the caller's thread in lots.
+Contract: that of `jetspark.jetstream.stored.direct_get`. They cross to the caller's thread in lots.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jetspark.blocking.jetstream.paging import LOT
 from jetspark.blocking.listing import take_lot
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.stored.direct import StoredMsgs as AsyncStoredMsgs
+from jetspark.jetstream.stored.direct_get import StoredMsgs as AsyncStoredMsgs
 
 
 class StoredMsgs(GeneratedStoredMsgs):

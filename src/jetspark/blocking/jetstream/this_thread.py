@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.batches.calls import BatchCalls as AsyncBatchCalls
 from jetspark.jetstream.publishing.calls import PublishCalls as AsyncPublishCalls

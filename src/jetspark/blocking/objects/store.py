@@ -14,10 +14,9 @@ from typing import TypeAlias, TypeVar
 
 from jetspark.blocking.generated.objects.store import GeneratedObjectStore
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.blocking.objects.reading import ObjectReader
+from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.errors import ObjectDamagedError
-from jetspark.objects.info import ObjectInfo
-from jetspark.objects.sources import (
+from jetspark.objects.content import (
     Bytes,
     NewFile,
     ObjectTarget,
@@ -28,9 +27,10 @@ from jetspark.objects.sources import (
     sync_blocks,
     write_all,
 )
+from jetspark.objects.info import ObjectInfo
 from jetspark.objects.store import READ_TRIES
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
-from jetspark.objects.writing import ObjectWriter
+from jetspark.objects.writer import ObjectWriter
 
 ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
 

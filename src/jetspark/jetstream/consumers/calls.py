@@ -22,7 +22,9 @@ from jetspark.errors import (
     NameInUseError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.consumers.handles import PullConsumer, PushConsumer, consumer_info
+from jetspark.jetstream.consumers.consumer import consumer_info
+from jetspark.jetstream.consumers.pull import PullConsumer
+from jetspark.jetstream.consumers.push import PushConsumer
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire
 from jetspark.jetstream.paging import Paged
@@ -134,15 +136,6 @@ class ConsumerCalls:
                 return _same_or_in_use(existing, wire, stream, name)
         return await self._send(stream, wire, "create")
 
-    async def _create_unnamed(
-        self, stream: str, config: Mapping[str, Any], name: str
-    ) -> PullConsumer:
-        """By the call that has no name in its subject, which is what readers may use."""
-        wire = {**_checked(self._api, stream, config, {}), "name": name}
-        body = {"stream_name": stream, "config": wire}
-        answer = await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
-        return PullConsumer(self._api, _to_info(answer))
-
     def _knows_actions(self) -> bool:
         """Whether it is certain that creating changes nothing; behind a domain it is not."""
         server = self._api.server
@@ -172,6 +165,18 @@ class ConsumerCalls:
             # wildcards would make a subject that may not be published to (pedantic servers).
             call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
         return _to_info(await self._api.call(call, body, **names))
+
+
+async def create_ephemeral(
+    api: Api, stream: str, config: Mapping[str, Any], name: str
+) -> ConsumerInfo:
+    """Create it by the call without a name in its subject: a reader's permissions allow that one.
+
+    Raises as `ConsumerCalls.create_consumer`.
+    """
+    wire = {**_checked(api, stream, config, {}), "name": name}
+    body = {"stream_name": stream, "config": wire}
+    return _to_info(await api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream))
 
 
 _DEFAULTS = {"ack_policy": "explicit"}

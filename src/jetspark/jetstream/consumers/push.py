@@ -22,19 +22,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
 from jetspark.errors import JetsparkError, MissedHeartbeatError
-from jetspark.jetstream.documents.consumers import AckPolicy
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumers.consumer import Consumer
+from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pulling.arrivals import LOOKS, Arrivals, not_come
 from jetspark.jetstream.pulling.consume import JsMsgCallback
+from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
-    from jetspark.jetstream.documents.consumers import ConsumerInfo
     from jetspark.wire.events import MessageFrame
 
 _STALLED = "Nats-Consumer-Stalled"
@@ -69,7 +71,7 @@ class PushMessages(Leaving):
         self._clock: asyncio.TimerHandle | None = None
         self._heard = self._silent = 0
         self._acks = config.ack_policy != AckPolicy.NONE
-        self._arrivals = Arrivals(delivered)
+        self._gaps = GapDetector(delivered)
         self._taken = 0  # frames, the server's own included
         self._dropped = 0  # as of the last heartbeat
         self._set_clock()
@@ -137,10 +139,10 @@ class PushMessages(Leaving):
         block = frame[3]
         status = None if block is None or frame[4] else status_of(block)
         if status is None or status.code != CONTROL:
-            if self._arrivals.before is None:
-                self._arrivals.first(frame[2], self._taken - 1)
+            if self._gaps.before is None:
+                self._gaps.first(frame[2], self._taken - 1)
             return False
-        self._arrivals.others += 1
+        self._gaps.others += 1
         message = Message(self._client, frame)
         if status.is_flow_control:
             self._answer(message.reply)
@@ -158,11 +160,11 @@ class PushMessages(Leaving):
 
     def _compare(self, heartbeat: bytes | None) -> None:
         """What the consumer has sent before this heartbeat, with what was taken."""
-        arrivals, dropped = self._arrivals, self._sub.dropped
+        gaps, dropped = self._gaps, self._sub.dropped
         if dropped != self._dropped:
-            self._dropped, arrivals.before = dropped, None
-        if self._heartbeat and (missing := arrivals.missing(heartbeat, self._taken)):
-            arrivals.doubt(missing, self._taken)
+            self._dropped, gaps.before = dropped, None
+        if self._heartbeat and (missing := gaps.missing(heartbeat, self._taken)):
+            gaps.doubt(missing, self._taken)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class PushMessages(Leaving):
         self._heard = received
         if not self._client.is_connected:
             self._silent = 0
-        if missing := self._arrivals.look(self._taken + self._sub.pending_msgs):
+        if missing := self._gaps.look(self._taken + self._sub.pending_msgs):
             then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
             self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
         if self._silent == 2 * LOOKS:
@@ -221,3 +223,42 @@ class PushMessages(Leaving):
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"
+
+
+class PushConsumer(Consumer):
+    """A consumer that delivers to a subject."""
+
+    __slots__ = ("_delivered",)
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        super().__init__(jetstream_api, info)
+        # Nothing is delivered while nobody listens, so this holds until somebody does.
+        self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
+
+    @property
+    def deliver_subject(self) -> str:
+        """Where it delivers."""
+        return self.cached_info.config.deliver_subject or ""
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback.
+
+        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
+        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
+        """
+        delivered, self._delivered = self._delivered, None
+        return PushMessages(
+            self._api.client,
+            self.cached_info,
+            callback,
+            delivered,
+            pending_msgs_limit,
+            pending_bytes_limit,
+        )

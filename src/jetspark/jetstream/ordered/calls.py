@@ -8,7 +8,7 @@ from typing import Any
 
 from jetspark.arguments import check_whole
 from jetspark.errors import ConfigError
-from jetspark.jetstream.consumers.calls import ConsumerCalls
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents.consumers import (
     AckPolicy,
     ConsumerConfig,
@@ -18,7 +18,7 @@ from jetspark.jetstream.documents.consumers import (
 from jetspark.jetstream.documents.document import config_to_wire
 from jetspark.jetstream.ordered.ordered import OrderedMessages
 from jetspark.jetstream.pulling.consume import JsMsgCallback
-from jetspark.jetstream.pulling.limits import EXPIRES, make_limits
+from jetspark.jetstream.pulling.consume_options import EXPIRES, make_consume_options
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta
@@ -28,8 +28,10 @@ HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
-class OrderedCalls(ConsumerCalls):
-    """The part of JetStream that is about consumers, ordered ones too."""
+class OrderedCalls:
+    """The call of JetStream that makes an ordered consumer."""
+
+    _api: Api
 
     def ordered(
         self,
@@ -78,14 +80,14 @@ class OrderedCalls(ConsumerCalls):
         check_consumer(config, self._api.server)
         if max_messages is None and max_bytes is None:
             max_messages = MAX_MESSAGES
-        limits = make_limits(
+        limits = make_consume_options(
             ConsumerConfig(),
             max_messages=max_messages,
             max_bytes=max_bytes,
             expires=expires,
             heartbeat=heartbeat,
         )
-        return OrderedMessages(self._api, self._create_unnamed, stream, config, limits, callback)
+        return OrderedMessages(self._api, stream, config, limits, callback)
 
 
 def _config(

@@ -27,6 +27,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from jetspark.err_codes import (
@@ -42,21 +43,21 @@ from jetspark.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
-from jetspark.jetstream.consumers.handles import consumer_info
+from jetspark.jetstream.consumers.calls import create_ephemeral
+from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.documents.consumers import ConsumerInfo, DeliverPolicy
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.documents.streams import StreamInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
-from jetspark.jetstream.pulling.engine import RETRY_WAIT
-from jetspark.jetstream.pulling.trouble import Trouble
+from jetspark.jetstream.pulling.continuous_pull import RETRY_WAIT
+from jetspark.jetstream.pulling.stop_reason import StopReason
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder
 
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
-    from jetspark.jetstream.consumers.handles import PullConsumer
-    from jetspark.jetstream.pulling.limits import PullLimits
+    from jetspark.jetstream.pulling.consume_options import ConsumeOptions
     from jetspark.wire.events import MessageFrame
 
 _API_WAIT = 1.0
@@ -71,7 +72,8 @@ _LONGEST_WAIT = 5.0
 # Their first message is decided when the consumer is made; it stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
 
-CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable["PullConsumer"]]
+
+CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]]
 
 
 class OrderedMessages(ConsumerMessages):
@@ -80,13 +82,12 @@ class OrderedMessages(ConsumerMessages):
     def __init__(
         self,
         api: Api,
-        create: CreateConsumer,
         stream: str,
         config: Mapping[str, Any],
-        limits: PullLimits,
+        limits: ConsumeOptions,
         callback: JsMsgCallback | None,
     ) -> None:
-        self._create = create
+        self._create: CreateConsumer = partial(create_ephemeral, api)
         self._config = dict(config)
         self._order = ConsumerOrder()
         self._entered = False
@@ -141,7 +142,7 @@ class OrderedMessages(ConsumerMessages):
             self._names["consumer"] = secrets.token_hex(8)
             try:
                 async with asyncio.timeout(patience):
-                    consumer = await self._create(self.stream, self._config, self.name)
+                    info = await self._create(self.stream, self._config, self.name)
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
                 self._names["consumer"] = ""
@@ -161,11 +162,11 @@ class OrderedMessages(ConsumerMessages):
             self._delete()
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
-        self._names["consumer"] = consumer.name
+        self._names["consumer"] = info.name
         if first:
-            self._since = consumer.cached_info.created
+            self._since = info.created
             if self._config["deliver_policy"] in _DECIDED_ONCE:
-                self._start_from(consumer.cached_info.delivered.stream_seq + 1)
+                self._start_from(info.delivered.stream_seq + 1)
         elif (recreated := await self._recreated()) is not None:
             self._end(recreated)
             return
@@ -209,10 +210,10 @@ class OrderedMessages(ConsumerMessages):
 
     # -- trouble -------------------------------------------------------------------------------
 
-    def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
+    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
         if self._draining:
             return
-        if trouble is Trouble.ENDED:
+        if reason is StopReason.CLOSED:
             self._end(error)
             return
         if error is not None:

@@ -42,7 +42,7 @@ from jetspark.jetstream.pulling.consume import closed_on_purpose
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
-    from jetspark.jetstream import JetStream
+    from jetspark.jetstream.context import JetStreamContext
     from jetspark.jetstream.ordered.ordered import OrderedMessages
 
 LOOK_AFTER = 0.25
@@ -67,7 +67,7 @@ class Watching(Leaving, Generic[EntryT]):
 
     def __init__(
         self,
-        js: JetStream,
+        js: JetStreamContext,
         name: str,
         stream: str,
         subjects: Sequence[str],

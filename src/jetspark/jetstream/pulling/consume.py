@@ -38,17 +38,17 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pulling.arrivals import not_come
-from jetspark.jetstream.pulling.engine import ContinuousPull
-from jetspark.jetstream.pulling.retry import RETRY_WAIT, wait_for_leader
-from jetspark.jetstream.pulling.trouble import Trouble
+from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
+from jetspark.jetstream.pulling.gap_detection import not_come
+from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT, wait_for_leader
+from jetspark.jetstream.pulling.stop_reason import StopReason
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
-    from jetspark.jetstream.pulling.limits import PullLimits
-    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.jetstream.pulling.consume_options import ConsumeOptions
+    from jetspark.jetstream.pulling.priority_groups import Priority
     from jetspark.wire.events import MessageFrame
 
 _LOOKS_FOR_OTHERS = 4
@@ -65,7 +65,7 @@ class ConsumerMessages(Leaving):
         api: Api,
         stream: str,
         consumer: str,
-        limits: PullLimits,
+        limits: ConsumeOptions,
         callback: JsMsgCallback | None,
         priority: Priority | None,
         *,
@@ -76,7 +76,7 @@ class ConsumerMessages(Leaving):
         self._client = api.client
         self._names = {"stream": stream, "consumer": consumer}
         on_missing = None if alone else self._on_missing
-        self._pull = ContinuousPull(api, limits, self._on_trouble, priority, on_missing)
+        self._pull = ContinuousPull(api, limits, self._on_stop, priority, on_missing)
         self._acks = acks
         self._heartbeat = limits.heartbeat
         self._missing = 0
@@ -138,13 +138,13 @@ class ConsumerMessages(Leaving):
 
     # -- trouble: called in the read loop ------------------------------------------------------
 
-    def _on_trouble(self, trouble: Trouble, error: JetsparkError | None) -> None:
+    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
         if self._draining:
             return
         self._cancel_retry()
-        if trouble is Trouble.USELESS or trouble is Trouble.ENDED:
+        if reason is StopReason.UNUSABLE or reason is StopReason.CLOSED:
             self._end(error)
-        elif trouble is Trouble.NO_LEADER:
+        elif reason is StopReason.NO_LEADER:
             status = error.status if isinstance(error, PullError) else None
             self._retry = self._client.loop.create_task(self._start_when_led(status))
         else:

@@ -42,20 +42,20 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.pulling.arrivals import not_come
-from jetspark.jetstream.pulling.ends import LEFT, End, end_of, error_of, number_in
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.pulling.retry import wait_for_leader_or
+from jetspark.jetstream.pulling.gap_detection import not_come
+from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import deliver
+from jetspark.wire.pull_end import LEFT, End, end_of, error_of, number_in
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.listener import Listener
-    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.jetstream.pulling.priority_groups import Priority
     from jetspark.wire.events import MessageFrame
 
 EXPIRES_EARLIER = 0.010

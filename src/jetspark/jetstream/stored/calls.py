@@ -28,7 +28,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.exact_times import text_of_time, to_timestamp
 from jetspark.jetstream.requirements import check_feature
-from jetspark.jetstream.stored.direct import (
+from jetspark.jetstream.stored.direct_get import (
     BATCHES,
     Range,
     StoredMsgs,

@@ -9,7 +9,7 @@ from typing import Any
 
 from jetspark.blocking.jetstream.backup import ProgressCallback, transfer
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.backup.folder import StreamBackup
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams.calls import StreamConfigLike

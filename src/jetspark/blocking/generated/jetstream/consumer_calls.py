@@ -13,12 +13,12 @@ from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
 from jetspark.blocking.jetstream.ordered import OrderedMessages
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.consumers.calls import ConsumerConfigLike
 from jetspark.jetstream.documents import ConsumerInfo
 from jetspark.jetstream.documents.consumers import PauseState, ReplayPolicy
 from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
-from jetspark.jetstream.pulling.limits import EXPIRES
+from jetspark.jetstream.pulling.consume_options import EXPIRES
 from jetspark.timestamps import Seconds
 
 
@@ -96,6 +96,30 @@ class GeneratedConsumerCalls:
         """A stream's consumers."""
         return Paged(self._thread, self._inner.consumers(stream))
 
+    def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
+        """Deliver nothing until then (server 2.11).
+
+        `until`: an aware datetime; one in the past resumes. Raises BadNameError, ConfigError,
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError,
+        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        """
+        return self._thread.run(self._inner.pause_consumer, stream, name, until)
+
+    def resume_consumer(self, stream: str, name: str) -> PauseState:
+        """Deliver again (server 2.11). Raises as `pause_consumer`."""
+        return self._thread.run(self._inner.resume_consumer, stream, name)
+
+    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
+
+        Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
+        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
+        APIError. Raises BadNameError, ConfigError, UnsupportedByServerError,
+        ConsumerNotFoundError, StreamNotFoundError, JetStreamNotEnabledError,
+        RequestTimeoutError, ConnectionClosedError.
+        """
+        return self._thread.run(self._inner.reset_consumer, stream, name, seq)
+
     def ordered(
         self,
         stream: str,
@@ -150,41 +174,3 @@ class GeneratedConsumerCalls:
             ),
             callback,
         )
-
-
-class GeneratedConsumerControlCalls:
-    """The calls of `ConsumerControlCalls` that hand on to its asyncio twin."""
-
-    _thread: LoopThread
-    _inner: AsyncJetStream
-
-    def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until then; an aware time (2.11). One that has passed resumes."""
-        return self._thread.run(self._inner.pause_consumer, stream, name, until)
-
-    def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (2.11)."""
-        return self._thread.run(self._inner.resume_consumer, stream, name)
-
-    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
-        """Deliver again what is not acknowledged, or everything from `seq` on (2.14).
-
-        See `PullConsumer.reset`.
-        """
-        return self._thread.run(self._inner.reset_consumer, stream, name, seq)
-
-    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
-        """Let another server lead the stream; `preferred` names it (2.11).
-
-        Raises APIError on a server that is not clustered.
-        """
-        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
-
-    def consumer_leader_stepdown(
-        self, stream: str, name: str, *, preferred: str | None = None
-    ) -> None:
-        """Let another server lead the consumer; `preferred` names it (2.11).
-
-        Raises APIError on a server that is not clustered.
-        """
-        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)

@@ -10,11 +10,11 @@ from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
 from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.jetstream.consumers.handles import Consumer as AsyncConsumer
-from jetspark.jetstream.consumers.handles import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumers.handles import PushConsumer as AsyncPushConsumer
+from jetspark.jetstream.consumers.consumer import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers.pull import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
-from jetspark.jetstream.pulling.limits import EXPIRES
+from jetspark.jetstream.pulling.consume_options import EXPIRES
 from jetspark.timestamps import Seconds
 
 
@@ -49,25 +49,23 @@ class GeneratedConsumer:
         """Delete the consumer. Raises ConsumerNotFoundError."""
         self._client.thread.run(self._inner.delete)
 
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
     def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until then; an aware time (2.11). One that has passed resumes."""
+        """Deliver nothing until then, an aware datetime (server 2.11); see `pause_consumer`."""
         return self._client.thread.run(self._inner.pause, until)
 
     def resume(self) -> PauseState:
-        """Deliver again (2.11)."""
+        """Deliver again (server 2.11); see `JetStream.resume_consumer`."""
         return self._client.thread.run(self._inner.resume)
 
     def reset(self, seq: int | None = None) -> ConsumerInfo:
-        """Deliver again what is not acknowledged, or everything from `seq` on (2.14).
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
-        What was acknowledged from there on, and how often a message was delivered, is forgotten.
-        `seq` needs a deliver_policy of "all" or by a start, and must not be before that; otherwise
-        APIError.
+        See `JetStream.reset_consumer`.
         """
         return self._client.thread.run(self._inner.reset, seq)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
 
 class GeneratedPullConsumer:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.documents.document import Configuration
 from jetspark.timestamps import Seconds
+from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
     from jetspark.blocking.client import Client
 
 
-class GeneratedJetStream:
-    """The calls of `JetStream` that hand on to its asyncio twin."""
+class GeneratedJetStreamContext:
+    """The calls of `JetStreamContext` that hand on to its asyncio twin."""
 
     _thread: LoopThread
     _caller: CallerSide
@@ -49,9 +50,13 @@ class GeneratedJetStream:
         """What every API subject begins with."""
         return self._inner.api_prefix
 
-    def account_info(self) -> AccountInfo:
-        """What the account uses and may use."""
-        return self._thread.run(self._inner.account_info)
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """The server that answers API calls: the connected one.
+
+        None before the first connection, and behind a domain or prefix, where it is unknown.
+        """
+        return self._inner.server_info
 
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
         """Any call of the JetStream API: the document is sent and the answer given as they are.
@@ -60,9 +65,34 @@ class GeneratedJetStream:
         request, as a mapping, JSON text, or the path of a JSON file. The answer is parsed JSON with
         all its fields, `type` too. Nothing is added and only the subject is checked. Raises what
         the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that
-        is no JSON object, JetStreamError when the answer is none.
+        is no JSON object, BadSubjectError, JetStreamError when the answer is no JSON object, and
+        as every API call (see `JetStream`).
         """
         return self._thread.run(self._inner.api_request, subject, document)
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        return self._thread.run(self._inner.account_info)
+
+    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
+        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, BadNameError,
+        UnsupportedByServerError, StreamNotFoundError, JetStreamNotEnabledError,
+        RequestTimeoutError, ConnectionClosedError.
+        """
+        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
+
+    def consumer_leader_stepdown(
+        self, stream: str, name: str, *, preferred: str | None = None
+    ) -> None:
+        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, BadNameError,
+        UnsupportedByServerError, StreamNotFoundError, ConsumerNotFoundError,
+        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        """
+        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.events import EventCallback, Events
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX
 
 

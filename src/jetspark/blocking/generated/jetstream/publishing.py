@@ -13,7 +13,7 @@ from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.jetstream.this_thread import ThisThreadCalls
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.prepared import Sendable
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.batches.fast_ingest import GapPolicy
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.calls import publisher_options

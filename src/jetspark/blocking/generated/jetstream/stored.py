@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.stored.direct import StoredMsgs as AsyncStoredMsgs
+from jetspark.jetstream.stored.direct_get import StoredMsgs as AsyncStoredMsgs
 
 
 class GeneratedStoredMsgs:

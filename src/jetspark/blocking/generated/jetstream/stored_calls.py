@@ -8,7 +8,7 @@ from datetime import datetime
 
 from jetspark.blocking.jetstream.stored import StoredMsgs
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.stored.calls import BATCH, BATCH_BYTES
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.jetstream.streams.templates import StreamTemplateInfo

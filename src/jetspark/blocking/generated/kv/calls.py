@@ -9,7 +9,7 @@ from typing import Any
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import Source, StreamInfo
 from jetspark.kv.config import BucketConfig, Origin
 from jetspark.kv.status import BucketStatus

@@ -8,7 +8,7 @@ from typing import Any
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.store import ObjectStore
-from jetspark.face import JetStream as AsyncJetStream
+from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.objects.config import ObjectStoreConfig
 from jetspark.objects.info import ObjectStoreStatus
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.blocking.objects.reading import ObjectReader
+from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.blocking.objects.watch import ObjectWatcher
+from jetspark.objects.content import ObjectTarget
 from jetspark.objects.info import ObjectInfo, ObjectStoreStatus
 from jetspark.objects.orphans import ORPHAN_AGE
-from jetspark.objects.sources import ObjectTarget
 from jetspark.objects.store import HeaderValues
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
-from jetspark.objects.writing import ObjectWriter
+from jetspark.objects.writer import ObjectWriter
 from jetspark.timestamps import Seconds
 
 if TYPE_CHECKING:

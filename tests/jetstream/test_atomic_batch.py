@@ -22,8 +22,8 @@ from jetspark.errors import (
     UnsupportedByServerError,
     WrongLastSequenceError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import AtomicBatch, JetStream
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import AtomicBatch
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
 
 LIMITED = """
 jetstream {

@@ -24,8 +24,7 @@ from jetspark.errors import (
     PullError,
     RequestTimeoutError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.pulling import fetch as pull
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.jetstream import FetchResult, PullConsumer
     from jetspark.server import NatsServer
 

@@ -26,8 +26,8 @@ _PASSING = (BrokenSocketError, NoStreamResponseError, OutboundBufferError, Reque
 _NO_LEADER = (10008, 10009)  # of the cluster, for a while; a full store is a 503, too
 
 
-class Patience:
-    """One for each transfer: `await patience.wait(error)` between two attempts."""
+class TransferRetry:
+    """One for each transfer: `await retry.wait(error)` between two attempts."""
 
     __slots__ = ("_since",)
 

@@ -27,8 +27,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream import JsMsg, OrderedMessages
 from jetspark.objects.info import ObjectInfo
+from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import chunk_subject, is_digest
-from jetspark.objects.records import Records, no_store
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks that are here or on their way."""
@@ -51,10 +51,10 @@ class ObjectReader:
     For one use.
     """
 
-    def __init__(self, records: Records, info: ObjectInfo) -> None:
-        self._records = records
+    def __init__(self, meta: MetaStore, info: ObjectInfo) -> None:
+        self._meta = meta
         self._info = info
-        self._subject = chunk_subject(records.store, info.nuid)
+        self._subject = chunk_subject(meta.store, info.nuid)
         self._messages: OrderedMessages | None = None
         self._sha256 = hashlib.sha256()
         self._chunks = 0
@@ -101,10 +101,10 @@ class ObjectReader:
         return lot
 
     async def _next_chunks(self) -> list[bytes]:
-        client = self._records.js.client
+        client = self._meta.js.client
         if self._messages is None:
-            self._messages = self._records.js.ordered(
-                self._records.stream,
+            self._messages = self._meta.js.ordered(
+                self._meta.stream,
                 subjects=self._subject,
                 # One chunk at least, however large others have made it.
                 max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
@@ -134,7 +134,7 @@ class ObjectReader:
             except ConnectionClosedError:
                 raise  # a lost connection is a TimeoutError, too
             except StreamNotFoundError:
-                raise no_store(self._records.store) from None
+                raise no_store(self._meta.store) from None
             except StopAsyncIteration:
                 raise ConnectionClosedError("The connection was closed.") from None
             except TimeoutError:
@@ -143,18 +143,18 @@ class ObjectReader:
     async def _look(self) -> None:
         """Raises ObjectDamagedError when the leader has no more chunks."""
         try:
-            await self._records.js.get_msg(
-                self._records.stream, self._last + 1, next_by_subject=self._subject, direct=False
+            await self._meta.js.get_msg(
+                self._meta.stream, self._last + 1, next_by_subject=self._subject, direct=False
             )
         except MessageNotFoundError:
-            found = (await self._records.find(self._info.name)).info
+            found = (await self._meta.find(self._info.name)).info
             if found is None or found.nuid != self._info.nuid:
                 raise self._damaged("it was replaced or deleted while it was read") from None
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
         except StreamNotFoundError:
-            raise no_store(self._records.store) from None
+            raise no_store(self._meta.store) from None
         except ConnectionClosedError:
             raise
         except JetsparkError:

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark import blocking, errors
-from jetspark.jetstream import JetStream, api_trace
+from jetspark.full_client import JetStream
+from jetspark.jetstream import api_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.face import Client
+    from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
 

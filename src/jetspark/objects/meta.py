@@ -20,7 +20,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream import JetStream
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.objects.info import ObjectInfo, info_of_stored, to_stored
 from jetspark.objects.names import (
     STREAM_PREFIX,
@@ -29,12 +29,12 @@ from jetspark.objects.names import (
     latin_info_subject,
     new_nuid,
 )
-from jetspark.objects.patience import Patience
+from jetspark.objects.retry import TransferRetry
 
 _ROLLUP = {"Nats-Rollup": "sub"}
 
 
-class Record(NamedTuple):
+class StoredMeta(NamedTuple):
     """What is stored under a name; nothing with sequence 0."""
 
     info: ObjectInfo | None
@@ -44,29 +44,29 @@ class Record(NamedTuple):
     """Where it is, or belongs."""
 
 
-class Records:
+class MetaStore:
     """The calls of one store that concern what is stored about its objects."""
 
     __slots__ = ("js", "store", "stream")
 
-    def __init__(self, js: JetStream, store: str) -> None:
+    def __init__(self, js: JetStreamContext, store: str) -> None:
         self.js = js
         self.store = store
         self.stream = STREAM_PREFIX + store
 
-    async def find(self, name: str) -> Record:
+    async def find(self, name: str) -> StoredMeta:
         """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError.
 
         Lost links and answers are asked again for.
         """
-        patience = Patience()
+        retry = TransferRetry()
         while True:
             try:
                 return await self._look(name)
             except JetsparkError as error:
-                await patience.wait(error)
+                await retry.wait(error)
 
-    async def _look(self, name: str) -> Record:
+    async def _look(self, name: str) -> StoredMeta:
         """Once.
 
         An object that the JavaScript client put under its own encoding of the name is found, and
@@ -86,21 +86,21 @@ class Records:
             return found._replace(info=found.info or theirs.info)
         return theirs
 
-    async def _at(self, subject: str) -> Record:
+    async def _at(self, subject: str) -> StoredMeta:
         try:
             stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
         except MessageNotFoundError:
-            return Record(None, 0, b"", subject)
+            return StoredMeta(None, 0, b"", subject)
         except StreamNotFoundError:
             raise no_store(self.store) from None
-        return Record(info_of_stored(stored), stored.seq, stored.data, subject)
+        return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
 
     async def replace(
         self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
         """Write what `decide` makes of what is there; returns both. It may be called again."""
         message_id = new_nuid()
-        patience = Patience()
+        retry = TransferRetry()
         unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
         while True:
             tried = False
@@ -118,11 +118,11 @@ class Records:
                     expect_last_subject_seq=found.seq,
                 )
             except WrongLastSequenceError:
-                patience.progress()  # somebody else was faster
+                retry.progress()  # somebody else was faster
             except JetsparkError as error:
                 if tried:
                     unsure.append((new, found.info))
-                await patience.wait(error)
+                await retry.wait(error)
             else:
                 if ack.duplicate:
                     # Stored by an earlier attempt. If there were several, it is not known what
@@ -136,7 +136,7 @@ class Records:
         False: something is left.
         """
         subject = chunk_subject(self.store, nuid)
-        patience = Patience()
+        retry = TransferRetry()
         try:
             while True:
                 try:
@@ -145,7 +145,7 @@ class Records:
                 except StreamNotFoundError:
                     return True
                 except JetsparkError as error:
-                    await patience.wait(error)
+                    await retry.wait(error)
         except JetsparkError as error:
             self.js.client.report(error)
             return False

@@ -38,7 +38,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     SlowConsumerError,
 )
-from jetspark.face import Client, JetStream, connect
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.version import __version__
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike

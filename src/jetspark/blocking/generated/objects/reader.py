@@ -1,11 +1,11 @@
 # Written by `python scripts/delegations.py`: change that, or the asyncio class.
-"""Calls of jetspark.blocking that hand on: reading."""
+"""Calls of jetspark.blocking that hand on: reader."""
 
 from __future__ import annotations
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.objects.info import ObjectInfo
-from jetspark.objects.reading import ObjectReader as AsyncObjectReader
+from jetspark.objects.reader import ObjectReader as AsyncObjectReader
 
 
 class GeneratedObjectReader:

@@ -13,17 +13,26 @@ from typing import Any
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
 from jetspark.timestamps import Seconds
 
 
-class JetStream(BucketCalls, ObjectStoreCalls):
-    """JetStream over a client.
+class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
+    """JetStream over a client: what `Client.jetstream` returns, which has the options.
 
-    Streams, consumers and publishing, Key-Value buckets and object stores. The options are in
-    `Client.jetstream`.
+    Its parts are streams, messages, publishing, consumers and the like (the bases of
+    `JetStreamContext`, one for each), Key-Value buckets, and object stores.
+
+    Every API call raises BadNameError before anything is sent, JetStreamNotEnabledError when
+    nobody answers for JetStream, RequestTimeoutError, ConnectionClosedError, PermissionsError,
+    and APIError when the server refuses for a reason that has no class of its own.
     """
+
+    @property
+    def _js(self) -> JetStreamContext:
+        return self  # what buckets and stores hold
 
 
 class Client(CoreClient):

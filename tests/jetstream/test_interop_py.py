@@ -16,8 +16,7 @@ from tests.jetstream.peer_configs import (
     stream_config,
 )
 
-from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.documents import (
     ConsumerConfig,
     Placement,

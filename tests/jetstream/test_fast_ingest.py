@@ -27,8 +27,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
     WrongLastSequenceError,
 )
-from jetspark.face import connect
-from jetspark.jetstream import JetStream
+from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.batches.replies import Flow, Gap, Last, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
+    from jetspark.full_client import Client
 
 BOTH = pytest.mark.parametrize("gaps", ["fail", "ok"])
 Gaps = Literal["fail", "ok"]

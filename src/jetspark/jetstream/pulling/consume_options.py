@@ -26,7 +26,7 @@ _LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class PullLimits:
+class ConsumeOptions:
     """Times in seconds; `full`, `threshold` and `most` in bytes if `in_bytes`, else messages."""
 
     in_bytes: bool
@@ -42,7 +42,7 @@ class PullLimits:
     heartbeat: float
 
 
-def make_limits(
+def make_consume_options(
     config: ConsumerConfig,
     *,
     max_messages: int | None = None,
@@ -51,7 +51,7 @@ def make_limits(
     heartbeat: Seconds | None = None,
     threshold_messages: int | None = None,
     threshold_bytes: int | None = None,
-) -> PullLimits:
+) -> ConsumeOptions:
     """`config`: the consumer's. Raises ConfigError."""
     expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
     in_bytes = max_bytes is not None
@@ -82,7 +82,7 @@ def make_limits(
             "and at most half of expires."
         )
     own_most = (config.max_bytes if in_bytes else config.max_batch) or full
-    return PullLimits(
+    return ConsumeOptions(
         in_bytes=in_bytes,
         full=full,
         threshold=threshold,

@@ -13,8 +13,8 @@ and a heartbeat at once: what is missing is certain only when it has not come a 
 from __future__ import annotations
 
 from jetspark.errors import NotJetStreamMessageError, SequenceMismatchError
-from jetspark.jetstream.pulling.ends import number_in
 from jetspark.wire.kernel import reply_fields
+from jetspark.wire.pull_end import number_in
 
 LAST_CONSUMER = "Nats-Last-Consumer"
 
@@ -22,7 +22,7 @@ LOOKS = 4
 """How often within one heartbeat interval a clock looks at what has come."""
 
 
-class Arrivals:
+class GapDetector:
     """Of one subscription. `before`: the number before the first delivery; None: not known.
 
     `received`, where it is asked for, is how many frames have come, whatever they were.

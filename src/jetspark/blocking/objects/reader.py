@@ -1,6 +1,6 @@
 """An object on its way out of a store, without async.
 
-Contract: that of `jetspark.objects.reading`. One change of thread brings the chunks that are here,
+Contract: that of `jetspark.objects.reader`. One change of thread brings the chunks that are here,
 up to about a megabyte of them.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jetspark.blocking.generated.objects.reading import GeneratedObjectReader
+from jetspark.blocking.generated.objects.reader import GeneratedObjectReader
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.objects.reading import ObjectReader as AsyncObjectReader
+from jetspark.objects.reader import ObjectReader as AsyncObjectReader
 
 
 class ObjectReader(GeneratedObjectReader):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import JetStream
     from jetspark.server import NatsServer
 
 

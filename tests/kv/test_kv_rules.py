@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.buckets import check_bucket, check_filter, check_key
 from jetspark.errors import BadNameError
+from jetspark.kv_rules import check_bucket, check_filter, check_key
 
 if TYPE_CHECKING:
     from jetspark.kv import Bucket

@@ -19,7 +19,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.client.messages import Message
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
 
 pytestmark = pytest.mark.server
 

@@ -9,7 +9,7 @@ Contract
   not coming. Deliveries that the server makes to an older inbox find nobody.
 - What only ends one pull (404, 408, 409 for its size, 423) is dealt with here. A refused one is
   reported to the client, once for each reason, and asked for again after RETRY_WAIT.
-- Trouble stops the engine, tells the owner which `Trouble` it is, and does nothing until the
+- Trouble stops the engine, tells the owner which `StopReason` it is, and does nothing until the
   owner calls `start` again, for the same consumer or another one. Frames that are here stay. When
   the leader is gone, what it has sent still arrives until then.
 - The clock of the heartbeats stands still without a link, and while nothing is owed to us.
@@ -31,42 +31,42 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
-from jetspark.jetstream.pulling.arrivals import LOOKS, Arrivals, not_come
-from jetspark.jetstream.pulling.ends import BYTES_LEFT, LEFT, End, end_of, error_of, number_in
-from jetspark.jetstream.pulling.retry import RETRY_WAIT as RETRY_WAIT
-from jetspark.jetstream.pulling.trouble import OnMissing, OnTrouble, Trouble
+from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come
+from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT as RETRY_WAIT
+from jetspark.jetstream.pulling.stop_reason import OnMissing, OnStop, StopReason
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
+from jetspark.wire.pull_end import BYTES_LEFT, LEFT, End, end_of, error_of, number_in
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.listener import Listener
     from jetspark.jetstream.api import Api
-    from jetspark.jetstream.pulling.limits import PullLimits
-    from jetspark.jetstream.pulling.priority import Priority
+    from jetspark.jetstream.pulling.consume_options import ConsumeOptions
+    from jetspark.jetstream.pulling.priority_groups import Priority
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.status import Status
 
 
 class ContinuousPull:
-    """Made stopped; `start` it. `on_trouble` is called in the read loop or a timer.
+    """Made stopped; `start` it. `on_stop` is called in the read loop or a timer.
 
     So is `on_missing`, while it goes on; without it nobody else pulls from the consumer.
     """
 
     __slots__ = (
         "_api",
-        "_arrivals",
         "_asking",
         "_asks",
         "_client",
         "_clock",
+        "_gaps",
         "_heard",
         "_limits",
         "_listener",
         "_names",
         "_on_missing",
-        "_on_trouble",
+        "_on_stop",
         "_pending",
         "_priority",
         "_resume",
@@ -80,15 +80,15 @@ class ContinuousPull:
     def __init__(
         self,
         api: Api,
-        limits: PullLimits,
-        on_trouble: OnTrouble,
+        limits: ConsumeOptions,
+        on_stop: OnStop,
         priority: Priority | None = None,
         on_missing: OnMissing | None = None,
     ) -> None:
         self._api = api
         self._client = api.client
         self._limits = limits
-        self._on_trouble = on_trouble
+        self._on_stop = on_stop
         self._on_missing = on_missing
         self._priority = priority
         self.frames: deque[MessageFrame] = deque()
@@ -104,7 +104,7 @@ class ContinuousPull:
         self._heard = 0
         self._silent = 0
         self._told: set[str] = set()
-        self._arrivals = Arrivals(None)
+        self._gaps = GapDetector(None)
         self._asks = 0
 
     # -- for the owner -------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class ContinuousPull:
         Raises ConnectionClosedError.
         """
         self.stop()
-        self._arrivals = Arrivals(delivered)
+        self._gaps = GapDetector(delivered)
         self._names = {"stream": stream, "consumer": consumer}
         self._subject = js_api.subject_of(self._api.prefix, js_api.MSG_NEXT, self._names)
         self._told.clear()
@@ -132,7 +132,7 @@ class ContinuousPull:
         """Ask no more and take no more. Frames that are here stay."""
         self.stop_asking()
         if self._listener is not None:
-            self._arrivals = Arrivals(self.delivered)
+            self._gaps = GapDetector(self.delivered)
             self._listener.close()
             self._listener = None
 
@@ -197,12 +197,12 @@ class ContinuousPull:
     @property
     def delivered(self) -> int | None:
         """The number of the consumer's last delivery that came, or was given up; None: unknown."""
-        return self._arrivals.last(0 if self._listener is None else self._listener.received)
+        return self._gaps.last(0 if self._listener is None else self._listener.received)
 
     @property
     def waiting(self) -> int:
         """Our pulls that wait at the server."""
-        return self._arrivals.waiting
+        return self._gaps.waiting
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -284,15 +284,15 @@ class ContinuousPull:
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
         if frame[2] is None:
-            self._arrivals.others += 1
+            self._gaps.others += 1
             status = status_of(frame[3])
             if status is not None and status.code == CONTROL:
                 self._on_heartbeat(frame)
             elif status is not None:
                 self._on_status(status, frame)
             return
-        if self._arrivals.before is None and self._listener is not None:
-            self._arrivals.first(frame[2], self._listener.received - 1)
+        if self._gaps.before is None and self._listener is not None:
+            self._gaps.first(frame[2], self._listener.received - 1)
         self.frames.append(frame)
         if self._waiters:
             self.wake()
@@ -300,8 +300,8 @@ class ContinuousPull:
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         if frames[0][2] is None:
             return False
-        if self._arrivals.before is None and self._listener is not None:
-            self._arrivals.first(frames[0][2], self._listener.received)
+        if self._gaps.before is None and self._listener is not None:
+            self._gaps.first(frames[0][2], self._listener.received)
         self.frames += frames
         if self._waiters:
             self.wake()
@@ -314,25 +314,25 @@ class ContinuousPull:
 
     def _on_heartbeat(self, frame: MessageFrame) -> None:
         assert self._listener is not None  # noqa: S101
-        received, arrivals = self._listener.received, self._arrivals
-        arrivals.beat(frame[1])
-        missing = arrivals.missing(frame[3], received)
+        received, gaps = self._listener.received, self._gaps
+        gaps.beat(frame[1])
+        missing = gaps.missing(frame[3], received)
         if missing and self._on_missing is not None:
-            arrivals.doubt(missing, received)
+            gaps.doubt(missing, received)
         elif missing:
             again = "it is made again behind the last one that came"
-            self._stop_for(Trouble.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
+            self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
-        self._arrivals.ended(frame[1])
+        self._gaps.ended(frame[1])
         end = end_of(status)
         if end is End.USELESS:
-            self._stop_for(Trouble.USELESS, error_of(status))
+            self._stop_for(StopReason.UNUSABLE, error_of(status))
             return
         if end is End.NO_LEADER:
             if self._asking or self._resume is not None:  # else it is known: one status a pull
                 self.stop_asking()
-                self._on_trouble(Trouble.NO_LEADER, error_of(status))
+                self._on_stop(StopReason.NO_LEADER, error_of(status))
             return
         token = frame[1].rpartition(b".")[2].partition(b"-")[0]
         asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
@@ -353,9 +353,9 @@ class ContinuousPull:
             # What is too large for the rest of the buffer has to wait until something is taken.
             self._ask_if_low()
 
-    def _stop_for(self, trouble: Trouble, error: JetsparkError | None) -> None:
+    def _stop_for(self, reason: StopReason, error: JetsparkError | None) -> None:
         self.stop()
-        self._on_trouble(trouble, error)
+        self._on_stop(reason, error)
 
     # -- time and the link ---------------------------------------------------------------------
 
@@ -370,14 +370,14 @@ class ContinuousPull:
         quiet = received == self._heard and self._pending > self._here()
         self._silent = self._silent + 1 if quiet else 0
         self._heard = received
-        if (missing := self._arrivals.look(received)) and self._on_missing is not None:
+        if (missing := self._gaps.look(received)) and self._on_missing is not None:
             self._on_missing(missing)
         if self._silent < 2 * LOOKS:
             self._set_clock()
             return
         seconds = 2 * self._limits.heartbeat
         self._stop_for(
-            Trouble.SILENT,
+            StopReason.MISSED_HEARTBEATS,
             MissedHeartbeatError(
                 f"Consumer {self.consumer!r} said nothing for {seconds:g} s, "
                 "twice the heartbeat interval."
@@ -389,11 +389,11 @@ class ContinuousPull:
         self._listen()
 
     def _on_reconnect(self) -> None:
-        self._stop_for(Trouble.RECONNECTED, None)
+        self._stop_for(StopReason.RECONNECTED, None)
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         if name == self._subject:
             self._on_end(copy(error))
 
     def _on_end(self, error: JetsparkError | None) -> None:
-        self._stop_for(Trouble.ENDED, error)
+        self._stop_for(StopReason.CLOSED, error)

@@ -17,13 +17,12 @@ from jetspark.errors import (
     RequestTimeoutError,
     SequenceMismatchError,
 )
-from jetspark.face import connect
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.face import Client
-    from jetspark.jetstream import JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server

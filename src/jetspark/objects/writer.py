@@ -6,7 +6,7 @@ Contract
   the object visible, in place of the one that had its name. Then that one's chunks are removed.
 - The stream keeps chunks in the order in which it took them. When an ack is missing (a lost link,
   a change of leader), what was stored behind the last good chunk is removed and sent again, as long
-  as there is progress (`patience`).
+  as there is progress (`retry`).
 - What fails leaves nothing behind: its chunks are removed. Only a program or a connection that
   ends in the middle cannot do that.
 - The digest is made in a thread beside the sending. No task of its own.
@@ -32,9 +32,9 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.documents import PubAck
 from jetspark.objects.info import ObjectInfo
+from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import chunk_subject, digest_text
-from jetspark.objects.patience import Patience
-from jetspark.objects.records import Records, no_store
+from jetspark.objects.retry import TransferRetry
 
 WINDOW_BYTES = 8 * 1024 * 1024
 """Of chunks that have no ack yet."""
@@ -49,12 +49,12 @@ _IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of th
 class ObjectWriter:
     """`begin`, any number of `write`, and `finish`; or `discard` at any time, which ends it."""
 
-    def __init__(self, records: Records, info: ObjectInfo, chunk_size: int) -> None:
-        self._records = records
-        self._js = records.js
+    def __init__(self, meta: MetaStore, info: ObjectInfo, chunk_size: int) -> None:
+        self._meta = meta
+        self._js = meta.js
         self._info = info
         self._chunk_size = chunk_size
-        self._subject = chunk_subject(records.store, info.nuid)
+        self._subject = chunk_subject(meta.store, info.nuid)
         window = min(max(WINDOW_BYTES // chunk_size, 2), _MOST_CHUNKS)
         self._publisher = self._js.publisher(
             window, on_disconnect="fail", retry_for=0, raise_failures=False
@@ -69,7 +69,7 @@ class ObjectWriter:
         """Sequence of the last chunk before those."""
         self._size = 0
         self._chunks = 0
-        self._patience = Patience()
+        self._retry = TransferRetry()
         self._sent_again = False
         self._commit: asyncio.Task[ObjectInfo] | None = None
 
@@ -112,10 +112,10 @@ class ObjectWriter:
             raise
 
     async def _make_visible(self) -> ObjectInfo:
-        new, old = await self._records.replace(self._info.name, self._complete)
+        new, old = await self._meta.replace(self._info.name, self._complete)
         await self._close()
         if old is not None and old.chunks:
-            await self._records.remove_chunks(old.nuid)
+            await self._meta.remove_chunks(old.nuid)
         return new
 
     def _complete(self, _: ObjectInfo | None) -> ObjectInfo:
@@ -152,11 +152,11 @@ class ObjectWriter:
 
     async def _removed(self) -> bool:
         unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
-        gone = await self._records.remove_chunks(self._info.nuid)
+        gone = await self._meta.remove_chunks(self._info.nuid)
         if gone and unknown:
             # A server that stood still may store chunks that waited behind the removal.
             await asyncio.sleep(_WORKED_OFF_SECONDS)
-            gone = await self._records.remove_chunks(self._info.nuid)
+            gone = await self._meta.remove_chunks(self._info.nuid)
         return gone
 
     async def _is_visible(self) -> bool:
@@ -166,11 +166,11 @@ class ObjectWriter:
             return True
         while True:
             try:
-                found = (await self._records.find(self._info.name)).info
+                found = (await self._meta.find(self._info.name)).info
             except ObjectStoreNotFoundError:
                 return False
             except JetsparkError as error:
-                await self._patience.wait(error)
+                await self._retry.wait(error)
             else:
                 return found is not None and found.nuid == self._info.nuid
 
@@ -215,7 +215,7 @@ class ObjectWriter:
             try:
                 ack = await self._publisher.submit(self._subject, chunk)
             except OutboundBufferError as error:  # no link for a while
-                await self._patience.wait(error)
+                await self._retry.wait(error)
             else:
                 self._sent.append((chunk, ack))
                 return
@@ -233,7 +233,7 @@ class ObjectWriter:
             )
         self._sent.popleft()
         self._last_good = seq
-        self._patience.progress()
+        self._retry.progress()
 
     # -- trouble -------------------------------------------------------------------------------
 
@@ -246,10 +246,10 @@ class ObjectWriter:
                 await self._remove_behind_good()
                 break
             except StreamNotFoundError:
-                raise no_store(self._records.store) from None
+                raise no_store(self._meta.store) from None
             except JetsparkError as worse:
-                await self._patience.wait(worse)
-        await self._patience.wait(error)
+                await self._retry.wait(worse)
+        await self._retry.wait(error)
         chunks = [chunk for chunk, _ in self._sent]
         self._forget_sent()
         for chunk in chunks:
@@ -259,7 +259,7 @@ class ObjectWriter:
         # What was kept for the next link is behind us when the stream has refused this.
         with suppress(WrongLastSequenceError, NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
-        stream = self._records.stream
+        stream = self._meta.stream
         while True:
             try:
                 stored = await self._js.get_msg(
@@ -274,12 +274,10 @@ class ObjectWriter:
         """A chunk that was on its way for very long may have come after all."""
         while True:
             try:
-                info = await self._js.stream_info(
-                    self._records.stream, subjects_filter=self._subject
-                )
+                info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
                 break
             except JetsparkError as error:
-                await self._patience.wait(error)
+                await self._retry.wait(error)
         stored = (info.state.subjects or {}).get(self._subject, 0)
         if stored != self._chunks:
             raise ObjectDamagedError(

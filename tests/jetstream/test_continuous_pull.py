@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pulling.engine import ContinuousPull
-from jetspark.jetstream.pulling.limits import make_limits
-from jetspark.jetstream.pulling.retry import RETRY_WAIT
-from jetspark.jetstream.pulling.trouble import Trouble
+from jetspark.jetstream.pulling.consume_options import make_consume_options
+from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
+from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
+from jetspark.jetstream.pulling.stop_reason import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,12 +142,12 @@ def test_the_bound_holds_and_the_buffer_is_always_refilled(
     threshold = min(threshold * unit, full)
     if in_bytes:
         config = ConsumerConfig(max_bytes=most)
-        limits = make_limits(config, max_bytes=full, threshold_bytes=threshold)
+        limits = make_consume_options(config, max_bytes=full, threshold_bytes=threshold)
     else:
         config = ConsumerConfig(max_batch=most)
-        limits = make_limits(config, max_messages=full, threshold_messages=threshold)
+        limits = make_consume_options(config, max_messages=full, threshold_messages=threshold)
     peer = Peer()
-    troubles: list[Trouble] = []
+    troubles: list[StopReason] = []
     pull = ContinuousPull(peer, limits, lambda trouble, _: troubles.append(trouble))  # type: ignore[arg-type]
     pull.start("S", "c")
     for step in steps:

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jetspark.buckets import (
+from jetspark.errors import ConfigError
+from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
+from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
+from jetspark.kv.entries import Entry
+from jetspark.kv_rules import (
     MARKER_REASON,
     OPERATION,
     STREAM_PREFIX,
@@ -18,16 +22,12 @@ from jetspark.buckets import (
     check_key,
     operation_of,
 )
-from jetspark.errors import ConfigError
-from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
-from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
-from jetspark.kv.entries import Entry
 from jetspark.payloads import Payload, payload_bytes
 
 _DEFAULT_API: Final = "$JS.API"
 
 
-class Handle:
+class BucketEncoding:
     """What the calls of one bucket share."""
 
     __slots__ = ("_at", "_writes", "direct", "history", "keys", "name", "stream", "values")
@@ -50,9 +50,9 @@ class Handle:
         # A read-only aggregate listens to nothing.
         self._writes = before + self._at if mirror is not None or config.subjects else None
 
-    def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> Handle:
+    def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
         """The same bucket through these codecs."""
-        other = object.__new__(Handle)
+        other = object.__new__(BucketEncoding)
         for name in ("_at", "_writes", "direct", "history", "name", "stream"):
             setattr(other, name, getattr(self, name))
         other.keys, other.values = keys, values

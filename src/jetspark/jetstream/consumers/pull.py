@@ -1,66 +1,24 @@
-"""The handles of consumers: what can be done with one that exists (rows J4, J5, J8).
+"""Pull consumers: fetch, next, consume, unpin (ADR-13, ADR-37, ADR-42).
 
-Contract: a handle is cheap and needs no closing. It keeps what the server said of the consumer
-when it was made (`cached_info`); pulls are checked against that.
+Pulls are checked against the consumer's configuration as it was when the object was made
+(`cached_info`). How a fetch works is in `pulling.fetch`, how consuming does in `pulling.consume`.
 """
 
 from __future__ import annotations
 
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.errors import ConfigError, RequestTimeoutError
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.consumers.control import ConsumerControl
-from jetspark.jetstream.consumers.push import PushMessages
+from jetspark.jetstream.consumers.consumer import Consumer
 from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo, PriorityPolicy
-from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
+from jetspark.jetstream.pulling.consume_options import EXPIRES, make_consume_options
 from jetspark.jetstream.pulling.fetch import Pull
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.pulling.limits import EXPIRES, make_limits
-from jetspark.jetstream.pulling.priority import GROUPS_SINCE, Priority, make_priority
+from jetspark.jetstream.pulling.priority_groups import GROUPS_SINCE, Priority, make_priority
 from jetspark.jetstream.requirements import check_feature
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
-
-
-async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
-    """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
-    answer = await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
-    return from_wire(ConsumerInfo, answer)
-
-
-class Consumer(ConsumerControl):
-    """A consumer of a stream, by name. Has no state besides `cached_info`."""
-
-    __slots__ = ("_api", "cached_info")
-
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        self._api = jetstream_api
-        self.cached_info = info
-        """What the last call of `info`, or the one that made this object, returned."""
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self.cached_info.stream_name
-
-    @property
-    def name(self) -> str:
-        """The consumer's name."""
-        return self.cached_info.name
-
-    async def info(self) -> ConsumerInfo:
-        """The consumer as it is now. Raises ConsumerNotFoundError."""
-        self.cached_info = await consumer_info(self._api, self.stream, self.name)
-        return self.cached_info
-
-    async def delete(self) -> None:
-        """Delete the consumer. Raises ConsumerNotFoundError."""
-        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
 
 
 class PullConsumer(Consumer):
@@ -163,7 +121,7 @@ class PullConsumer(Consumer):
         How it ends and what it survives: see `jetspark.jetstream.pulling.consume`. Raises
         ConfigError, UnsupportedByServerError, ConnectionClosedError.
         """
-        limits = make_limits(
+        limits = make_consume_options(
             self.cached_info.config,
             max_messages=max_messages,
             max_bytes=max_bytes,
@@ -229,43 +187,4 @@ class PullConsumer(Consumer):
             min_pending=min_pending,
             min_ack_pending=min_ack_pending,
             priority=priority,
-        )
-
-
-class PushConsumer(Consumer):
-    """A consumer that delivers to a subject."""
-
-    __slots__ = ("_delivered",)
-
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        super().__init__(jetstream_api, info)
-        # Nothing is delivered while nobody listens, so this holds until somebody does.
-        self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
-
-    @property
-    def deliver_subject(self) -> str:
-        """Where it delivers."""
-        return self.cached_info.config.deliver_subject or ""
-
-    def subscribe(
-        self,
-        *,
-        callback: JsMsgCallback | None = None,
-        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
-        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
-    ) -> PushMessages:
-        """Its messages: iterate the result, or give a callback.
-
-        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
-        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
-        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
-        """
-        delivered, self._delivered = self._delivered, None
-        return PushMessages(
-            self._api.client,
-            self.cached_info,
-            callback,
-            delivered,
-            pending_msgs_limit,
-            pending_bytes_limit,
         )

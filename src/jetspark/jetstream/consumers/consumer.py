@@ -1,0 +1,70 @@
+"""A consumer that exists: what can be done with any, pull or push.
+
+A `Consumer` is cheap and needs no closing. It keeps what the server last said of the consumer
+(`cached_info`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumers.pause import pause_consumer
+from jetspark.jetstream.consumers.reset import reset_consumer
+from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.wire import js_api
+
+
+async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
+    """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+    answer = await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    return from_wire(ConsumerInfo, answer)
+
+
+class Consumer:
+    """A consumer of a stream, by name. Has no state besides `cached_info`."""
+
+    __slots__ = ("_api", "cached_info")
+
+    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
+        self._api = jetstream_api
+        self.cached_info = info
+        """What the last call of `info`, or the one that made this object, returned."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self.cached_info.stream_name
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.cached_info.name
+
+    async def info(self) -> ConsumerInfo:
+        """The consumer as it is now. Raises ConsumerNotFoundError."""
+        self.cached_info = await consumer_info(self._api, self.stream, self.name)
+        return self.cached_info
+
+    async def delete(self) -> None:
+        """Delete the consumer. Raises ConsumerNotFoundError."""
+        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
+
+    async def pause(self, until: datetime) -> PauseState:
+        """Deliver nothing until then, an aware datetime (server 2.11); see `pause_consumer`."""
+        return await pause_consumer(self._api, self.stream, self.name, until)
+
+    async def resume(self) -> PauseState:
+        """Deliver again (server 2.11); see `JetStream.resume_consumer`."""
+        return await pause_consumer(self._api, self.stream, self.name, None)
+
+    async def reset(self, seq: int | None = None) -> ConsumerInfo:
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
+
+        See `JetStream.reset_consumer`.
+        """
+        return await reset_consumer(self._api, self.stream, self.name, seq)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
