@@ -5,6 +5,7 @@ One table for everyone who tries again. Who takes only a part of it names the gr
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from jetspark.err_codes import (
@@ -19,11 +20,14 @@ from jetspark.err_codes import (
 from jetspark.errors import (
     APIError,
     AuthError,
+    ConnectionClosedError,
     ConnectionFailure,
     ConsumerDeletedError,
     JetsparkError,
     MissedHeartbeatError,
     NoRespondersError,
+    NoStreamResponseError,
+    OutboundBufferError,
     ProtocolError,
     RequestTimeoutError,
     SecureConnectionWantedError,
@@ -49,6 +53,8 @@ _TRANSIENT: Final = (
     ConsumerDeletedError,
     MissedHeartbeatError,
     NoRespondersError,
+    NoStreamResponseError,
+    OutboundBufferError,
     ProtocolError,
     RequestTimeoutError,
 )
@@ -56,9 +62,19 @@ _TRANSIENT: Final = (
 _LASTING: Final = (AuthError, SecureConnectionWantedError, TLSError)
 
 
-def is_transient(error: JetsparkError) -> bool:
-    """Whether the same call may succeed a little later, or over a new link."""
+def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
+    """Whether the same call may succeed a little later, or over a new link.
+
+    `but`: codes of the table that the caller does not count as transient.
+    """
     if isinstance(error, APIError):
         # A leader that has just stepped down answers 503 without an err_code.
-        return error.err_code in TRANSIENT_CODES or (error.code, error.err_code) == (503, 0)
+        if (error.code, error.err_code) == (503, 0):
+            return True
+        return error.err_code in TRANSIENT_CODES and error.err_code not in but
     return isinstance(error, _TRANSIENT) and not isinstance(error, _LASTING)
+
+
+def is_transient_for_client(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
+    """Whether it is for a client, which makes new links itself: one that is closed stays closed."""
+    return is_transient(error, but=but) and not isinstance(error, ConnectionClosedError)

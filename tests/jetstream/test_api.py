@@ -12,6 +12,7 @@ import pytest
 
 from jetspark import errors
 from jetspark.full_client import JetStream, connect
+from jetspark.kv import Origin
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ OTHER_ARGUMENTS: dict[str, Any] = {
     "subjects": "a",
     "folder": "folder",
     "max_streams": 1,
+    "origin": Origin("good"),
+    "origins": [Origin("good")],
 }
 NAMED = [
     pytest.param(name, parameter, id=f"{name} {parameter}")
@@ -183,8 +186,9 @@ async def test_no_bad_name_is_sent(nc: Client, method: str, parameter: str) -> N
     sent = nc.stats.out_msgs
     for bad in BAD_NAMES:
         given = arguments | {parameter: bad}
+        first = [given.pop(name) for name in positional]
         with pytest.raises((errors.BadNameError, errors.BadSubjectError)):
-            made = call(*(given.pop(name) for name in positional), **given)
+            made = call(*first, **given)
             if inspect.isawaitable(made):
                 await made
             elif hasattr(made, "__aiter__"):

@@ -7,27 +7,29 @@ many it leaves undelivered (ADR-13).
 
 from __future__ import annotations
 
-import msgspec
-
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.errors import (
-    BadHeaderError,
     ConsumerDeletedError,
     MissedHeartbeatError,
     NoRespondersError,
-    PullError,
 )
 from jetspark.timestamps import NANOSECONDS
 from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
-from jetspark.wire.headers import parse_headers
-from jetspark.wire.status import BAD_REQUEST, CONFLICT, CONTROL, NO_RESPONDERS
+from jetspark.wire.pull_end import (
+    LAST_CONSUMER,
+    PENDING_MESSAGES,
+    PullEnd,
+    number_in,
+    pull_end,
+    pull_error,
+)
+from jetspark.wire.pull_request import PullRequest
+from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
 
 _EXPIRES_SECONDS = 30.0
 _HEADROOM = 64 * 1024
-_TOO_LARGE = "exceeds maxbytes"
-_CONSUMER_GONE = ("consumer deleted", "leadership change", "server shutdown", "consumer is push")
 
 
 class OverlappingPull:
@@ -58,13 +60,13 @@ class OverlappingPull:
             self._link.send(requests)
 
     def _request(self, count: int) -> bytes:
-        document = {
-            "batch": count,
-            "max_bytes": self._bytes,
-            "expires": round(_EXPIRES_SECONDS * NANOSECONDS),
-            "idle_heartbeat": round(self._heartbeat * NANOSECONDS),
-        }
-        return frames.pub(self._subject, msgspec.json.encode(document), self._inbox)
+        request = PullRequest(
+            batch=count,
+            max_bytes=self._bytes,
+            expires=round(_EXPIRES_SECONDS * NANOSECONDS),
+            idle_heartbeat=round(self._heartbeat * NANOSECONDS),
+        )
+        return frames.pub(self._subject, request.encode(), self._inbox)
 
     def received(self, count: int) -> None:
         """Count messages that have come."""
@@ -74,35 +76,31 @@ class OverlappingPull:
         """Take in a frame that is no delivery. `consumer_sequence` is the last one received.
 
         Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than came),
-        NoRespondersError: make a new consumer; PullError: give up.
+        NoRespondersError: make a new consumer; ConsumerIsPushError, PullError: give up.
         """
-        if frame[0] != self._sid or frame[3] is None:
-            return
-        try:
-            headers, status = parse_headers(frame[3])
-        except BadHeaderError:
-            return
+        status = status_of(frame[3]) if frame[0] == self._sid else None
         if status is None:
             return
         if status.code == CONTROL:
-            sent = headers.get("Nats-Last-Consumer", "")
-            if sent and sent.isdigit() and int(sent) > consumer_sequence:
+            sent = number_in(frame[3], LAST_CONSUMER)
+            if sent is not None and sent > consumer_sequence:
                 raise MissedHeartbeatError(
                     f"The server has sent {sent} messages, {consumer_sequence} arrived."
                 )
             return
+        end = pull_end(status)
+        if end is PullEnd.UNUSABLE:
+            raise pull_error(status)
         if status.code == NO_RESPONDERS:
             raise NoRespondersError(self._subject)
-        folded = status.description.casefold()
-        if status.code == BAD_REQUEST:
-            raise PullError(status.code, status.description)
-        if status.code == CONFLICT and any(reason in folded for reason in _CONSUMER_GONE):
+        if end is PullEnd.NO_LEADER:
+            # An ephemeral consumer in memory is gone with its server.
             raise ConsumerDeletedError(status.code, status.description)
-        if _TOO_LARGE in folded:
+        if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
             self._bytes *= 2
-        left = headers.get("Nats-Pending-Messages", "")
-        self.owed = max(0, self.owed - int(left)) if left and left.isdigit() else 0
+        left = number_in(frame[3], PENDING_MESSAGES)
+        self.owed = 0 if left is None else max(0, self.owed - left)
 
     def stop(self) -> None:
         """Unsubscribe; the link's next reader drops the messages that are still under way."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import (
     JetsparkError,
     MessageNotFoundError,
@@ -154,5 +155,5 @@ class MetaStore:
 def no_store(name: str) -> ObjectStoreNotFoundError:
     """The error for a store that does not exist."""
     return ObjectStoreNotFoundError(
-        404, 10059, "object store not found", f'Object store "{name}" not found.'
+        404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
     )

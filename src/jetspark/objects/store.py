@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from jetspark.arguments import check_text, check_whole, texts_of
+from jetspark.err_codes import MESSAGE_NOT_FOUND
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -341,7 +342,7 @@ class ObjectStore:
         what = f'Object "{name}" not found in store "{self.name}".'
         if why is not None:
             what = f'"{name}" in store "{self.name}" {why}.'
-        return ObjectNotFoundError(404, 10037, "object not found", what)
+        return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.name!r})"

@@ -50,7 +50,7 @@ from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.documents.streams import StreamInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
-from jetspark.jetstream.pulling.continuous_pull import RETRY_WAIT
+from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import StopReason
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from jetspark.client.leaving import Leaving
 from jetspark.errors import (
-    APIError,
     BadSubscriptionError,
     ConnectionClosedError,
     JetsparkError,
@@ -40,6 +39,7 @@ from jetspark.jetstream.documents.consumers import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.jetstream.pulling.consume import closed_on_purpose
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.transient import is_transient_for_client
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
@@ -55,8 +55,6 @@ EntryT = TypeVar("EntryT")
 
 Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 """A message that was not given out yet: its frame, sequence, time in ns, and what was pending."""
-
-_SERVER_SIDE = 500
 
 
 class Watching(Leaving, Generic[EntryT]):
@@ -251,22 +249,14 @@ class Watching(Leaving, Generic[EntryT]):
             if self._messages is not None and closed_on_purpose(error):
                 self._stopped = True
                 raise StopAsyncIteration from None
-            if not self._may_try_again(error):
+            # What fails before the first entry is raised: the caller waits for the first one.
+            started = self._complete or self._last > 0
+            if not (started and is_transient_for_client(error)):
                 self._error = error
                 raise
             self._js.client.report(error)
             await asyncio.sleep(LOOK_AFTER)
             self._follow(**self._start)
-
-    def _may_try_again(self, error: JetsparkError) -> bool:
-        """The first attempt to make a consumer is the caller's; nothing is lost by another one."""
-        return (self._complete or self._last > 0) and (
-            (
-                isinstance(error, RequestTimeoutError)
-                and not isinstance(error, ConnectionClosedError)
-            )
-            or (isinstance(error, APIError) and error.code >= _SERVER_SIDE)
-        )
 
     async def _fill_initially(self) -> None:
         assert self._messages is not None  # noqa: S101

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from jetspark.err_codes import (
-    CLUSTER_NOT_AVAILABLE,
-    ID_IN_PROCESS,
-    NOT_LEADER,
-    TOO_MANY_REQUESTS,
-)
+from jetspark.err_codes import ID_IN_PROCESS
 from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
+from jetspark.transient import FULL, is_transient
 from jetspark.wire.js_api import error_of
 
 RETRIES = 2
@@ -22,9 +18,6 @@ RETRIES = 2
 
 RETRY_WAIT = 0.25
 """Seconds before each of them."""
-
-# A leader that is just none any more answers with a code of 503 only ("raft: not leader").
-_PASSING: Final = (CLUSTER_NOT_AVAILABLE, NOT_LEADER, TOO_MANY_REQUESTS, ID_IN_PROCESS)
 
 
 class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -71,9 +64,8 @@ def is_passing(error: JetsparkError) -> bool:
 
     With a Nats-Msg-Id see also `is_in_process`.
     """
-    if isinstance(error, APIError):
-        return error.err_code in _PASSING or (error.code, error.err_code) == (503, 0)
-    return isinstance(error, NoStreamResponseError)
+    refused = isinstance(error, APIError | NoStreamResponseError)
+    return refused and is_transient(error, but=FULL)
 
 
 def is_in_process(error: JetsparkError) -> bool:

@@ -26,17 +26,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from copy import copy
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
 from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come
-from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT as RETRY_WAIT
+from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import OnMissing, OnStop, StopReason
 from jetspark.timestamps import duration_to_ns
 from jetspark.wire import js_api
-from jetspark.wire.pull_end import BYTES_LEFT, LEFT, End, end_of, error_of, number_in
+from jetspark.wire.pull_end import (
+    PENDING_BYTES,
+    PENDING_MESSAGES,
+    PullEnd,
+    number_in,
+    pull_end,
+    pull_error,
+)
+from jetspark.wire.pull_request import PullRequest
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
@@ -229,14 +235,13 @@ class ContinuousPull:
     def _request(self, amount: int) -> None:
         assert self._listener is not None  # noqa: S101
         limits = self._limits
-        request: dict[str, Any] = {"batch": amount}
-        if limits.in_bytes:
-            request = {"batch": limits.batch, "max_bytes": amount}
-        request["expires"] = duration_to_ns(limits.expires)
-        request["idle_heartbeat"] = duration_to_ns(limits.heartbeat)
-        if self._priority is not None:
-            request |= self._priority.fields()
-        payload = msgspec.json.encode(request)
+        payload = PullRequest(
+            batch=limits.batch if limits.in_bytes else amount,
+            max_bytes=amount if limits.in_bytes else 0,
+            expires=duration_to_ns(limits.expires),
+            idle_heartbeat=duration_to_ns(limits.heartbeat),
+            **({} if self._priority is None else self._priority.fields()),
+        ).encode()
         self._api.note_request(self._subject, payload)
         self._asks += 1
         try:
@@ -325,31 +330,31 @@ class ContinuousPull:
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
         self._gaps.ended(frame[1])
-        end = end_of(status)
-        if end is End.USELESS:
-            self._stop_for(StopReason.UNUSABLE, error_of(status))
+        end = pull_end(status)
+        if end is PullEnd.UNUSABLE:
+            self._stop_for(StopReason.UNUSABLE, pull_error(status))
             return
-        if end is End.NO_LEADER:
+        if end is PullEnd.NO_LEADER:
             if self._asking or self._resume is not None:  # else it is known: one status a pull
                 self.stop_asking()
-                self._on_stop(StopReason.NO_LEADER, error_of(status))
+                self._on_stop(StopReason.NO_LEADER, pull_error(status))
             return
         token = frame[1].rpartition(b".")[2].partition(b"-")[0]
         asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
         limits = self._limits
-        left = number_in(frame[3], BYTES_LEFT if limits.in_bytes else LEFT)
+        left = number_in(frame[3], PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
         # All that is here counts, whatever the server says is not coming.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
         # Nothing at all fitted into the largest pull that there is.
-        never_fits = end is End.TOO_LARGE and asked == limits.most and left in (None, asked)
-        if end is End.REFUSED or never_fits:
-            self._refused(error_of(status))
+        never_fits = end is PullEnd.TOO_LARGE and asked == limits.most and left in (None, asked)
+        if end is PullEnd.REFUSED or never_fits:
+            self._refused(pull_error(status))
             return
-        if end is End.PIN_LOST and self._priority is not None:
+        if end is PullEnd.PIN_LOST and self._priority is not None:
             self._priority.lost()
         elif left is None:
             self._pause()  # who knows what this is: a server that says it each time is not hurried
-        if end is not End.TOO_LARGE or not self.frames:
+        if end is not PullEnd.TOO_LARGE or not self.frames:
             # What is too large for the rest of the buffer has to wait until something is taken.
             self._ask_if_low()
 

@@ -48,9 +48,9 @@ from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
-from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import deliver
-from jetspark.wire.pull_end import LEFT, End, end_of, error_of, number_in
+from jetspark.wire.pull_end import PENDING_MESSAGES, PullEnd, number_in, pull_end, pull_error
+from jetspark.wire.pull_request import PullRequest
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -209,26 +209,27 @@ class Pull:
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
             return  # over, or the deadline's timer is due in this very turn of the loop
-        request: dict[str, Any] = {"batch": self._batch - len(self._messages)}
         if self._no_wait:
-            request["no_wait"] = True
             self._watch_silence()
-        else:
-            request["expires"] = duration_to_ns(_expires(left))
+        max_bytes = heartbeat = 0
         if self._max_bytes is not None:
-            rest = self._max_bytes - sum(_size(message._frame) for message in self._messages)
-            if rest <= 0:
+            max_bytes = self._max_bytes - sum(_size(message._frame) for message in self._messages)
+            if max_bytes <= 0:
                 self._finish(None)
                 return
-            request["max_bytes"] = rest
         # The server refuses a heartbeat of more than half of what is left of the time.
         if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
-            request["idle_heartbeat"] = duration_to_ns(self._heartbeat)
+            heartbeat = duration_to_ns(self._heartbeat)
             self._heard = self._client.loop.time()
             self._set_heartbeat_timer(self._heartbeat)
-        if self._priority is not None:
-            request |= self._priority.fields()
-        payload = encode_document(request)
+        payload = PullRequest(
+            batch=self._batch - len(self._messages),
+            max_bytes=max_bytes,
+            no_wait=self._no_wait,
+            expires=0 if self._no_wait else duration_to_ns(_expires(left)),
+            idle_heartbeat=heartbeat,
+            **({} if self._priority is None else self._priority.fields()),
+        ).encode()
         self._api.note_request(self._subject, payload)
         self._asked = True
         try:
@@ -274,24 +275,26 @@ class Pull:
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
         if status.code == statuses.CONTROL:
             return
-        end = end_of(status)
-        left = number_in(frame[3], LEFT)
+        end = pull_end(status)
+        left = number_in(frame[3], PENDING_MESSAGES)
         missing = 0 if left is None else self._batch - len(self._messages) - left
-        if missing > 0 and end in (End.ORDINARY, End.TOO_LARGE):
+        if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
             then = "with acks they are delivered again after its ack_wait"
             self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
-        elif end is End.ORDINARY or (end is End.TOO_LARGE and self._messages):
+        elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
             self._finish(None)
-        elif end is End.PIN_LOST and self._priority is not None:
+        elif end is PullEnd.PIN_LOST and self._priority is not None:
             self._priority.lost()
             if self._messages:
                 self._finish(None)
             else:
                 self._ask()
-        elif status.code == statuses.NO_RESPONDERS or (end is End.NO_LEADER and not self._messages):
+        elif status.code == statuses.NO_RESPONDERS or (
+            end is PullEnd.NO_LEADER and not self._messages
+        ):
             self._ask_again(status.code)
         else:
-            self._finish(error_of(status))
+            self._finish(pull_error(status))
 
     def _finish(self, error: JetsparkError | None) -> None:
         if self._waiter is not None and not self._waiter.done():

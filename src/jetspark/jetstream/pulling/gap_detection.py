@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from jetspark.errors import NotJetStreamMessageError, SequenceMismatchError
 from jetspark.wire.kernel import reply_fields
-from jetspark.wire.pull_end import number_in
-
-LAST_CONSUMER = "Nats-Last-Consumer"
+from jetspark.wire.pull_end import LAST_CONSUMER, number_in
 
 LOOKS = 4
 """How often within one heartbeat interval a clock looks at what has come."""

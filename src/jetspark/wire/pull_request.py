@@ -1,0 +1,32 @@
+"""The document of a pull request (ADR-13, ADR-37, ADR-42), for client and bulk."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What CONSUMER.MSG.NEXT takes. A field that has its default is not sent."""
+
+    batch: int
+    """Messages wanted at most."""
+    max_bytes: int = 0
+    """Bytes wanted at most; 0: no limit."""
+    no_wait: bool = False
+    """Answer at once with what is there."""
+    expires: int = 0
+    """Nanoseconds that the request may wait at the server."""
+    idle_heartbeat: int = 0
+    """Nanoseconds between two heartbeats; 0: none."""
+    group: str | None = None
+    """The priority group."""
+    id: str | None = None
+    """The pin id that the server gave this client, in a pinned group."""
+    min_pending: int | None = None
+    min_ack_pending: int | None = None
+    priority: int | None = None
+    """0 to 9; lower ones are served first."""
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self)
