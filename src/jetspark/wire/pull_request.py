@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    from jetspark.wire.events import MessageFrame
 
 
 class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -30,3 +35,8 @@ class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def encode(self) -> bytes:
         """As JSON."""
         return msgspec.json.encode(self)
+
+
+def delivery_size(frame: MessageFrame) -> int:
+    """Bytes of a delivery, as the server counts them for `max_bytes`."""
+    return sum(len(part) for part in frame[1:] if part is not None)

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
-from jetspark.errors import JetsparkError, MissedHeartbeatError
+from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers.consumer import Consumer
 from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import JsMsgCallback
-from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come
+from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come, silence_error
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.status import CONTROL, status_of
 
@@ -185,13 +185,7 @@ class PushMessages(Leaving):
             then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
             self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
         if self._silent == 2 * LOOKS:
-            seconds = 2 * self._heartbeat
-            self._client.report(
-                MissedHeartbeatError(
-                    f"Push consumer {self._name!r} said nothing for {seconds:g} s, twice the "
-                    "heartbeat interval."
-                )
-            )
+            self._client.report(silence_error(f"Push consumer {self._name!r}", self._heartbeat))
         self._set_clock()
 
     # -- ending --------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Pulling: one fetch, and consuming without end."""
+"""Pull requests: one fetch, and continuous consuming."""

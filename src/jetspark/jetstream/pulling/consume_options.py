@@ -1,7 +1,7 @@
-"""How much consuming may hold and how it asks for it (ADR-37): defaults, checks, units.
+"""The options of `consume` and ordered consumers (ADR-37): defaults, checks, units.
 
-The buffer is bounded in messages or in bytes, never in both. A pull never asks for more than the
-consumer's own limits allow (max_batch, max_bytes, max_expires), so that it is not refused.
+The buffer is limited in messages or in bytes, never both. A pull request stays within the
+consumer's own limits (max_batch, max_bytes, max_expires), so that it is not refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 500
 EXPIRES = 30.0
 BATCH_OF_BYTES = 1_000_000
-"""Messages asked for when bytes are the bound: without a batch a server sends only one."""
+"""Messages requested when the limit is in bytes: without a batch a server sends only one."""
 
 _LEAST_EXPIRES = 1.0
 _LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
@@ -31,13 +31,13 @@ class ConsumeOptions:
 
     in_bytes: bool
     full: int
-    """The buffer, and what is asked for on top of it, together."""
+    """Most that may be buffered and requested together."""
     threshold: int
-    """Asked is again when no more than this is left."""
+    """A new request is sent when buffered and requested fall to this."""
     most: int
-    """For one request."""
+    """Most for one request."""
     batch: int
-    """Messages of one request when bytes are the bound."""
+    """Messages of one request when the limit is in bytes."""
     expires: float
     heartbeat: float
 
@@ -56,7 +56,7 @@ def make_consume_options(
     expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
     in_bytes = max_bytes is not None
     if in_bytes and (max_messages is not None or threshold_messages is not None):
-        raise ConfigError("The buffer is bounded in messages or in bytes: give one kind.")
+        raise ConfigError("The buffer is limited in messages or in bytes: give one kind.")
     if not in_bytes and threshold_bytes is not None:
         raise ConfigError("threshold_bytes needs max_bytes.")
     if not in_bytes:

@@ -1,24 +1,22 @@
-"""Pulling from a consumer without end: the engine below `consume` and ordered consumers (ADR-37).
+"""Continuous pull requests, below `consume` and ordered consumers (ADR-37).
 
 Contract
-- The read loop appends raw frames to `frames`; `take` gives out one and asks for more when no more
-  than the threshold is left of what is here and on its way. So what is here never exceeds the
-  bound, and who takes slowly stops the refilling. No task, future or timer is made for a message.
-- One inbox with a wildcard serves all pulls since `start`. The last token of a pull's reply subject
-  begins with what it asks for: a server that refuses it without a number tells with it how much is
-  not coming. Deliveries that the server makes to an older inbox find nobody.
-- What only ends one pull (404, 408, 409 for its size, 423) is dealt with here. A refused one is
-  reported to the client, once for each reason, and asked for again after RETRY_WAIT.
-- Trouble stops the engine, tells the owner which `StopReason` it is, and does nothing until the
-  owner calls `start` again, for the same consumer or another one. Frames that are here stay. When
-  the leader is gone, what it has sent still arrives until then.
-- The clock of the heartbeats stands still without a link, and while nothing is owed to us.
-- Heartbeats say how much the consumer has sent. A delivery that did not come is trouble at once, or
-  told to `on_missing` half an interval later when others may pull, too. A lost frame that has ended
-  a pull (the last delivery, the status) is followed by no heartbeat: by silence. So each lost frame
-  is noticed within twice the interval, and a quarter of it for the clock.
-
-All of it runs in the client's event loop; there is no task.
+- The read loop appends raw frames to `frames`. `take` gives out one and sends a new pull request
+  when the messages buffered and requested fall to the threshold. So the buffer never exceeds its
+  limit, and a slow reader stops the requests. No task, future or timer is made for a message.
+- One wildcard inbox serves all requests since `start`. The last token of a request's reply subject
+  begins with the amount requested: when a server refuses it without saying how much is not coming,
+  the token says so. Deliveries to an older inbox find no interest.
+- What ends only one request (404, 408, 409 for its size, 423) is handled here. A refused request is
+  reported to the client, once for each reason, and sent again after RETRY_WAIT.
+- Anything else stops it: the owner is told the `StopReason` and calls `start` again, for the same
+  consumer or another one. Buffered frames stay. Without a leader, what was already sent still
+  arrives until then.
+- The heartbeat clock stops without a link, and while nothing is outstanding.
+- Heartbeats say how many messages the consumer has sent. A missing delivery stops it at once; when
+  other clients may pull too, `on_missing` is told half an interval later. A lost frame that ended a
+  request is followed by silence instead. So each is noticed within 2¼ heartbeat intervals.
+- All of it runs in the client's event loop; there is no task.
 """
 
 from __future__ import annotations
@@ -28,8 +26,13 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING
 
-from jetspark.errors import ConnectionClosedError, JetsparkError, MissedHeartbeatError
-from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come
+from jetspark.errors import ConnectionClosedError, JetsparkError
+from jetspark.jetstream.pulling.gap_detection import (
+    LOOKS,
+    GapDetector,
+    not_come,
+    silence_error,
+)
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import OnMissing, OnStop, StopReason
 from jetspark.timestamps import duration_to_ns
@@ -42,7 +45,7 @@ from jetspark.wire.pull_end import (
     pull_end,
     pull_error,
 )
-from jetspark.wire.pull_request import PullRequest
+from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
@@ -55,9 +58,9 @@ if TYPE_CHECKING:
 
 
 class ContinuousPull:
-    """Made stopped; `start` it. `on_stop` is called in the read loop or a timer.
+    """Made stopped; `start` it. `on_stop` and `on_missing` are called in the read loop or a timer.
 
-    So is `on_missing`, while it goes on; without it nobody else pulls from the consumer.
+    Without `on_missing` no other client pulls from the consumer.
     """
 
     __slots__ = (
@@ -98,7 +101,7 @@ class ContinuousPull:
         self._on_missing = on_missing
         self._priority = priority
         self.frames: deque[MessageFrame] = deque()
-        """What has arrived and was not taken."""
+        """Received, not taken yet."""
         self._pending = 0
         self._asking = False
         self._listener: Listener | None = None
@@ -116,10 +119,10 @@ class ContinuousPull:
     # -- for the owner -------------------------------------------------------------------------
 
     def start(self, stream: str, consumer: str, delivered: int | None = None) -> None:
-        """Pull from this consumer, on an inbox of its own; without a link, when it is back.
+        """Pull from this consumer, on a new inbox; without a link, as soon as there is one.
 
-        `delivered`: its last delivery so far, if that is known: those behind it have to come here.
-        Raises ConnectionClosedError.
+        `delivered`: the consumer sequence of its last delivery so far, None: unknown. Raises
+        ConnectionClosedError.
         """
         self.stop()
         self._gaps = GapDetector(delivered)
@@ -135,7 +138,7 @@ class ContinuousPull:
             self._set_clock()
 
     def stop(self) -> None:
-        """Ask no more and take no more. Frames that are here stay."""
+        """Send no more requests, receive no more. Buffered frames stay."""
         self.stop_asking()
         if self._listener is not None:
             self._gaps = GapDetector(self.delivered)
@@ -143,7 +146,7 @@ class ContinuousPull:
             self._listener = None
 
     def stop_asking(self) -> None:
-        """Ask no more; what is on its way still arrives."""
+        """Send no more requests; what is on its way still arrives."""
         self._asking = False
         for timer in (self._clock, self._resume):
             if timer is not None:
@@ -151,7 +154,7 @@ class ContinuousPull:
         self._clock = self._resume = None
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Let the server send no more; returns when what was on its way is here.
+        """Stop the deliveries, and return when those on their way have arrived.
 
         Raises RequestTimeoutError, ConnectionClosedError; it is stopped in any case.
         """
@@ -164,7 +167,7 @@ class ContinuousPull:
             self.stop()
 
     def take(self) -> MessageFrame:
-        """The next frame; there is one. May ask for more."""
+        """The next frame, of which there must be one. May send a request."""
         frame = self.frames.popleft()
         self._pending -= self._amount(frame) if self._limits.in_bytes else 1
         if self._pending <= self._limits.threshold:
@@ -172,7 +175,7 @@ class ContinuousPull:
         return frame
 
     def take_many(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` frames that are here, and not more than one refilling brings."""
+        """Up to `limit` buffered frames, at most as many as one request brings."""
         limits = self._limits
         room = max(limits.full - limits.threshold, 1)
         taken: list[MessageFrame] = []
@@ -183,13 +186,13 @@ class ContinuousPull:
         return taken
 
     async def arrival(self) -> None:
-        """Return when a frame has arrived, or `wake` was called."""
+        """Return when a frame arrives or `wake` is called."""
         waiter = self._client.loop.create_future()
         self._waiters.append(waiter)
         await waiter
 
     def wake(self) -> None:
-        """Let everybody who waits for an arrival look again."""
+        """Wake up all who wait for an arrival."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -202,12 +205,12 @@ class ContinuousPull:
 
     @property
     def delivered(self) -> int | None:
-        """The number of the consumer's last delivery that came, or was given up; None: unknown."""
+        """Consumer sequence of the last delivery that came or was given up; None: unknown."""
         return self._gaps.last(0 if self._listener is None else self._listener.received)
 
     @property
     def waiting(self) -> int:
-        """Our pulls that wait at the server."""
+        """Our requests that wait at the server."""
         return self._gaps.waiting
 
     # -- asking --------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ class ContinuousPull:
         )
 
     def _ask(self) -> None:
-        """Ask for what is missing to a full buffer."""
+        """Request what is missing to a full buffer."""
         limits = self._limits
         while self._asking and (missing := limits.full - self._pending) > 0:
             amount = min(missing, limits.most)
@@ -253,7 +256,7 @@ class ContinuousPull:
             self._refused(error)
 
     def _refused(self, error: JetsparkError) -> None:
-        """Report it, once, and ask later."""
+        """Report it, once, and request again later."""
         if str(error) not in self._told:
             self._told.add(str(error))
             self._client.report(error)
@@ -274,8 +277,8 @@ class ContinuousPull:
             self._ask()
 
     def _amount(self, frame: MessageFrame) -> int:
-        """Bytes of a delivery as the server counts them for max_bytes."""
-        size = sum(len(part) for part in frame[1:] if part is not None)
+        """Bytes of a delivery, as the server counts them for max_bytes."""
+        size = delivery_size(frame)
         if self._priority is not None and self._priority.pinned:
             size -= self._priority.added(frame)
         return size
@@ -335,17 +338,17 @@ class ContinuousPull:
             self._stop_for(StopReason.UNUSABLE, pull_error(status))
             return
         if end is PullEnd.NO_LEADER:
-            if self._asking or self._resume is not None:  # else it is known: one status a pull
+            if self._asking or self._resume is not None:  # each request gets it; the first counts
                 self.stop_asking()
                 self._on_stop(StopReason.NO_LEADER, pull_error(status))
             return
         token = frame[1].rpartition(b".")[2].partition(b"-")[0]
-        asked = int(token) if token.isdigit() else 0  # anybody may publish to an inbox
+        asked = int(token) if token.isdigit() else 0  # anyone may publish to an inbox
         limits = self._limits
         left = number_in(frame[3], PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
-        # All that is here counts, whatever the server says is not coming.
+        # At least what is buffered, whatever the status says.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
-        # Nothing at all fitted into the largest pull that there is.
+        # The next message does not fit into the largest request possible.
         never_fits = end is PullEnd.TOO_LARGE and asked == limits.most and left in (None, asked)
         if end is PullEnd.REFUSED or never_fits:
             self._refused(pull_error(status))
@@ -353,9 +356,9 @@ class ContinuousPull:
         if end is PullEnd.PIN_LOST and self._priority is not None:
             self._priority.lost()
         elif left is None:
-            self._pause()  # who knows what this is: a server that says it each time is not hurried
+            self._pause()  # an unknown status, which the server may send each time
         if end is not PullEnd.TOO_LARGE or not self.frames:
-            # What is too large for the rest of the buffer has to wait until something is taken.
+            # A message too large for the rest of the buffer waits until something is taken.
             self._ask_if_low()
 
     def _stop_for(self, reason: StopReason, error: JetsparkError | None) -> None:
@@ -370,8 +373,7 @@ class ContinuousPull:
     def _on_clock(self) -> None:
         assert self._listener is not None  # noqa: S101
         received = self._listener.received
-        # Looks are counted, not seconds: a loop that was blocked by user code has heard nothing,
-        # and that is not the server's silence.
+        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
         quiet = received == self._heard and self._pending > self._here()
         self._silent = self._silent + 1 if quiet else 0
         self._heard = received
@@ -380,14 +382,8 @@ class ContinuousPull:
         if self._silent < 2 * LOOKS:
             self._set_clock()
             return
-        seconds = 2 * self._limits.heartbeat
-        self._stop_for(
-            StopReason.MISSED_HEARTBEATS,
-            MissedHeartbeatError(
-                f"Consumer {self.consumer!r} said nothing for {seconds:g} s, "
-                "twice the heartbeat interval."
-            ),
-        )
+        silent = silence_error(f"Consumer {self.consumer!r}", self._limits.heartbeat)
+        self._stop_for(StopReason.MISSED_HEARTBEATS, silent)
 
     def _on_disconnect(self) -> None:
         self.stop()

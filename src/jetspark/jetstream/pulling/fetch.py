@@ -1,27 +1,23 @@
-"""One fetch from a pull consumer (ADR-13, ADR-37; row J4).
+"""One fetch from a pull consumer (ADR-13, ADR-37).
 
-Contract: a fetch has an inbox of its own, subscribed while it lasts, so that what it leaves
-behind at the server (after a cancel, say) finds no interest and is dropped there. The read loop
-makes the messages, while it waits for the server anyway; one future wakes the caller.
-
-How it ends. The batch is full, or the server says 404, 408, 409 Batch Completed: normally. Other
-statuses are errors: raised when no message came, else attached to the result. Without a leader
-(409 Leadership Change, Server Shutdown, 503) the fetch asks again, every 250 ms, until its time is
-over; 503 is also what a consumer that does not exist gives, so the API is asked which it is.
-
-The server ends a fetch shortly before its timeout, and its word may need a while to come: only
-when nothing was heard for GRACE after the timeout is the fetch an error. That word says how much
-was not delivered; what is missing to the rest was lost on the way, and the fetch is an error, too.
-So is one without acks whose link was lost in the middle.
-
-A server says nothing to a fetch without timeout when the consumer is paused or has its
-max_ack_pending out: after some silence the API is asked, and such a fetch ends normally.
-
-A pull of a priority group that lost its pin (423) is asked for again without it.
-
-Lost connection: the old inbox is given up at once, so that a request which outlived the
-connection cannot deliver to it, and what is missing is asked for again when the link is back. The
-deadline goes on meanwhile, the heartbeat clock does not.
+Contract
+- A fetch has its own inbox, subscribed while it lasts: what a cancelled fetch leaves behind at the
+  server finds no interest and is dropped there. The read loop makes the messages; one future wakes
+  the caller.
+- It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
+  statuses are errors: raised when no message came, otherwise attached to the result.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
+  250 ms until the timeout. A consumer that does not exist gives 503 too, so the API is asked.
+- The server ends a fetch shortly before its timeout. Only when nothing was heard for GRACE after
+  the timeout is that an error. The last status says how many messages were not delivered; if more
+  are missing, they were lost on the way, and that is an error. So is a link lost during a fetch
+  without acks.
+- A server does not answer a fetch without timeout while the consumer is paused or has reached
+  max_ack_pending: after SILENCE the API is asked, and the fetch ends normally.
+- A pull that lost its pin (423) is sent again without it.
+- When the connection is lost, the old inbox is given up, so that a request that outlived the
+  connection cannot deliver to it. What is missing is requested again on the new link. The deadline
+  keeps running meanwhile, the heartbeat clock does not.
 """
 
 from __future__ import annotations
@@ -36,21 +32,20 @@ from jetspark.errors import (
     BrokenSocketError,
     ConfigError,
     JetsparkError,
-    MissedHeartbeatError,
     RequestTimeoutError,
     SequenceMismatchError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.pulling.gap_detection import not_come
+from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
 from jetspark.wire.kernel import deliver
 from jetspark.wire.pull_end import PENDING_MESSAGES, PullEnd, number_in, pull_end, pull_error
-from jetspark.wire.pull_request import PullRequest
+from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
@@ -59,14 +54,14 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
 EXPIRES_EARLIER = 0.010
-"""Seconds by which the server's timer is shorter than ours (row J4)."""
+"""Seconds by which the server's timer is shorter than ours, so that it ends first."""
 
 GRACE = 0.5
-"""Seconds behind the timeout within which the server's "nothing came" may still be on its way: a
-fetch that ends empty is no error on a link with a long round trip either."""
+"""Seconds after the timeout for the server's last status to arrive, on links with a long round
+trip."""
 
 SILENCE = 0.25
-"""Seconds without an answer after which a fetch of what is pending looks at the consumer."""
+"""Seconds without an answer after which a fetch without timeout looks at the consumer."""
 
 
 class Pull:
@@ -154,7 +149,7 @@ class Pull:
                 waiter = self._waiter = loop.create_future()
                 self._listen()
                 if self._again is not None:
-                    # Listening all the while: the connection's end is the end of this wait, too.
+                    # Listening meanwhile: the connection's end ends this wait too.
                     await self._wait_for_leader(self._again, waiter)
                     self._again = None
                 if self._client.is_connected:
@@ -181,7 +176,7 @@ class Pull:
         return FetchResult(self._messages, self._error)
 
     def _lost_for_good(self) -> JetsparkError | None:
-        """Without acks nothing comes again: what the link has swallowed, or a copy displaced."""
+        """Without acks nothing is redelivered: lost with the link, or displaced by a duplicate."""
         if self._link_lost:
             return BrokenSocketError(
                 "The link was lost: messages on their way may be lost with it."
@@ -205,15 +200,17 @@ class Pull:
         )
 
     def _ask(self) -> None:
-        """Send the request for what is still missing."""
+        """Request what is still missing."""
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
-            return  # over, or the deadline's timer is due in this very turn of the loop
+            return  # over, or the deadline's timer is due in this turn of the loop
         if self._no_wait:
             self._watch_silence()
         max_bytes = heartbeat = 0
         if self._max_bytes is not None:
-            max_bytes = self._max_bytes - sum(_size(message._frame) for message in self._messages)
+            max_bytes = self._max_bytes - sum(
+                delivery_size(message._frame) for message in self._messages
+            )
             if max_bytes <= 0:
                 self._finish(None)
                 return
@@ -238,7 +235,7 @@ class Pull:
             self._finish(error)
 
     async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
-        """Between two requests. Finishes when asking again is pointless."""
+        """Between two requests. Ends the fetch when another request is pointless."""
         try:
             error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
         except TimeoutError:
@@ -247,7 +244,7 @@ class Pull:
             self._finish(error)
 
     def _stop_listening(self) -> None:
-        """Nobody owes us an answer from here on: no clock runs for one either."""
+        """No answer is expected from here on, so no clock runs for one."""
         self._stop_timer("heartbeat")
         self._stop_timer("silence")
         if self._listener is not None:
@@ -300,12 +297,12 @@ class Pull:
         if self._waiter is not None and not self._waiter.done():
             self._error = error
             self._waiter.set_result(None)
-            # Now, not when the caller runs: messages after the last one wanted are not ours.
+            # Now, not when the caller runs: later messages are not ours.
             self._stop_listening()
 
     def _ask_again(self, status: int) -> None:
         if self._messages:
-            # A later fetch asks; these messages should not wait for a new leader.
+            # These messages should not wait for a new leader.
             self._finish(None)
             return
         self._again = status
@@ -320,7 +317,7 @@ class Pull:
             self._on_silent_end()
 
     def _on_silent_end(self) -> None:
-        # Without a link nobody could have said more to what came: an ordinary partial batch.
+        # Without a link no more could come: an ordinary partial batch.
         partial = self._messages and not self._client.is_connected
         self._finish(None if partial else self._timed_out())
 
@@ -346,12 +343,7 @@ class Pull:
         if self._client.loop.time() < self._heard + 2 * heartbeat:
             self._set_heartbeat_timer(heartbeat)
             return
-        self._finish(
-            MissedHeartbeatError(
-                f"Consumer {self._names['consumer']!r} said nothing for "
-                f"{2 * heartbeat:g} s, twice the heartbeat interval."
-            )
-        )
+        self._finish(silence_error(f"Consumer {self._names['consumer']!r}", heartbeat))
 
     def _watch_silence(self) -> None:
         due = self._client.loop.time() + SILENCE
@@ -367,7 +359,7 @@ class Pull:
         try:
             info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
         except RequestTimeoutError:
-            return  # so long that the fetch is over, too
+            return  # by then the fetch is over too
         except JetsparkError as error:
             self._finish(error)
             return
@@ -396,8 +388,3 @@ class Pull:
 def _expires(timeout: float) -> float:
     """The server's share of a timeout."""
     return max(timeout - EXPIRES_EARLIER, timeout / 2)
-
-
-def _size(frame: MessageFrame) -> int:
-    """Bytes of a delivery as the server counts them for max_bytes."""
-    return sum(len(part) for part in frame[1:] if part is not None)

@@ -1,8 +1,7 @@
-"""Between two pulls while nobody serves the consumer: how long to wait, and when it is no use.
+"""Waiting between two pull requests while the consumer has no leader.
 
-503 is what a consumer without a leader gives, and one that does not exist; the API knows which it
-is. It is asked only then, and not for long: a server that is about to end may have swallowed the
-question.
+A consumer without a leader gives 503, and so does one that does not exist; the API knows which it
+is. It is asked only then, with a short timeout: a server that shuts down may drop the request.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
 
 RETRY_WAIT = 0.25
-"""Seconds between two requests while a consumer has no leader, or after a refusal."""
+"""Seconds between two requests while the consumer has no leader, or after a refusal."""
 
 _API_WAIT = 1.0
-"""Seconds for the API to answer before the consumer itself is asked again."""
+"""Seconds for the API to answer before the next pull request."""
 
 
 async def wait_for_leader(
     api: Api, names: Mapping[str, str], status: int | None
 ) -> JetsparkError | None:
-    """Return after RETRY_WAIT, or later, or at once with what the API has against the consumer.
+    """Return None after RETRY_WAIT or later, or at once the API's error about the consumer.
 
-    `status`: the code with which the pull ended. `names`: stream and consumer.
+    `status`: the code that ended the request. `names`: stream and consumer.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + RETRY_WAIT
@@ -39,7 +38,7 @@ async def wait_for_leader(
             async with asyncio.timeout(_API_WAIT):
                 await api.call(js_api.CONSUMER_INFO, **names)
         except ConnectionClosedError as error:
-            return error  # a lost connection is a TimeoutError, too
+            return error  # a lost connection is a TimeoutError too
         except TimeoutError:
             pass  # no leader to answer either
         except JetsparkError as error:
@@ -55,7 +54,7 @@ async def wait_for_leader_or(
     names: Mapping[str, str],
     status: int | None,
 ) -> JetsparkError | None:
-    """`wait_for_leader`, given up when `end` is done. Raises TimeoutError at the deadline."""
+    """`wait_for_leader`, or None as soon as `end` is done. Raises TimeoutError at the deadline."""
     loop = asyncio.get_running_loop()
     waiting = loop.create_task(wait_for_leader(api, names, status))
     either: set[asyncio.Future[Any]] = {waiting, end}

@@ -1,8 +1,8 @@
-"""Pulls of priority groups (ADR-42; servers 2.11, "prioritized" 2.12).
+"""Pull requests of priority groups (ADR-42; server 2.11, "prioritized" 2.12).
 
-Contract: what the consumer's configuration does not allow is refused before anything is sent. Who
-is pinned is remembered for each group by the consumer's handle: the server names the pin in a
-header of every delivery, we name it in every later pull, and forget it at a status 423.
+Contract: what the consumer's configuration does not allow is refused before anything is sent. The
+`PullConsumer` keeps the pin id of each group: the server sends it in a header of every delivery,
+later requests repeat it, and a status 423 removes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIN = b"\r\nNats-Pin-Id: "
 
 
 class Priority:
-    """What pulls of one group say. `pins`: pin by group, shared by all pulls of one handle."""
+    """The group's fields of a request. `pins`: pin ids by group, shared by all of a consumer."""
 
     __slots__ = ("_fields", "_group", "_pins", "pinned")
 
@@ -35,20 +35,20 @@ class Priority:
         self._group: str = fields["group"]
         self._pins = pins
         self.pinned = pinned
-        """Whether deliveries name a pin, so that `notice` has something to see."""
+        """Whether deliveries carry a pin id for `notice`."""
 
     def fields(self) -> dict[str, Any]:
-        """For the next request."""
+        """The fields of the next `PullRequest`."""
         pin = self._pins.get(self._group)
         return self._fields if pin is None else {**self._fields, "id": pin.decode()}
 
     def notice(self, frame: MessageFrame) -> None:
-        """Remember the pin that a delivery names."""
+        """Keep the pin id of a delivery."""
         block = frame[3]
         if block is None:
             return
         pin = self._pins.get(self._group)
-        # Nearly always the one that we know: one search, nothing is cut out.
+        # Nearly always the one that is known: one comparison, no copy.
         if pin is not None and block.endswith(_PIN + pin + b"\r\n\r\n"):
             return
         begin = block.rfind(_PIN)
@@ -57,16 +57,16 @@ class Priority:
             self._pins[self._group] = block[begin : block.index(b"\r\n", begin)]
 
     def added(self, frame: MessageFrame) -> int:
-        """Bytes of the pin's header, which the server does not count for max_bytes."""
+        """Bytes of the pin id's header, which the server does not count for max_bytes."""
         block = frame[3] or b""
         begin = block.rfind(_PIN)
         if begin < 0:
             return 0
-        # Without headers of the publisher the whole block is there for the pin.
+        # Without headers of the publisher the whole block was added.
         return len(block) if begin == len(VERSION) else len(block) - begin - 4
 
     def lost(self) -> None:
-        """Somebody else is pinned: ask without a pin from now on."""
+        """Another client is pinned: later requests have no pin id."""
         self._pins.pop(self._group, None)
 
 

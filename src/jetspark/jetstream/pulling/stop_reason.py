@@ -1,4 +1,4 @@
-"""Why pulling without end has stopped, as `engine` tells its owner."""
+"""Why `ContinuousPull` has stopped, as it tells its owner."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from jetspark.errors import JetsparkError
 
 
 class StopReason(Enum):
-    """Why the engine has stopped. The error that comes with it is None only where it says so."""
+    """Why it has stopped. An error comes with each, unless it says otherwise."""
 
     RECONNECTED = auto()
     """The link was lost and is back; no error."""
     GAP = auto()
-    """The consumer has sent more than has come, and nobody else pulls: SequenceMismatchError."""
+    """A delivery is missing, and no other client pulls: SequenceMismatchError."""
     MISSED_HEARTBEATS = auto()
     """Neither message nor heartbeat for twice the interval: MissedHeartbeatError."""
     NO_LEADER = auto()
-    """Nobody serves the consumer at the moment, or it is gone: PullError."""
+    """The consumer has no leader at the moment, or does not exist: PullError."""
     UNUSABLE = auto()
     """The server will not serve this consumer again: ConsumerDeletedError, PullError …"""
     CLOSED = auto()
-    """The connection is closed, or the inbox refused: that error, if there is one."""
+    """The connection was closed or the inbox refused: that error, None without one."""
 
 
 OnStop: TypeAlias = Callable[[StopReason, JetsparkError | None], None]
 
 OnMissing: TypeAlias = Callable[[int], None]
-"""Told how many deliveries did not come."""
+"""Called with the number of deliveries that did not come."""
