@@ -109,7 +109,6 @@ MODULES: dict[str, list[Twin]] = {
         Twin("jetspark.jetstream.streams.calls:StreamCalls", inner=_JS),
         Twin("jetspark.jetstream.streams.templates:TemplateCalls", inner=_JS),
     ],
-    "jetstream.stored": [Twin("jetspark.jetstream.stored.direct_get:StoredMsgs", slots=True)],
     "jetstream.stored_calls": [Twin("jetspark.jetstream.stored.calls:StoredCalls", inner=_JS)],
     "jetstream.publishing": [
         Twin(
@@ -234,7 +233,7 @@ MODULES: dict[str, list[Twin]] = {
         )
     ],
     "jetstream.paging": [Twin("jetspark.jetstream.paging:Paged", slots=True)],
-    "kv.bucket": [Twin("jetspark.kv.bucket:Bucket", also=("jetspark.kv.reading:ReadingCalls",))],
+    "kv.bucket": [Twin("jetspark.kv.bucket:Bucket")],
     "kv.live": [Twin("jetspark.kv.live:LiveBucket", bases=("Mapping[str, bytes]",))],
     "kv.calls": [Twin("jetspark.kv.calls:BucketCalls", inner=_JS)],
     "objects.store": [

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from jetspark.err_codes import STREAM_NOT_FOUND
+from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetspark.errors import (
     JetsparkError,
     MessageNotFoundError,
+    ObjectNotFoundError,
     ObjectStoreNotFoundError,
     StreamNotFoundError,
     WrongLastSequenceError,
@@ -157,3 +158,11 @@ def no_store(name: str) -> ObjectStoreNotFoundError:
     return ObjectStoreNotFoundError(
         404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
     )
+
+
+def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNotFoundError:
+    """The error for an object that does not exist; `why`: where its link leads instead."""
+    what = f'Object "{name}" not found in store "{store}".'
+    if why is not None:
+        what = f'"{name}" in store "{store}" {why}.'
+    return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from jetspark.arguments import check_text, check_whole, texts_of
-from jetspark.err_codes import MESSAGE_NOT_FOUND
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -39,7 +38,8 @@ from jetspark.objects.content import (
     write_all,
 )
 from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
-from jetspark.objects.meta import MetaStore, no_store
+from jetspark.objects.links import info_of_link, link_to, resolve
+from jetspark.objects.meta import MetaStore, no_store, object_not_found
 from jetspark.objects.names import check_store, info_subject, new_nuid
 from jetspark.objects.orphans import ORPHAN_AGE, purge_orphans
 from jetspark.objects.reader import ObjectReader
@@ -49,7 +49,6 @@ from jetspark.timestamps import Seconds
 
 CHUNK_SIZE: Final = 128 * 1024
 READ_TRIES: Final = 5
-_MOST_LINKS: Final = 8
 
 HeaderValues: TypeAlias = Mapping[str, str | Sequence[str]]
 """One value or several for each name."""
@@ -184,7 +183,7 @@ class ObjectStore:
 
         def leave(there: ObjectInfo | None) -> ObjectInfo:
             if there is None or there.deleted or there.nuid != info.nuid:
-                raise self._not_found(info.name)
+                raise object_not_found(self.name, info.name)
             # With another id, lest somebody deletes the chunks with this mark.
             return _mark(there).replace(nuid=new_nuid())
 
@@ -204,7 +203,7 @@ class ObjectStore:
         """
         found = (await self._meta.find(name)).info
         if found is None:
-            raise self._not_found(name)
+            raise object_not_found(self.name, name)
         if found.deleted:
             return
         _, old = await self._meta.replace(name, lambda there: _mark(there or found))
@@ -229,13 +228,7 @@ class ObjectStore:
         `target`: its info, from `put` or `info`. In place of another link of that name; an object
         raises ObjectExistsError. Raises ConfigError for a target that is deleted or a link.
         """
-        if not isinstance(target, ObjectInfo):
-            raise ConfigError(f"target is the info of an object, not {target!r:.80}.")
-        if target.deleted:
-            raise ConfigError("A link cannot lead to a deleted object.")
-        if target.link is not None:
-            raise ConfigError("A link cannot lead to a link.")
-        return await self._add_link(name, ObjectLink(bucket=target.bucket, name=target.name))
+        return await self._add_link(name, link_to(target))
 
     async def add_store_link(self, name: str, store: str) -> ObjectInfo:
         """Make `name` lead to the object store of that name, as a folder would.
@@ -246,9 +239,7 @@ class ObjectStore:
         return await self._add_link(name, ObjectLink(bucket=check_store(store)))
 
     async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
-        info = ObjectInfo(
-            name=name, bucket=self.name, nuid=new_nuid(), options=ObjectOptions(link=link)
-        )
+        info = info_of_link(self.name, name, link)
         return (await self._meta.replace(name, partial(_in_free_place, info, links_too=True)))[0]
 
     # -- reading -------------------------------------------------------------------------------
@@ -266,21 +257,7 @@ class ObjectStore:
         `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; while reading
         ObjectDamagedError and DigestMismatchError, instead of the last chunk.
         """
-        meta, wanted = self._meta, name
-        for _ in range(_MOST_LINKS):
-            info = (await meta.find(wanted)).info
-            if info is None or info.deleted:
-                if meta is self._meta and wanted == name:
-                    raise self._not_found(name)
-                raise self._not_found(
-                    name, f'leads to "{wanted}" in store "{meta.store}", which is not there'
-                )
-            if info.link is None:
-                return ObjectReader(meta, info)
-            if not info.link.name:
-                raise self._not_found(name, f'leads to the whole store "{info.link.bucket}"')
-            meta, wanted = MetaStore(self._js, check_store(info.link.bucket)), info.link.name
-        raise self._not_found(name, "leads from link to link")
+        return ObjectReader(*await resolve(self._meta, name))
 
     async def get_bytes(self, name: str) -> bytes:
         """All of an object. Raises as `get`."""
@@ -335,14 +312,8 @@ class ObjectStore:
 
     def _present(self, name: str, found: ObjectInfo | None) -> ObjectInfo:
         if found is None or found.deleted:
-            raise self._not_found(name)
+            raise object_not_found(self.name, name)
         return found
-
-    def _not_found(self, name: str, why: str | None = None) -> ObjectNotFoundError:
-        what = f'Object "{name}" not found in store "{self.name}".'
-        if why is not None:
-            what = f'"{name}" in store "{self.name}" {why}.'
-        return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.name!r})"

@@ -11,7 +11,7 @@ order. Nothing runs while nobody iterates.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from jetspark.client.messages import Message
@@ -31,6 +31,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.exact_times import timestamp_of_text
+from jetspark.jetstream.listing import Listing
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
@@ -42,23 +43,13 @@ _ATTEMPTS = 3
 """How often the first batch of last messages is asked for when its end is lost each time."""
 
 
-class StoredMsgs:
+class StoredMsgs(Listing[StoredMsg]):
     """Stored messages, in the order of their sequences: `async for`, or `await msgs.all()`.
 
-    Nothing is asked before the first message is; each `async for` asks anew.
+    Nothing is requested before the first message is; each `async for` starts anew.
     """
 
-    __slots__ = ("_read",)
-
-    def __init__(self, read: Callable[[], AsyncIterator[StoredMsg]]) -> None:
-        self._read = read
-
-    def __aiter__(self) -> AsyncIterator[StoredMsg]:
-        return self._read()
-
-    async def all(self) -> list[StoredMsg]:
-        """Every message in a list."""
-        return [message async for message in self._read()]
+    __slots__ = ()
 
 
 async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:

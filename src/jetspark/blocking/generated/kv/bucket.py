@@ -11,11 +11,11 @@ from jetspark.blocking.kv.watch import EntryCallback, Watcher
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.codecs import KeyCodec, ValueCodec
 from jetspark.kv.entries import Entry
 from jetspark.kv.live import RESYNC
-from jetspark.kv.reading import MARKER_AGE
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import HEARTBEAT
 from jetspark.payloads import Payload
@@ -65,53 +65,6 @@ class GeneratedBucket:
     def get_value(self, key: str, revision: int | None = None, *, leader: bool = False) -> bytes:
         """Only the value of `get`."""
         return self._thread.run(self._inner.get_value, key, revision, leader=leader)
-
-    def put(self, key: str, value: Payload = b"") -> int:
-        """Set a key's value, whatever it was; returns the new revision."""
-        return self._thread.run(self._inner.put, key, value)
-
-    def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
-        """Set the value of a key that has none, or whose last value was deleted.
-
-        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
-        and with a history of more than one the server makes it at least as long. Raises
-        KeyExistsError, NotEnabledOnStreamError.
-        """
-        return self._thread.run(self._inner.create, key, value, ttl=ttl)
-
-    def update(self, key: str, value: Payload, revision: int) -> int:
-        """Set a key's value if its last entry is still this revision; returns the new one.
-
-        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
-        somebody else was faster, ConfigError for what is no revision.
-        """
-        return self._thread.run(self._inner.update, key, value, revision)
-
-    def delete(self, key: str, revision: int | None = None) -> int:
-        """Leave a mark that the key is deleted, behind its history; returns the mark's revision.
-
-        `revision`: only if the key's last entry is still this one, or WrongLastSequenceError.
-        """
-        return self._thread.run(self._inner.delete, key, revision)
-
-    def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:
-        """`delete`, and its history with it.
-
-        `ttl`: remove the mark, too, after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11).
-        """
-        return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
-
-    def revert(self, key: str, revision: int) -> int:
-        """Put the value that the key had at a revision; returns the new revision.
-
-        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
-        for what is no revision.
-        """
-        return self._thread.run(self._inner.revert, key, revision)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
@@ -181,6 +134,42 @@ class GeneratedBucket:
             on_change,
         )
 
+    def put(self, key: str, value: Payload = b"") -> int:
+        """Set a key's value, whatever it was; returns the new revision."""
+        return self._thread.run(self._inner.put, key, value)
+
+    def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
+        """Set the value of a key that has none, or whose last value was deleted.
+
+        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
+        and with a history of more than one the server makes it at least as long. Raises
+        KeyExistsError, NotEnabledOnStreamError.
+        """
+        return self._thread.run(self._inner.create, key, value, ttl=ttl)
+
+    def update(self, key: str, value: Payload, revision: int) -> int:
+        """Set a key's value if its last entry is still this revision; returns the new one.
+
+        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
+        somebody else was faster, ConfigError for what is no revision.
+        """
+        return self._thread.run(self._inner.update, key, value, revision)
+
+    def delete(self, key: str, revision: int | None = None) -> int:
+        """Leave a mark that the key is deleted, behind its history; returns the mark's revision.
+
+        `revision`: only if the key's last entry is still this one, or WrongLastSequenceError.
+        """
+        return self._thread.run(self._inner.delete, key, revision)
+
+    def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:
+        """`delete`, and its history with it.
+
+        `ttl`: remove the mark, too, after so long, whole seconds; the bucket needs
+        `limit_marker_ttl` (2.11).
+        """
+        return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
+
     def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
@@ -190,3 +179,14 @@ class GeneratedBucket:
         away for a while learn of it. A key that is written meanwhile keeps what is new.
         """
         return self._thread.run(self._inner.purge_deletes, keys, older_than=older_than)
+
+    def revert(self, key: str, revision: int) -> int:
+        """Put the value that the key had at a revision; returns the new revision.
+
+        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
+        for what is no revision.
+        """
+        return self._thread.run(self._inner.revert, key, revision)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
