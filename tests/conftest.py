@@ -15,17 +15,21 @@ import hypothesis
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.java import small_jvms
+from tests.support.js_peer import JsPeer, install
 from tests.support.leaf import HubAndLeaf
 
+from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
     from tests.support.streams import Admin
+
+    from jetspark.full_client import Client, JetStream
 
 # How long an example takes says something about the machine, not about the code.
 hypothesis.settings.register_profile("jetspark", deadline=None)
@@ -64,6 +68,19 @@ def shared_server() -> Iterator[NatsServer]:
     """One server with JetStream for the whole run. Take names from `unique`, do not stop it."""
     with NatsServer(name="shared") as server:
         yield server
+
+
+@pytest.fixture
+async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
+    """A client of the shared server."""
+    async with connect(shared_server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    """JetStream on the shared server."""
+    return nc.jetstream(timeout=20)  # the machine may be slow
 
 
 @pytest.fixture
@@ -149,6 +166,35 @@ def hub_and_leaf() -> Iterator[HubAndLeaf]:
     """A hub and a leaf node with domains, for the whole run: leave both running."""
     with HubAndLeaf() as both:
         yield both
+
+
+@pytest.fixture
+async def on_hub(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
+    """A client of the hub."""
+    async with connect(hub_and_leaf.hub.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def on_leaf(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
+    """A client of the leaf node."""
+    async with connect(hub_and_leaf.leaf.url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def _js_peer_folder() -> Path:
+    found = install()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture
+async def js_peer(shared_server: NatsServer, _js_peer_folder: Path) -> AsyncIterator[JsPeer]:
+    """The official JavaScript client, connected to the shared server."""
+    async with JsPeer(_js_peer_folder, shared_server.url) as peer:
+        yield peer
 
 
 @pytest.fixture(scope="session")

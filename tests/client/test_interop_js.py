@@ -6,12 +6,11 @@ Needs node and npm, and the network the first time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from tests.client.conftest import Connect
-from tests.support.js_peer import JsPeer, install
+from tests.support.js_peer import JsPeer
 
 from jetspark import Message
 from jetspark.server import NatsServer
@@ -23,27 +22,13 @@ PAIRS = [["k", "1"], ["K", "drei"], ["k", "två"], ["nihon", "日本"], ["empty"
 DICT = {"k": ["1", "två"], "K": ["drei"], "nihon": ["日本"], "empty": [""]}
 
 
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    found = install()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
-
-
-@pytest.fixture
-async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
-    async with JsPeer(folder, shared_server.url) as peer:
-        yield peer
-
-
 async def test_headers_from_javascript(
-    shared_server: NatsServer, connect: Connect, peer: JsPeer, unique: Unique
+    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
     sub = nc.subscribe(unique("in"))
     await nc.flush()
-    await peer.run("publish", subject=sub.subject, data="smörgås", headers=PAIRS)
+    await js_peer.run("publish", subject=sub.subject, data="smörgås", headers=PAIRS)
     message = await sub.next(30)
     assert message.data.decode() == "smörgås"
     assert message.headers is not None
@@ -51,18 +36,18 @@ async def test_headers_from_javascript(
 
 
 async def test_headers_to_javascript(
-    shared_server: NatsServer, connect: Connect, peer: JsPeer, unique: Unique
+    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
     subject = unique("out")
-    await peer.run("listen", subject=subject)
+    await js_peer.run("listen", subject=subject)
     await nc.publish(subject, "smörgås".encode(), headers=DICT)
-    heard = await peer.hear()
+    heard = await js_peer.hear()
     assert (heard["data"], heard["headers"]) == ("smörgås", DICT)
 
 
 async def test_requests_both_ways_with_headers(
-    shared_server: NatsServer, connect: Connect, peer: JsPeer, unique: Unique
+    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
 
@@ -70,19 +55,19 @@ async def test_requests_both_ways_with_headers(
         await message.respond(b"ours " + message.data, headers=message.headers)
 
     mine, theirs = nc.subscribe(unique("ours"), callback=ours), unique("theirs")
-    await asyncio.gather(nc.flush(), peer.run("serve", subject=theirs))
+    await asyncio.gather(nc.flush(), js_peer.run("serve", subject=theirs))
     reply = await nc.request(theirs, b"1", timeout=5, headers=DICT)
     assert reply.data == b"js 1"
     assert reply.headers is not None
     assert reply.headers.to_dict() == DICT
-    answer = await peer.run("request", subject=mine.subject, data="2", headers=PAIRS)
+    answer = await js_peer.run("request", subject=mine.subject, data="2", headers=PAIRS)
     assert (answer["data"], answer["headers"]) == ("ours 2", DICT)
     many = [r.data async for r in nc.request_many(theirs, b"3", max_msgs=1, timeout=5)]
     assert many == [b"js 3"]
 
 
 async def test_nobody_listening_is_told_to_both(
-    shared_server: NatsServer, connect: Connect, peer: JsPeer, unique: Unique
+    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
     sub = nc.subscribe(unique("gone"))
@@ -90,22 +75,22 @@ async def test_nobody_listening_is_told_to_both(
     sub.unsubscribe()
     await nc.flush()
     with pytest.raises(AssertionError, match="no responders"):
-        await peer.run("request", subject=sub.subject, data="")
+        await js_peer.run("request", subject=sub.subject, data="")
 
 
 async def test_one_queue_group_of_both(
-    shared_server: NatsServer, connect: Connect, peer: JsPeer, unique: Unique
+    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
     subject = unique("group")
     ours = nc.subscribe(subject, queue="g")
-    await asyncio.gather(nc.flush(), peer.run("listen", subject=subject, queue="g"))
+    await asyncio.gather(nc.flush(), js_peer.run("listen", subject=subject, queue="g"))
     for _ in range(100):
         await nc.publish(subject)
     await nc.flush()
-    await peer.run("publish", subject=subject, data="", times=100)
+    await js_peer.run("publish", subject=subject, data="", times=100)
     await nc.flush()
-    theirs = peer.heard.qsize()
+    theirs = js_peer.heard.qsize()
     assert ours.pending_msgs + theirs == 200
     assert ours.pending_msgs > 0
     assert theirs > 0

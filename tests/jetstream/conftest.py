@@ -7,24 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.raw_client import RawClient
 
-from jetspark.full_client import JetStream, connect
+from jetspark.full_client import JetStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.full_client import Client
     from jetspark.server import NatsServer
-
-
-@pytest.fixture
-async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
-    async with connect(shared_server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def js(nc: Client) -> JetStream:
-    return JetStream(nc, timeout=20)  # a machine may be slow
 
 
 @pytest.fixture

@@ -30,23 +30,11 @@ from jetspark.jetstream.documents import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from tests.conftest import MakeServer
 
     from jetspark.full_client import Client, JetStream
-
-
-@pytest.fixture
-async def on_hub(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
-    async with connect(hub_and_leaf.hub.url) as nc:
-        yield nc
-
-
-@pytest.fixture
-async def on_leaf(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        yield nc
 
 
 async def filled(js: JetStream, name: str, *tails: str, **options: object) -> None:

@@ -15,31 +15,16 @@ from tests.jetstream.peer_configs import (
     differs,
     stream_config,
 )
-from tests.support.js_peer import JsPeer, install
 
 from jetspark.jetstream.documents import ConsumerInfo, StreamConfig, StreamInfo
 from jetspark.jetstream.documents.document import Document, field_names, from_wire, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from tests.support.js_peer import JsPeer
 
     from jetspark.full_client import JetStream
-    from jetspark.server import NatsServer
-
-
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    found = install()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
-
-
-@pytest.fixture
-async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
-    async with JsPeer(folder, shared_server.url) as peer:
-        yield peer
 
 
 def plain(config: Document) -> dict[str, Any]:
@@ -52,7 +37,7 @@ def plain(config: Document) -> dict[str, Any]:
 @pytest.mark.parametrize("case", STREAMS)
 async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
     js: JetStream,
-    peer: JsPeer,
+    js_peer: JsPeer,
     unique: Callable[[str], str],
     needs_server: Callable[[str], None],
     case: str,
@@ -62,13 +47,13 @@ async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
     config = stream_config(case, name)
     made = (await js.create_stream(config)).config
     assert differs(made, {n: getattr(config, n) for n in field_names(StreamConfig)}) == set()
-    info = (await peer.run("stream_info", name=name))["info"]
+    info = (await js_peer.run("stream_info", name=name))["info"]
     theirs = from_wire(StreamInfo, info).config
     assert theirs == made
     await js.delete_stream(name)
 
     # And back: JavaScript makes the same stream from what it read.
-    await peer.run("stream_add", config=plain(theirs))
+    await js_peer.run("stream_add", config=plain(theirs))
     again = (await js.stream_info(name)).config
     assert plain(again) == plain(made)
     assert again.extra == {}
@@ -77,19 +62,19 @@ async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
 
 @pytest.mark.parametrize("case", CONSUMERS)
 async def test_a_consumer_of_ours_is_read_by_javascript_and_made_again(
-    js: JetStream, peer: JsPeer, stream: str, needs_server: Callable[[str], None], case: str
+    js: JetStream, js_peer: JsPeer, stream: str, needs_server: Callable[[str], None], case: str
 ) -> None:
     needs_server(CONSUMERS[case])
     options = consumer_config(case, stream)
     make = js.create_push_consumer if "deliver_subject" in options else js.create_consumer
     made = (await make(stream, **options)).cached_info.config
     assert differs(made, options) == set()
-    info = (await peer.run("consumer_info", stream=stream, name="c"))["info"]
+    info = (await js_peer.run("consumer_info", stream=stream, name="c"))["info"]
     theirs = from_wire(ConsumerInfo, info).config
     assert theirs == made
     await js.delete_consumer(stream, "c")
 
-    await peer.run("consumer_add", stream=stream, config=plain(theirs))
+    await js_peer.run("consumer_add", stream=stream, config=plain(theirs))
     again = (await js.consumer_info(stream, "c")).config
     assert plain(again) == plain(made)
     assert again.extra == {}

@@ -17,25 +17,12 @@ from jetspark.jetstream.documents import Source, SubjectTransform
 from jetspark.kv import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from tests.conftest import MakeServer
-    from tests.support.leaf import HubAndLeaf
 
     from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket
-
-
-@pytest.fixture
-async def on_hub(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
-    async with connect(hub_and_leaf.hub.url) as nc:
-        yield nc
-
-
-@pytest.fixture
-async def on_leaf(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        yield nc
 
 
 async def has(bucket: Bucket, key: str, value: bytes | None) -> None:

@@ -10,42 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.kv.conftest import take
-from tests.support.js_peer import JsPeer, install
 
 from jetspark.errors import KeyNotFoundError
 from jetspark.kv import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
+
+    from tests.support.js_peer import JsPeer
 
     from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
 
     Theirs = Callable[..., Awaitable[Any]]
 
 
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    found = install()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
-
-
 @pytest.fixture
-async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
-    async with JsPeer(folder, shared_server.url) as peer:
-        yield peer
-
-
-@pytest.fixture
-def theirs(peer: JsPeer, bucket: Bucket) -> Theirs:
+def theirs(js_peer: JsPeer, bucket: Bucket) -> Theirs:
     """A method of their object for our bucket: `await theirs("put", "k", "v")`."""
 
     async def call(name: str, *args: object) -> Any:
-        return (await peer.run("kv", bucket=bucket.name, call=name, args=list(args))).get("result")
+        return (await js_peer.run("kv", bucket=bucket.name, call=name, args=list(args))).get(
+            "result"
+        )
 
     return call
 
@@ -97,7 +84,9 @@ async def test_we_read_what_they_write(bucket: Bucket, theirs: Theirs) -> None:
     assert await bucket.create("a.b", b"5") == 7
 
 
-async def test_each_sees_the_others_changes(bucket: Bucket, peer: JsPeer, theirs: Theirs) -> None:
+async def test_each_sees_the_others_changes(
+    bucket: Bucket, js_peer: JsPeer, theirs: Theirs
+) -> None:
     await theirs("put", "before", "1")
     async with bucket.watch() as changes:
         first, end = await take(changes, 2)
@@ -109,18 +98,18 @@ async def test_each_sees_the_others_changes(bucket: Bucket, peer: JsPeer, theirs
             [entry] = await take(changes, 1)
             assert entry is not None
             assert (entry.key, entry.operation) == ("k", operation)
-    await peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
+    await js_peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
     await bucket.put("k", b"3")
-    assert (await peer.hear())["operation"] == "PUT"
+    assert (await js_peer.hear())["operation"] == "PUT"
     await bucket.delete("k")
-    assert (await peer.hear())["operation"] == "DEL"
+    assert (await js_peer.hear())["operation"] == "DEL"
     await bucket.purge("k")
-    assert (await peer.hear())["operation"] == "PURGE"
+    assert (await js_peer.hear())["operation"] == "PURGE"
 
 
 async def test_buckets_of_theirs_and_of_ours(
     js: JetStream,
-    peer: JsPeer,
+    js_peer: JsPeer,
     unique: Callable[[str], str],
     needs_server: Callable[[str], None],
 ) -> None:
@@ -134,7 +123,7 @@ async def test_buckets_of_theirs_and_of_ours(
         "maxValueSize": 100,
     }
     name = unique("THEIRS")
-    await peer.run("kv_create", bucket=name, options=options)
+    await js_peer.run("kv_create", bucket=name, options=options)
     config = (await (await js.bucket(name)).status()).config
     assert (config.history, config.ttl) == (3, timedelta(minutes=1))
     assert (config.description, config.compression) == ("a bucket", True)
@@ -149,7 +138,7 @@ async def test_buckets_of_theirs_and_of_ours(
         compression=True,
         max_value_size=100,
     )
-    status = (await peer.run("kv", bucket=ours.name, call="status"))["result"]
+    status = (await js_peer.run("kv", bucket=ours.name, call="status"))["result"]
     assert status["bucket"] == ours.name
     assert (status["history"], status["ttl"], status["markerTTL"]) == (3, 60_000, 2000)
     assert (status["description"], status["compression"]) == ("a bucket", True)
@@ -159,16 +148,16 @@ async def test_buckets_of_theirs_and_of_ours(
 
 async def test_times_to_live_of_theirs_and_of_ours(
     js: JetStream,
-    peer: JsPeer,
+    js_peer: JsPeer,
     unique: Callable[[str], str],
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.11")
     bucket = await js.create_bucket(unique("TTL"), limit_marker_ttl=timedelta(minutes=1))
-    await peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
+    await js_peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
     async with bucket.watch() as changes:
         assert await take(changes, 1) == [None]
-        await peer.run("kv", bucket=bucket.name, call="create", args=["theirs", "1", "1s"])
+        await js_peer.run("kv", bucket=bucket.name, call="create", args=["theirs", "1", "1s"])
         await bucket.create("ours", b"2", ttl=1)
         wanted = [
             *(("theirs", "PUT"), ("ours", "PUT")),
@@ -176,6 +165,6 @@ async def test_times_to_live_of_theirs_and_of_ours(
         ]
         seen = [(one.key, str(one.operation)) for one in await take(changes, 4) if one is not None]
         assert sorted(seen) == sorted(wanted)
-        heard = [await peer.hear() for _ in range(4)]
+        heard = [await js_peer.hear() for _ in range(4)]
         assert sorted((one["key"], one["operation"]) for one in heard) == sorted(wanted)
     await js.delete_bucket(bucket.name)

@@ -7,25 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark.errors import ObjectStoreNotFoundError
-from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from jetspark.full_client import Client, JetStream
+    from jetspark.full_client import JetStream
     from jetspark.objects import ObjectStore
-    from jetspark.server import NatsServer
-
-
-@pytest.fixture
-async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
-    async with connect(shared_server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def js(nc: Client) -> JetStream:
-    return nc.jetstream(timeout=20)  # a machine may be slow
 
 
 @pytest.fixture

@@ -12,18 +12,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from tests.support.js_peer import JsPeer, install
 
 from jetspark.errors import APIError, ObjectNotFoundError
 from jetspark.objects import ObjectLink
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
+
+    from tests.support.js_peer import JsPeer
 
     from jetspark.full_client import JetStream
     from jetspark.objects import ObjectStore
-    from jetspark.server import NatsServer
 
 Theirs: TypeAlias = "Callable[..., Awaitable[Any]]"
 
@@ -31,26 +30,14 @@ CONTENT = os.urandom(300_000)
 CONTENT_64 = base64.b64encode(CONTENT).decode()
 
 
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    found = install()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
-
-
 @pytest.fixture
-async def peer(shared_server: NatsServer, folder: Path) -> AsyncIterator[JsPeer]:
-    async with JsPeer(folder, shared_server.url) as peer:
-        yield peer
-
-
-@pytest.fixture
-def theirs(peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]:
+def theirs(js_peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]:
     """A method of their object for our store: `await theirs("info", "name")`."""
 
     async def call(name: str, *args: object) -> Any:
-        return (await peer.run("obj", store=store.name, call=name, args=list(args))).get("result")
+        return (await js_peer.run("obj", store=store.name, call=name, args=list(args))).get(
+            "result"
+        )
 
     return call
 
@@ -203,9 +190,9 @@ async def test_metadata_changed_by_one_is_seen_by_the_other(
     assert await store.get_bytes("c") == CONTENT
 
 
-async def test_both_watch_the_other(store: ObjectStore, theirs: Theirs, peer: JsPeer) -> None:
+async def test_both_watch_the_other(store: ObjectStore, theirs: Theirs, js_peer: JsPeer) -> None:
     await store.put("a", b"1")
-    await peer.run("obj_watch", store=store.name, options={})
+    await js_peer.run("obj_watch", store=store.name, options={})
     async with store.watch() as watch:
         assert (await anext(watch)).name == "a"  # type: ignore[union-attr]
         assert await anext(watch) is None
@@ -214,21 +201,21 @@ async def test_both_watch_the_other(store: ObjectStore, theirs: Theirs, peer: Js
         assert change is not None
         assert (change.name, change.size) == ("b", 300_000)
         await store.delete("a")
-        heard = [(await peer.hear())["info"] for _ in range(2)]
+        heard = [(await js_peer.hear())["info"] for _ in range(2)]
         assert [(one["name"], one.get("deleted", False)) for one in heard] == [
             *(("b", False), ("a", True))
         ]
 
 
 async def test_sealed_by_one_is_closed_for_the_other(
-    store: ObjectStore, theirs: Theirs, peer: JsPeer, js: JetStream, unique: Callable[[str], str]
+    store: ObjectStore, theirs: Theirs, js_peer: JsPeer, js: JetStream, unique: Callable[[str], str]
 ) -> None:
     await store.put("a", b"1")
     await store.seal()
     status = await theirs("status")
     assert (status["sealed"], status["storage"]) == (True, "memory")
     name = unique("T")
-    await peer.run(
+    await js_peer.run(
         "obj_create",
         store=name,
         options={"description": "d", "ttl": 10**9 * 3600, "storage": "memory"},
@@ -236,7 +223,7 @@ async def test_sealed_by_one_is_closed_for_the_other(
     made = await js.object_store(name)
     assert (await made.status()).description == "d"
     assert (await made.status()).ttl == timedelta(hours=1)
-    await peer.run("obj", store=name, call="seal")
+    await js_peer.run("obj", store=name, call="seal")
     assert (await made.status()).sealed
     with pytest.raises(APIError, match="sealed"):
         await made.put("a", b"1")

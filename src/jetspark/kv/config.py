@@ -14,23 +14,26 @@ from typing import Any, Final
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import (
     External,
-    Placement,
     Republish,
     Source,
     StreamConfig,
     SubjectTransform,
 )
 from jetspark.jetstream.documents.document import (
-    Document,
     Span,
     check_names,
     config_to_wire,
     from_wire,
 )
+from jetspark.jetstream.streams.backing import (
+    BackedConfig,
+    backed_options_of,
+    check_backed,
+    stream_options_of,
+)
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 
 MAX_HISTORY: Final = 64
-_DUPLICATES: Final = timedelta(minutes=2)
 
 NEW_BUCKET: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": 1,
@@ -42,27 +45,15 @@ NEW_BUCKET: Final[Mapping[str, Any]] = {
 }
 
 
-class BucketConfig(Document, frozen=True, kw_only=True):
+class BucketConfig(BackedConfig, frozen=True, kw_only=True):
     """A bucket's configuration. None: not said (the default, or the value as it is)."""
 
-    description: str | None = None
     max_value_size: int | None = None
     """Bytes of one value, with its headers; -1 for no limit, the default."""
     history: int | None = None
     """Entries kept of each key, 1 (default) to 64."""
-    ttl: Span | None = None
-    """How long an entry is kept; 0 for ever, the default."""
     max_bucket_size: int | None = None
     """Bytes of the whole bucket; a full one refuses writes. -1 for no limit, the default."""
-    storage: str | None = None
-    """A StorageType: "file" (default) or "memory"."""
-    replicas: int | None = None
-    """Servers that hold the bucket, 1 (default) to 5."""
-    compression: bool | None = None
-    """Whether files are compressed (2.10)."""
-    metadata: dict[str, str] | None = None
-    """Whatever you want to note (2.10)."""
-    placement: Placement | None = None
     republish: Republish | None = None
     limit_marker_ttl: Span | None = None
     """At least a second: keys may have a time to live, and when a limit removes a value, a PURGE
@@ -145,12 +136,9 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
     said = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
     if said.history is not None and not 1 <= said.history <= MAX_HISTORY:
         raise ConfigError(f"history is from 1 to {MAX_HISTORY}.")
-    if said.ttl is not None and said.ttl < timedelta(0):
-        raise ConfigError("ttl cannot be negative.")
+    check_backed(said)
     if said.limit_marker_ttl is not None and said.limit_marker_ttl < timedelta(seconds=1):
         raise ConfigError("limit_marker_ttl is at least one second.")
-    if said.replicas is not None and not 1 <= said.replicas <= 5:
-        raise ConfigError("replicas is from 1 to 5.")
     for name in ("max_value_size", "max_bucket_size"):
         value = getattr(said, name)
         if value is not None and value < 1 and value != -1:
@@ -164,47 +152,31 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
 
 def stream_options(said: BucketConfig) -> dict[str, Any]:
     """The stream's options that say the same. Sources and mirrors are not among them."""
-    options: dict[str, Any] = {
-        "description": said.description,
-        "max_msg_size": said.max_value_size,
-        "max_msgs_per_subject": said.history,
-        "max_age": said.ttl,
-        "max_bytes": said.max_bucket_size,
-        "storage": said.storage,
-        "num_replicas": said.replicas,
-        "metadata": said.metadata,
-        "placement": said.placement,
-        "republish": said.republish,
-    }
-    if said.ttl is not None:
-        # A server refuses a window for duplicates that is longer than the age.
-        options["duplicate_window"] = min(said.ttl, _DUPLICATES) if said.ttl else _DUPLICATES
-    if said.compression is not None:
-        options["compression"] = "s2" if said.compression else "none"
+    options = stream_options_of(
+        said,
+        max_msg_size=said.max_value_size,
+        max_msgs_per_subject=said.history,
+        max_bytes=said.max_bucket_size,
+        republish=said.republish,
+    )
     if said.limit_marker_ttl is not None:
         options["allow_msg_ttl"] = True
         options["subject_delete_marker_ttl"] = said.limit_marker_ttl
-    return {name: value for name, value in options.items() if value is not None}
+    return options
 
 
 def said_by(stream: StreamConfig) -> BucketConfig:
     """The bucket's configuration, read back from its stream."""
     mirror = stream.mirror
     return BucketConfig(
-        description=stream.description,
         max_value_size=stream.max_msg_size,
         history=stream.max_msgs_per_subject,
-        ttl=stream.max_age,
         max_bucket_size=stream.max_bytes,
-        storage=stream.storage,
-        replicas=stream.num_replicas,
-        compression=stream.compression not in (None, "none"),
-        metadata=stream.metadata,
-        placement=stream.placement,
         republish=stream.republish,
         limit_marker_ttl=stream.subject_delete_marker_ttl,
         mirror_name=None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX),
         mirror_domain=None if mirror is None else domain_of(mirror),
+        **backed_options_of(stream),
     )
 
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jetspark.jetstream.documents import StreamConfig, StreamInfo, StreamState
+from jetspark.jetstream.documents import StreamConfig, StreamState
+from jetspark.jetstream.streams.backing import BackedStatus
 from jetspark.kv.config import BucketConfig, domain_of, said_by
 from jetspark.kv_rules import STREAM_PREFIX
 
 
-class BucketStatus:
-    """A view on the information about the bucket's stream, `stream_info`."""
+class BucketStatus(BackedStatus):
+    """A bucket's configuration and state: a view of its stream's information, `stream_info`."""
 
-    __slots__ = ("stream_info",)
+    __slots__ = ()
 
-    def __init__(self, info: StreamInfo) -> None:
-        self.stream_info: StreamInfo = info
-
-    @property
-    def bucket(self) -> str:
-        """Its name."""
-        return self.stream_info.name.removeprefix(STREAM_PREFIX)
+    _PREFIX = STREAM_PREFIX
 
     @property
     def config(self) -> BucketConfig:
@@ -43,29 +38,9 @@ class BucketStatus:
         return self.stream_info.config.max_msgs_per_subject or 1
 
     @property
-    def ttl(self) -> timedelta:
-        """How long an entry is kept; 0 for ever."""
-        return self.stream_info.config.max_age or timedelta(0)
-
-    @property
     def limit_marker_ttl(self) -> timedelta:
         """How long the markers of limits stay; 0 when there are none."""
         return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether it is compressed on disk."""
-        return self.stream_info.config.compression not in (None, "none")
-
-    @property
-    def backing_store(self) -> str:
-        """The kind of store: "JetStream"."""
-        return "JetStream"
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What was noted at its making."""
-        return self.stream_info.config.metadata or {}
 
     @property
     def mirror_name(self) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import msgspec
 
 from jetspark.errors import JetStreamError
-from jetspark.jetstream.documents import StoredMsg, StreamInfo
+from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.documents.document import Document, Moment, from_wire, json_of, to_wire
+from jetspark.jetstream.streams.backing import BackedStatus
 from jetspark.objects.config import ObjectStoreConfig, said_by
 from jetspark.objects.names import STREAM_PREFIX
 
@@ -75,18 +74,12 @@ def to_stored(info: ObjectInfo) -> bytes:
     return json_of(to_wire(info.replace(mtime=None)))
 
 
-class ObjectStoreStatus:
-    """A view on the information about the store's stream, `stream_info`."""
+class ObjectStoreStatus(BackedStatus):
+    """A store's configuration and state: a view of its stream's information, `stream_info`."""
 
-    __slots__ = ("stream_info",)
+    __slots__ = ()
 
-    def __init__(self, info: StreamInfo) -> None:
-        self.stream_info: StreamInfo = info
-
-    @property
-    def bucket(self) -> str:
-        """The store's name."""
-        return self.stream_info.name.removeprefix(STREAM_PREFIX)
+    _PREFIX = STREAM_PREFIX
 
     @property
     def config(self) -> ObjectStoreConfig:
@@ -97,16 +90,6 @@ class ObjectStoreStatus:
     def description(self) -> str:
         """What it is for."""
         return self.stream_info.config.description or ""
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What was noted at its making."""
-        return self.stream_info.config.metadata or {}
-
-    @property
-    def ttl(self) -> timedelta:
-        """How long an object is kept; 0 for ever."""
-        return self.stream_info.config.max_age or timedelta(0)
 
     @property
     def storage(self) -> str:
@@ -127,16 +110,6 @@ class ObjectStoreStatus:
     def size(self) -> int:
         """Bytes of all it holds, information about objects too."""
         return self.stream_info.state.bytes
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether it is compressed on disk."""
-        return self.stream_info.config.compression not in (None, "none")
-
-    @property
-    def backing_store(self) -> str:
-        """The kind of store: "JetStream"."""
-        return "JetStream"
 
     def __repr__(self) -> str:
         return f"ObjectStoreStatus({self.bucket!r}, size={self.size}, sealed={self.sealed})"

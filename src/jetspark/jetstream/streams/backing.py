@@ -1,0 +1,110 @@
+"""What buckets and object stores have in common: options and a status, which are a stream's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+from jetspark.errors import ConfigError
+from jetspark.jetstream.documents.document import Document, Span
+from jetspark.jetstream.documents.streams import Placement, StreamConfig, StreamInfo
+
+_DUPLICATES: Final = timedelta(minutes=2)
+
+
+class BackedConfig(Document, frozen=True, kw_only=True):
+    """The options that a bucket and an object store share. None: not given."""
+
+    description: str | None = None
+    ttl: Span | None = None
+    """How long an entry or object is kept; 0 (the default): for ever."""
+    storage: str | None = None
+    """A StorageType: "file" (default) or "memory"."""
+    replicas: int | None = None
+    """Servers that hold it, 1 (default) to 5."""
+    placement: Placement | None = None
+    compression: bool | None = None
+    """Whether files are compressed (2.10)."""
+    metadata: dict[str, str] | None = None
+    """Anything you want to note (2.10)."""
+
+
+def check_backed(config: BackedConfig) -> None:
+    """Raises ConfigError."""
+    if config.ttl is not None and config.ttl < timedelta(0):
+        raise ConfigError("ttl cannot be negative.")
+    if config.replicas is not None and not 1 <= config.replicas <= 5:
+        raise ConfigError("replicas must be from 1 to 5.")
+
+
+def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
+    """The stream's options with the same meaning, those that were given; `others` too."""
+    options: dict[str, Any] = {
+        "description": config.description,
+        "max_age": config.ttl,
+        "storage": config.storage,
+        "num_replicas": config.replicas,
+        "placement": config.placement,
+        "metadata": config.metadata,
+        **others,
+    }
+    if config.ttl is not None:
+        # A server refuses a duplicate window longer than max_age.
+        options["duplicate_window"] = min(config.ttl, _DUPLICATES) if config.ttl else _DUPLICATES
+    if config.compression is not None:
+        options["compression"] = "s2" if config.compression else "none"
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
+    """The shared options, read back from the stream."""
+    return {
+        "description": stream.description,
+        "ttl": stream.max_age,
+        "storage": stream.storage,
+        "replicas": stream.num_replicas,
+        "placement": stream.placement,
+        "compression": is_compressed(stream),
+        "metadata": stream.metadata,
+    }
+
+
+def is_compressed(stream: StreamConfig) -> bool:
+    """Whether its files are compressed."""
+    return stream.compression not in (None, "none")
+
+
+class BackedStatus:
+    """A view of the stream's information, `stream_info`."""
+
+    __slots__ = ("stream_info",)
+
+    _PREFIX: ClassVar[str]
+
+    def __init__(self, info: StreamInfo) -> None:
+        self.stream_info: StreamInfo = info
+
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self.stream_info.name.removeprefix(self._PREFIX)
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long an entry is kept; 0 for ever."""
+        return self.stream_info.config.max_age or timedelta(0)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its files are compressed."""
+        return is_compressed(self.stream_info.config)
+
+    @property
+    def backing_store(self) -> str:
+        """The kind of store: "JetStream"."""
+        return "JetStream"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata in its configuration."""
+        return self.stream_info.config.metadata or {}
