@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 # -- the rules -----------------------------------------------------------------------------------
 
 VALUES = {
-    *("errors", "err_codes", "transient", "arguments", "payloads", "timestamps", "subjects"),
+    *(
+        "errors",
+        "err_codes",
+        "transient",
+        "kinds",
+        "arguments",
+        "payloads",
+        "timestamps",
+        "subjects",
+    ),
     *("kv_rules", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}

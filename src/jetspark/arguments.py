@@ -1,47 +1,172 @@
 """Arguments of the wrong kind: one sentence that names the argument, before anything happens.
 
-For calls that are not made for each message: there a check by failure costs nothing.
+Contract: annotations are the contract. `checked` compares with them what calls are given, and is
+for those that are not made for each message. The others are named in `checked_but` and have what
+they are given checked where it fails, which costs a good message nothing. Annotations are resolved
+with the first call, so that an import does not pay for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import cache, wraps
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from jetspark.errors import ConfigError
+from jetspark.kinds import Kind, is_whole, kind_of
+
+CheckedT = TypeVar("CheckedT", bound=Callable[..., Any])
+
+
+def checked(thing: CheckedT) -> CheckedT:
+    """A function, or a class whose public methods are checked.
+
+    A wrong kind raises ConfigError (BadTimeError for a time), in the words of the annotation.
+    """
+    return checked_but()(thing)
+
+
+def checked_but(*names: str, also: Iterable[str] = ()) -> Callable[[CheckedT], CheckedT]:
+    """`checked` for a class, but for these methods; `also` those that are not public."""
+
+    def decorate(thing: CheckedT) -> CheckedT:
+        if isinstance(thing, FunctionType):
+            return _checked(thing)  # type: ignore[return-value]
+        for name, value in list(vars(thing).items()):
+            wanted = name in also or not (name.startswith("_") or name in names)
+            if wanted and isinstance(value, FunctionType) and _has_arguments(value):
+                setattr(thing, name, _checked(value))
+        return thing
+
+    return decorate
+
+
+def _has_arguments(function: FunctionType) -> bool:
+    """More than `self`."""
+    code = function.__code__
+    more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount > 1 or bool(more)
+
+
+def _checked(function: FunctionType) -> FunctionType:
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            _check(function, args, kwargs)
+            return await function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    @wraps(function)
+    def call_plain(*args: Any, **kwargs: Any) -> Any:
+        _check(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call_plain  # type: ignore[return-value]
+
+
+class Parameters(NamedTuple):
+    """The kinds of a function's parameters: in their order, by their names, and of *args."""
+
+    positional: list[tuple[str, Kind | None]]
+    named: dict[str, Kind | None]
+    rest: tuple[str, Kind | None]
+
+
+@cache
+def parameters_of(function: FunctionType) -> Parameters:
+    """What a function's annotations say."""
+    kinds = _kinds_of(function, inspect.get_annotations(function))
+    positional, named = [], {}
+    rest: tuple[str, Kind | None] = "", None
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = kinds.get(name)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            rest = name, kind
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positional.append((name, kind))
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            named[name] = kind
+    return Parameters(positional, named, rest)
+
+
+def _check(function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """How many there are, and unknown names, are the function's own matter."""
+    positional, named, (rest, rest_kind) = parameters_of(function)
+    for (name, kind), value in zip(positional, args, strict=False):
+        if kind is not None and not kind.fits(value):
+            raise kind.refuse(name, value)
+    for name, value in kwargs.items():
+        if (kind := named.get(name)) is not None and not kind.fits(value):
+            raise kind.refuse(name, value)
+    if rest_kind is not None:
+        for value in args[len(positional) :]:
+            if not rest_kind.fits(value):
+                raise rest_kind.refuse(rest, value)
+
+
+def check_fields(instance: Any) -> None:
+    """Raises ConfigError for a dataclass with a field that its annotation does not take."""
+    for name, kind, secret in _fields_of(instance.__class__):
+        if not kind.fits(value := getattr(instance, name)):
+            raise kind.refuse(name, value, secret=secret)
+
+
+@cache
+def _fields_of(cls: type[Any]) -> list[tuple[str, Kind, bool]]:
+    kinds = _kinds_of(cls, {field.name: field.type for field in fields(cls)})
+    return [
+        (field.name, kind, not field.repr)
+        for field in fields(cls)
+        if (kind := kinds[field.name]) is not None
+    ]
+
+
+def _kinds_of(owner: Any, annotations: Mapping[str, Any]) -> dict[str, Kind | None]:
+    return {name: _kind_said(owner, annotation) for name, annotation in annotations.items()}
+
+
+def _kind_said(owner: Any, annotation: Any) -> Kind | None:
+    """Each for itself: one that only type checkers can read leaves the others as they are."""
+    holder = type("Holder", (), {"__annotations__": {"it": annotation}})
+    names = vars(sys.modules[owner.__module__])
+    try:
+        return kind_of(get_type_hints(holder, names, names)["it"])
+    except (NameError, AttributeError):
+        return None
+
+
+def path_of(name: str, value: str | os.PathLike[str]) -> Path:
+    """The path. Raises ConfigError for a text that no file can have as its name."""
+    try:
+        usable = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{name} is no path that a file can have: {value!r:.80}.")
+    return Path(value)
+
+
+# -- for calls that are made for each message, and values that a kind does not say -----------------
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raises ConfigError unless it is True or False: "no" would count as true."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is True or False, not {value!r:.80}.")
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raises ConfigError unless it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if not is_whole(value):
         raise ConfigError(f"{name} is a whole number, not {value!r:.80}.")
-    if value.__index__() < least:
+    if value.__index__() < least:  # type: ignore[attr-defined]
         what = "cannot be negative" if least == 0 else f"must be at least {least}"
         raise ConfigError(f"{name} {what}.")
-
-
-def check_callable(name: str, value: object) -> None:
-    """Raises ConfigError unless it is None or can be called."""
-    if value is not None and not callable(value):
-        raise ConfigError(f"{name} is a function, not {value!r:.80}.")
-
-
-def check_text(name: str, value: object) -> None:
-    """Raises ConfigError unless it is None or a str."""
-    if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{name} is a str, not {value!r:.80}.")
-
-
-def texts_of(name: str, value: Mapping[str, str] | None) -> dict[str, str] | None:
-    """A copy. Raises ConfigError unless it is None, or texts by text.
-
-    Another kind of value could be stored as JSON, but not be read again.
-    """
-    if value is None:
-        return None
-    try:
-        texts = dict(value)
-        if all(isinstance(one, str) for pair in texts.items() for one in pair):
-            return texts
-    except (TypeError, ValueError):
-        pass
-    raise ConfigError(f"{name} is a mapping of texts to texts, not {value!r:.80}.")

@@ -149,8 +149,8 @@ class BadTimeoutError(ConfigError):
 class BadTimeError(ConfigError, TypeError):
     """A time that is neither a number of seconds nor a timedelta."""
 
-    def __init__(self, value: object) -> None:
-        super().__init__(f"A time is a number of seconds or a timedelta, not {value!r:.80}.")
+    def __init__(self, value: object, name: str = "A time") -> None:
+        super().__init__(f"{name} is a number of seconds or a timedelta, not {value!r:.80}.")
 
 
 class BadPayloadError(ConfigError, TypeError):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any
 
+from jetspark.arguments import checked
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
@@ -35,6 +36,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
         return self  # what buckets and stores hold
 
 
+@checked
 class Client(CoreClient):
     """A connection to NATS; see `jetspark.client.client` for the contract."""
 
@@ -86,6 +88,7 @@ class Connecting:
             await self._client.close()
 
 
+@checked
 def connect(
     servers: str | Iterable[str] | None = None,
     *,

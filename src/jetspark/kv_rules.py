@@ -38,6 +38,8 @@ def check_bucket(name: str) -> str:
 
 def check_key(key: str, shown: str | None = None) -> str:
     """The key itself. Raises BadNameError, which names `shown`: what it was made of."""
+    if not isinstance(key, str):
+        raise BadNameError("key", key, f"it is a str, not {type(key).__name__}")
     if _KEY.fullmatch(key) is None:
         _refuse(
             key, shown, "only letters, digits and - / _ = are allowed, with single dots between"
@@ -49,6 +51,8 @@ def check_key(key: str, shown: str | None = None) -> str:
 
 def check_filter(text: str, shown: str | None = None) -> str:
     """The filter itself: a key, in which * stands for a token and a last > for the rest."""
+    if not isinstance(text, str):
+        raise BadNameError("key", text, f"it is a str, not {type(text).__name__}")
     if _FILTER.fullmatch(text) is None:
         _refuse(
             text,

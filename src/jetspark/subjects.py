@@ -97,8 +97,8 @@ def subjects_overlap(one: str, other: str) -> bool:
     return len(first) == len(second)
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name that a person most likely meant, or None."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None

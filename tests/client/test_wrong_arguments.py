@@ -126,7 +126,7 @@ def test_a_number_is_no_path(option: str) -> None:
     """It would be taken for an open file of the program."""
     for wrong in (True, 3, b"x"):
         options: dict[str, Any] = {option: wrong}
-        with pytest.raises(ConfigError, match=f"{option} is the path"):
+        with pytest.raises(ConfigError, match=f"{option} is a str or a path"):
             make_options(**options)
 
 

@@ -204,7 +204,7 @@ async def test_bytes_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
         await store.get_into("a", 7)  # type: ignore[arg-type]
     with pytest.raises(ObjectNotFoundError):
         await store.get_into("b", tmp_path / "b")
-    with pytest.raises(OSError, match="No such"):
+    with pytest.raises(ConfigError, match="No such"):
         await store.get_into("a", tmp_path / "no folder" / "a")
     assert files(tmp_path) == ["there"]
 

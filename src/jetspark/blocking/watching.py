@@ -15,7 +15,7 @@ from typing import TypeVar
 from jetspark.blocking.generated.watching import GeneratedWatching
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.errors import RequestTimeoutError
+from jetspark.errors import BadTimeoutError, RequestTimeoutError
 from jetspark.jetstream.ordered.watching import Watching as AsyncWatching
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -56,6 +56,8 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
         ConnectionClosedError, and the error that has ended it.
         """
         seconds = in_seconds(timeout)
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
         end = None if seconds is None else time.monotonic() + seconds
         if not self._turn.acquire(timeout=-1 if seconds is None else max(seconds, 0)):
             raise RequestTimeoutError(f"Another thread has waited for {seconds:g} s.")

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-from jetspark.arguments import check_callable
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import ConfigError
 
@@ -23,8 +22,9 @@ logger = logging.getLogger("jetspark")
 
 
 def check_callback(callback: Callable[..., object] | None) -> None:
-    """Raises ConfigError for an async function: nobody would await it."""
-    check_callable("A callback", callback)
+    """Raises ConfigError for no function, and for an async one: nobody would await it."""
+    if callback is not None and not callable(callback):
+        raise ConfigError(f"A callback is a function, not {callback!r:.80}.")
     if inspect.iscoroutinefunction(callback):
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 

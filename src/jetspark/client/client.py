@@ -20,7 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from jetspark.arguments import check_callable, check_whole
+from jetspark.arguments import check_whole, checked_but
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
@@ -76,6 +76,7 @@ class Reading(Protocol):
         """
 
 
+@checked_but(also=("__init__",))
 class Client(RequestCalls):
     """One connection to a NATS deployment. Made inside a running event loop, then connected."""
 
@@ -87,8 +88,6 @@ class Client(RequestCalls):
         error_callback: ErrorCallback | None = None,
         dial: Dial = dial_tcp,
     ) -> None:
-        check_callable("event_callback", event_callback)
-        check_callable("error_callback", error_callback)
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._notices = Notices(self.loop, event_callback, error_callback)
@@ -324,7 +323,6 @@ class Client(RequestCalls):
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
         self._check_subscribe(subject, queue, max_msgs)
-        check_callable("callback", callback)
         check_whole("pending_msgs_limit", pending_msgs_limit)
         check_whole("pending_bytes_limit", pending_bytes_limit)
         return Subscription(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from jetspark.connection.fit import check_line
 from jetspark.errors import MaxPayloadError
 from jetspark.payloads import Payload, payload_bytes
+from jetspark.subjects import check_publish_subject
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -37,7 +38,11 @@ class NumberedPublishes:
         """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        head = self._heads.get(subject) or self._head(subject)
+        try:
+            head = self._heads.get(subject) or self._head(subject)
+        except TypeError:  # a list has no hash
+            check_publish_subject(subject)
+            raise
         block = b"" if headers is None else self._client._encode(headers)
         size = len(block) + len(payload)
         if size > self._link.max_payload:

@@ -61,7 +61,11 @@ class PublishCalls:
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        target = self._good_subjects.get(subject) or self._check_subject(subject)
+        try:
+            target = self._good_subjects.get(subject) or self._check_subject(subject)
+        except TypeError:  # a list has no hash
+            check_publish_subject(subject)
+            raise
         if reply is not None:
             check_publish_subject(reply, strict=False)
             target = b"%b %b" % (target, reply.encode())
@@ -88,7 +92,11 @@ class PublishCalls:
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        encoded = self._good_subjects.get(subject) or self._check_subject(subject)
+        try:
+            encoded = self._good_subjects.get(subject) or self._check_subject(subject)
+        except TypeError:
+            check_publish_subject(subject)
+            raise
         if len(encoded) + len(reply) > COMMON_LINE:
             check_line(subject, b"%b %b" % (encoded, reply), self.options.max_control_line)
         if headers is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_whole, checked_but
 from jetspark.client.gather import Replies
 from jetspark.client.inbox import new_inbox
 from jetspark.client.messages import Message
@@ -19,6 +19,7 @@ from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
 
+@checked_but("request", "request_msg")
 class RequestCalls(PublishCalls):
     """Mixed into the client."""
 

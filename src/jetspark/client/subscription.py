@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
@@ -27,6 +27,7 @@ from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     BadSubscriptionError,
+    BadTimeoutError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
+@checked_but("next", "take_queued", "left_by")
 class Subscription(Leaving):
     """What `Client.subscribe` returns: iterate it, or give it a callback."""
 
@@ -219,6 +221,8 @@ class Subscription(Leaving):
         except JetsparkError:
             raise  # a lost connection is a TimeoutError, too
         except TimeoutError:
+            if timeout is not None and timeout < 0:
+                raise BadTimeoutError(timeout) from None
             raise RequestTimeoutError(
                 f"No message on {self.subject!r} within {timeout:g} s."
             ) from None

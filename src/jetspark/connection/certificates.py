@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -11,10 +12,10 @@ _PEM_FILES = frozenset({".pem", ".crt", ".cer"})
 
 
 def client_context(
-    ca_file: str | None,
-    ca_dir: str | None,
-    cert_file: str | None,
-    key_file: str | None,
+    ca_file: str | os.PathLike[str] | None,
+    ca_dir: str | os.PathLike[str] | None,
+    cert_file: str | os.PathLike[str] | None,
+    key_file: str | os.PathLike[str] | None,
     key_password: str | None,
 ) -> ssl.SSLContext:
     """A context that verifies the server and its name. Raises ConfigError for unusable files.
@@ -40,7 +41,7 @@ def client_context(
     return context
 
 
-def _trust_folder(context: ssl.SSLContext, folder: str) -> None:
+def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> None:
     """OpenSSL finds only files named by hash (c_rehash); people have files named by people."""
     found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
     for path in found:
@@ -50,7 +51,7 @@ def _trust_folder(context: ssl.SSLContext, folder: str) -> None:
         raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
 
 
-def _is_encrypted(key_file: str) -> bool:
+def _is_encrypted(key_file: str | os.PathLike[str]) -> bool:
     # OpenSSL has no error of its own for it; both forms of PEM have the word in their head.
     return b"ENCRYPTED" in Path(key_file).read_bytes()
 

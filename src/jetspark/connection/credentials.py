@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def open_seed(seed: str, where: str) -> tuple[str, Sign]:
     return base64.b32encode(public).decode().rstrip("="), lambda nonce: key.sign(nonce).signature
 
 
-def read_credentials(option: str, path: str) -> str:
+def read_credentials(option: str, path: str | os.PathLike[str]) -> str:
     """The text of a file with secrets. Raises ConfigError that names the option and the file."""
     try:
         with open(path, encoding="utf-8") as file:

@@ -6,21 +6,21 @@ import dataclasses
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jetspark.arguments import check_fields, checked
 from jetspark.connection import contexts
 from jetspark.connection.certificates import client_context
 from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
-from jetspark.errors import ConfigError
+from jetspark.errors import BadTimeError, ConfigError
 from jetspark.subjects import check_publish_subject, nearest_name
-from jetspark.timestamps import in_seconds
+from jetspark.timestamps import LONGEST, in_seconds
 from jetspark.wire.js_api import api_prefix_of
 
 _TRUST = ("tls_ca_file", "tls_ca_dir", "tls_cert_file", "ssl_context")
-_PATHS = ("creds_file", "nkey_seed_file", *_TRUST[:3], "tls_key_file")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -38,11 +38,11 @@ class ConnectOptions:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    creds_file: str | None = None
+    creds_file: str | os.PathLike[str] | None = None
     """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
     creds: str | None = field(default=None, repr=False)
     """The text of a `.creds` file."""
-    nkey_seed_file: str | None = None
+    nkey_seed_file: str | os.PathLike[str] | None = None
     """Path of a file with a user's NKey seed, read at every connect and reconnect."""
     nkey_seed: str | None = field(default=None, repr=False)
     """A user's NKey seed, SU…"""
@@ -59,20 +59,20 @@ class ConnectOptions:
     not of ws:// servers); `tls://` or `wss://` in a URL requires it of that one."""
     tls_first: bool = False
     """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
-    tls_ca_file: str | None = None
+    tls_ca_file: str | os.PathLike[str] | None = None
     """PEM file with the authorities to trust; the system's when neither this nor a folder."""
-    tls_ca_dir: str | None = None
+    tls_ca_dir: str | os.PathLike[str] | None = None
     """Folder of PEM files (.pem, .crt, .cer, or hashed as OpenSSL does) with authorities."""
-    tls_cert_file: str | None = None
+    tls_cert_file: str | os.PathLike[str] | None = None
     """PEM file with the client's certificate (and key, unless `tls_key_file` names it)."""
-    tls_key_file: str | None = None
+    tls_key_file: str | os.PathLike[str] | None = None
     tls_key_password: str | None = field(default=None, repr=False)
     """Opens an encrypted key; without it such a key is refused, nobody is asked."""
     tls_hostname: str | None = None
     """Verify the server's certificate against this name instead of the URL's host."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     """A ready context instead of the tls_… files. Cannot be sent to Spark's executors."""
-    ws_headers: Mapping[str, str] | tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ws_headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(default=(), repr=False)
     """HTTP headers of the request that opens a WebSocket; kept as a tuple of pairs."""
     ws_compression: bool = True
     """Compress a WebSocket (permessage-deflate) if the server is willing."""
@@ -112,15 +112,16 @@ class ConnectOptions:
     """Log each protocol line to "jetspark.trace" at level DEBUG: no payloads, secrets masked."""
 
     def __post_init__(self) -> None:
-        self.urls()
         for option in _TIMES:
-            object.__setattr__(self, option, in_seconds(getattr(self, option)))
+            object.__setattr__(self, option, _seconds(option, getattr(self, option)))
+        check_fields(self)
+        self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
             if not getattr(self, option) > 0:
                 raise ConfigError(f"{option} must be more than 0 seconds.")
         for option in ("reconnect_wait", "reconnect_jitter"):
-            if getattr(self, option) < 0:
-                raise ConfigError(f"{option} cannot be negative.")
+            if not 0 <= getattr(self, option) < LONGEST:
+                raise ConfigError(f"{option} cannot be negative, or for ever.")
         if self.max_reconnect_attempts < -1:
             raise ConfigError("max_reconnect_attempts must be -1 (for ever), 0 or more.")
         if self.max_outstanding_pings < 1:
@@ -129,10 +130,6 @@ class ConnectOptions:
             raise ConfigError("max_control_line must be at least 256 bytes.")
         if self.pending_size < 0:
             raise ConfigError("pending_size cannot be negative.")
-        for option in _PATHS:
-            # A number would be taken for an open file, be read and closed.
-            if not isinstance(path := getattr(self, option), str | os.PathLike | None):
-                raise ConfigError(f"{option} is the path of a file, not {path!r:.80}.")
         self._check_credentials()
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ConfigError("tls_key_file needs tls_cert_file.")
@@ -225,6 +222,7 @@ CREDENTIALS = frozenset({*_CREDENTIAL_KINDS, "password", "nkey"})
 """The options that say who we are."""
 
 
+@checked
 def make_options(
     servers: str | Iterable[str] | None = None,
     /,
@@ -249,8 +247,8 @@ def make_options(
         if "servers" in options:
             raise ConfigError("Name the servers once: as first argument or as servers=….")
         options["servers"] = servers
-    if "servers" in options and not isinstance(options["servers"], str):
-        options["servers"] = tuple(options["servers"])
+    if isinstance(several := options.get("servers"), Iterable) and not isinstance(several, str):
+        options["servers"] = tuple(several)
     environ = os.environ if environ is None else environ
     found: dict[str, Any] = {}
     if context is not None:
@@ -262,8 +260,17 @@ def make_options(
     return ConnectOptions(**(found | options))
 
 
+def _seconds(option: str, value: Any) -> float:
+    if value is None:
+        raise BadTimeError(value, option)
+    try:
+        return in_seconds(value)  # type: ignore[no-any-return]
+    except BadTimeError:
+        raise BadTimeError(value, option) from None
+
+
 def _header_pairs(
-    headers: Mapping[str, str] | tuple[tuple[str, str], ...],
+    headers: Mapping[str, str] | Sequence[tuple[str, str]],
 ) -> tuple[tuple[str, str], ...]:
     pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
     for name, value in pairs:

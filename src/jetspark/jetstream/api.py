@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jetspark.arguments import check_text
 from jetspark.err_codes import NOT_ENABLED
 from jetspark.errors import (
     ConfigError,
@@ -51,7 +50,6 @@ class Api:
         seconds = in_seconds(timeout)
         if seconds is None or not seconds > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
-        check_text("api_prefix", api_prefix)
         if domain is None and api_prefix is None:
             domain = client.options.jetstream_domain
             api_prefix = client.options.jetstream_api_prefix

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jetspark.arguments import checked_but
 from jetspark.jetstream.account import AccountCalls
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.backup import BackupCalls
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jetspark.wire.documents import ServerInfo
 
 
+@checked_but(also=("__init__",))
 class JetStreamContext(
     AccountCalls,
     StreamCalls,

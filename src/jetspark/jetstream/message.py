@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from jetspark.arguments import checked_but
 from jetspark.client.messages import Message
 from jetspark.errors import (
     ConfigError,
@@ -29,6 +30,7 @@ IN_PROGRESS = b"+WPI"
 TERM = b"+TERM"
 
 
+@checked_but("ack_sync")
 class JsMsg(Message):
     """One delivery. `metadata` says where it comes from."""
 

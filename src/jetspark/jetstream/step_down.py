@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from jetspark.arguments import checked
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.requirements import check_feature
 from jetspark.wire import js_api
@@ -11,6 +12,7 @@ from jetspark.wire import js_api
 _PREFERRED_SINCE: Final = (2, 11)
 
 
+@checked
 class StepDownCalls:
     """The calls of JetStream that make leaders step down."""
 

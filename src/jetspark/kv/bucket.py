@@ -18,7 +18,7 @@ from functools import partial
 from itertools import combinations
 from typing import Final
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_flag, check_whole, checked_but
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -52,6 +52,7 @@ _CREATE_TRIES = 10
 _UNAVAILABLE = 503
 
 
+@checked_but("get", "get_value", "put", "create", "update", "delete")
 class Bucket:
     """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return."""
 
@@ -120,6 +121,8 @@ class Bucket:
         return (await self.get(key, revision, leader=leader)).value
 
     async def _stored(self, seq: int | None, subject: str | None, *, leader: bool) -> StoredMsg:
+        if leader:
+            check_flag("leader", leader)
         direct = self._encoding.direct and not leader
         try:
             return await self._js.get_msg(self.stream, seq, last_by_subject=subject, direct=direct)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from jetspark.arguments import checked
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -27,6 +28,7 @@ from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.subjects import check_name
 
 
+@checked
 class BucketCalls:
     """The part of JetStream that is about Key-Value buckets."""
 

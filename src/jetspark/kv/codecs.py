@@ -13,6 +13,7 @@ import binascii
 import zlib
 from typing import Protocol, runtime_checkable
 
+from jetspark.arguments import checked
 from jetspark.errors import CodecError, ConfigError
 
 _ALL = ">"
@@ -152,6 +153,7 @@ class PathCodec:
 class ZlibCodec:
     """Values compressed with zlib; `level` from 0 to 9, -1 for zlib's own choice."""
 
+    @checked
     def __init__(self, level: int = -1) -> None:
         if not -1 <= level <= 9:
             raise ConfigError("level is from -1 to 9.")
@@ -172,6 +174,7 @@ class ZlibCodec:
 class KeyChain:
     """Key codecs one after the other; decoding goes the other way round."""
 
+    @checked
     def __init__(self, *codecs: KeyCodec) -> None:
         if not codecs:
             raise ConfigError("A chain needs at least one codec.")
@@ -199,6 +202,7 @@ class KeyChain:
 class ValueChain:
     """Value codecs one after the other; decoding goes the other way round."""
 
+    @checked
     def __init__(self, *codecs: ValueCodec) -> None:
         if not codecs:
             raise ConfigError("A chain needs at least one codec.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from jetspark.arguments import check_fields
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import (
     External,
@@ -82,9 +83,8 @@ class Origin:
     stream: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_bucket(self.bucket)
-        if isinstance(self.keys, str):
-            raise ConfigError("keys is a list of filters.")
         for text in self.keys or ():
             check_filter(text)
         if self.domain is not None and self.api is not None:

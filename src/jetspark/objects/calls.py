@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from jetspark.arguments import checked
 from jetspark.errors import NameInUseError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.listing import Listing
@@ -20,6 +21,7 @@ from jetspark.objects.names import STREAM_PREFIX, check_store
 from jetspark.objects.store import ObjectStore
 
 
+@checked
 class ObjectStoreCalls:
     """The part of JetStream that is about object stores."""
 

@@ -3,7 +3,7 @@
 Contract: files are read and written in threads, BLOCK bytes at a time. A file object that was given
 is left open, where reading or writing has ended. A path is written beside its place and moved
 there when it is complete, so that nobody finds half a file. Raises ConfigError for what is no
-source of bytes, OSError from files.
+source of bytes and for a path that cannot be opened, OSError while files are read or written.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 
+from jetspark.arguments import path_of
 from jetspark.errors import BadPayloadError, ConfigError
 from jetspark.payloads import Payload, byte_view, has_buffer
 
@@ -74,7 +74,7 @@ def sync_blocks(data: Any) -> Generator[bytes]:
     if not isinstance(data, Readable) and has_buffer(data):
         yield from pieces(data)
     elif isinstance(data, os.PathLike):
-        with Path(data).open("rb") as file:
+        with _opened(data) as file:
             yield from sync_blocks(file)
     elif isinstance(data, Readable):
         while block := data.read(BLOCK):
@@ -82,6 +82,13 @@ def sync_blocks(data: Any) -> Generator[bytes]:
     else:
         for piece in data:
             yield from pieces(piece)
+
+
+def _opened(path: os.PathLike[str]) -> BinaryIO:
+    try:
+        return path_of("data", path).open("rb")
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
 def check_data(data: object, *, awaitable: bool = True) -> None:
@@ -131,9 +138,14 @@ class NewFile:
     """A file that appears under its name when it is complete: `keep` or `drop` it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = path_of("target", path)
+        if not self._path.name or self._path.is_dir():
+            raise ConfigError(f"target is the path of a file, not {str(path)!r}.")
         self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
-        self._file = self._part.open("xb")
+        try:
+            self._file = self._part.open("xb")
+        except OSError as error:
+            raise ConfigError(f"Cannot write {self._path}: {error.strerror or error}.") from error
         self.write = self._file.write
 
     def keep(self) -> None:

@@ -15,10 +15,12 @@ import shutil
 import signal
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from jetspark.arguments import checked_but
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import readiness
 from jetspark.server.binary import find_server
@@ -26,7 +28,6 @@ from jetspark.server.ports import free_port
 from jetspark.server.process import ChildProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -34,6 +35,7 @@ LOOPBACK = "127.0.0.1"
 _PORT_ATTEMPTS = 10
 
 
+@checked_but(also=("__init__",))
 class NatsServer:
     """One nats-server process.
 

@@ -8,17 +8,16 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from jetspark.errors import BadHeaderError
+from jetspark.kinds import checked_where_used
 from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
-
-HeadersLike: TypeAlias = "Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]"
-"""What publishing calls accept: Headers, a mapping to one or several values, or pairs."""
 
 _BAD_NAME = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
 _BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
 
 
+@checked_where_used
 class Headers:
     """An ordered multi-value map of text to text; names are case-sensitive.
 
@@ -36,7 +35,7 @@ class Headers:
     def __init__(self, items: HeadersLike = ()) -> None:
         # A list: messages have few headers, and a dict by name would forget the order over names.
         self._pairs: list[tuple[str, str]] = []
-        if not items:
+        if items == ():
             return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
         if isinstance(items, Headers):
@@ -145,6 +144,10 @@ class Headers:
 
     def __repr__(self) -> str:
         return f"Headers({self._pairs!r})"
+
+
+HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]
+"""What publishing calls accept: Headers, a mapping to one or several values, or pairs."""
 
 
 def encode_headers(headers: Headers) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.worker import check_callback
 from jetspark.jetstream import BackupProgress
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ def transfer(
     progress: ProgressCallback | None,
 ) -> T:
     """`call`, telling of its progress in the caller's thread."""
+    check_callback(progress)
     if progress is None:
         return thread.run(call)
     transfer = thread.call(_Transfer, call)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
+from jetspark.arguments import check_fields
 from jetspark.errors import ConfigError
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -27,6 +28,7 @@ class Responses:
     expires: Seconds = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max < 1 or in_seconds(self.expires) < 1:
             raise ConfigError("Responses need max of at least 1 and expires of at least 1 second.")
 

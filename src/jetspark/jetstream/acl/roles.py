@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX, event_subjects
@@ -54,6 +55,7 @@ _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
 _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
+@checked_but(also=("__init__",))
 class Roles:
     """Makes the permissions of roles for one kind of connection.
 
@@ -76,7 +78,7 @@ class Roles:
 
     # -- writing and reading ---------------------------------------------------------------------
 
-    def publisher(self, subjects: Iterable[str]) -> Permissions:
+    def publisher(self, subjects: str | Iterable[str]) -> Permissions:
         """Publish to a stream. `subjects`: those that the stream takes in, or some of them."""
         return self._asking(_subjects(subjects))
 
@@ -144,7 +146,7 @@ class Roles:
 
     def spark_source(
         self,
-        streams: Iterable[str],
+        streams: str | Iterable[str],
         *,
         pattern: bool = False,
         sole_reader: bool = False,
@@ -179,7 +181,7 @@ class Roles:
     def spark_sink(
         self,
         stream: str,
-        subjects: Iterable[str],
+        subjects: str | Iterable[str],
         *,
         exactly_once: bool = False,
         prepare_stream: bool = False,
@@ -214,7 +216,7 @@ class Roles:
         return self.stored_reader(f"KV_{bucket}") | self.ordered_reader(f"KV_{bucket}")
 
     def kv_writer(
-        self, bucket: str, keys: Iterable[str] = (">",), *, origin: str | None = None
+        self, bucket: str, keys: str | Iterable[str] = (">",), *, origin: str | None = None
     ) -> Permissions:
         """Put, create, update, delete and purge keys, and what a reader may.
 
@@ -264,7 +266,7 @@ class Roles:
 
     def events(
         self,
-        kinds: Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
         stream: str | None = None,
         consumer: str | None = None,
         *,
@@ -321,14 +323,14 @@ def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
     return f"$JS.FC.{stream}.{consumer}.*", f"$JS.FC.*.*.{stream}.{consumer}.*"
 
 
-def _several(what: str, words: Iterable[str]) -> list[str]:
+def _several(what: str, words: str | Iterable[str]) -> list[str]:
     found = [words] if isinstance(words, str) else list(words)
     if not found:
         raise ConfigError(f"Say which {what}.")
     return found
 
 
-def _subjects(subjects: Iterable[str]) -> tuple[str, ...]:
+def _subjects(subjects: str | Iterable[str]) -> tuple[str, ...]:
     found = _several("subjects", subjects)
     for subject in found:
         check_subscribe_subject(subject)

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from jetspark.arguments import checked
 from jetspark.errors import BackupError, ConfigError, JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
@@ -57,6 +58,7 @@ async def report(progress: ProgressCallback | None, figures: BackupProgress) -> 
             await result
 
 
+@checked
 class BackupCalls:
     """The part of JetStream that backs streams up."""
 

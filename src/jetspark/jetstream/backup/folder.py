@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jetspark.arguments import checked, path_of
 from jetspark.errors import BackupError, ConfigError, JetStreamError
 from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
@@ -77,7 +78,7 @@ class BackupWriter:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of("folder", folder)
         if self.folder.exists() and not _is_empty_folder(self.folder):
             raise ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
         self.scan = ArchiveScan()
@@ -128,6 +129,7 @@ class BackupWriter:
             ) from error
 
 
+@checked
 def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     """Look at a backup on disk: is it complete and unchanged? Reads all of it.
 
@@ -135,7 +137,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     the frames of the archive are. Raises ConfigError for a folder that is no backup, BackupError
     for a damaged one.
     """
-    folder = Path(folder)
+    folder = path_of("folder", folder)
     document = _read_metadata(folder)
     scan = ArchiveScan()
     try:

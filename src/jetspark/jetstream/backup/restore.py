@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from jetspark.arguments import checked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.errors import (
     APIError,
@@ -66,6 +67,7 @@ _DONE: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CREATE.
 _DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
 
 
+@checked
 class RestoreCalls:
     """The part of JetStream that restores streams."""
 

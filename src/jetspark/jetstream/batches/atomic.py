@@ -136,7 +136,11 @@ class AtomicBatch:
     def _checked(self, subject: str, payload: bytes, headers: Headers | None) -> _Held:
         """It is sent later: what cannot be sent is refused now."""
         client = self._client
-        if subject not in client._good_subjects:
+        try:
+            known = subject in client._good_subjects
+        except TypeError:  # a list has no hash
+            known = False
+        if not known:
             client._check_subject(subject)
         head = _NO_HEADERS
         if headers is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jetspark.arguments import checked
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.batches.atomic import AtomicBatch
 from jetspark.jetstream.batches.fast_ingest import FastIngest, GapPolicy
@@ -9,6 +10,7 @@ from jetspark.jetstream.requirements import check_feature
 from jetspark.timestamps import Seconds, in_seconds
 
 
+@checked
 class BatchCalls:
     """The part of JetStream that is about batches."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from jetspark.arguments import checked
 from jetspark.err_codes import (
     CONSUMER_EXISTS,
 )
@@ -36,6 +37,7 @@ from jetspark.wire.status import CONFLICT
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
 
+@checked
 class ConsumerCalls:
     """The part of JetStream that is about consumers."""
 
@@ -74,7 +76,9 @@ class ConsumerCalls:
         The current configuration is read first, so of two updates at the same moment one may
         undo the other. Raises ConsumerNotFoundError.
         """
-        wire = _checked(self._api, stream, config, options, defaults={})
+        return await self._change(stream, _checked(self._api, stream, config, options, defaults={}))
+
+    async def _change(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)
         if name is None:
             raise ConfigError("Which consumer? Give its name.")
@@ -88,7 +92,7 @@ class ConsumerCalls:
         wire = _checked(self._api, stream, config, options, defaults={})
         if _name_of(wire) is not None:
             try:
-                return await self.update_consumer(stream, wire)
+                return await self._change(stream, wire)
             except ConsumerNotFoundError:
                 pass
         return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))

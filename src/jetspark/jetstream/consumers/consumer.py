@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from jetspark.arguments import checked
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers.pause import pause_consumer
 from jetspark.jetstream.consumers.reset import reset_consumer
@@ -22,6 +23,7 @@ async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerI
     return from_wire(ConsumerInfo, answer)
 
 
+@checked
 class Consumer:
     """A consumer of a stream, by name. Has no state besides `cached_info`."""
 

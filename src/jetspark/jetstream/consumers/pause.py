@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from jetspark.arguments import checked
 from jetspark.errors import ConfigError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents.consumers import PauseState
@@ -16,6 +17,7 @@ from jetspark.wire import js_api
 _SINCE: Final = (2, 11)
 
 
+@checked
 class PauseCalls:
     """The calls of JetStream that pause consumers."""
 

@@ -6,6 +6,7 @@ Pulls are checked against the consumer's configuration as it was when the object
 
 from __future__ import annotations
 
+from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError, RequestTimeoutError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers.consumer import Consumer
@@ -21,6 +22,7 @@ from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 
 
+@checked_but("next")
 class PullConsumer(Consumer):
     """A consumer that delivers when it is asked."""
 

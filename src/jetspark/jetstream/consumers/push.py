@@ -22,10 +22,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
+from jetspark.arguments import checked, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.leaving import Leaving
 from jetspark.client.messages import Message
-from jetspark.errors import JetsparkError
+from jetspark.errors import BadTimeoutError, JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers.consumer import Consumer
 from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _STALLED = "Nats-Consumer-Stalled"
 
 
+@checked_but("next", "take_queued", "left_by")
 class PushMessages(Leaving):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
 
@@ -112,7 +114,10 @@ class PushMessages(Leaving):
         ConnectionClosedError.
         """
         loop = self._client.loop
-        deadline = None if timeout is None else loop.time() + in_seconds(timeout)
+        seconds = in_seconds(timeout)
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
+        deadline = None if seconds is None else loop.time() + seconds
         while True:
             left = None if deadline is None else max(deadline - loop.time(), 0)
             frame = (await self._sub.next(left))._frame
@@ -219,6 +224,7 @@ class PushMessages(Leaving):
         return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"
 
 
+@checked
 class PushConsumer(Consumer):
     """A consumer that delivers to a subject."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jetspark.arguments import checked
 from jetspark.errors import ConfigError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents.consumers import ConsumerInfo
@@ -14,6 +15,7 @@ from jetspark.wire import js_api
 _SINCE: Final = (2, 14)
 
 
+@checked
 class ResetCalls:
     """The call of JetStream that resets consumers."""
 

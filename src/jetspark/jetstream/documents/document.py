@@ -44,6 +44,9 @@ else:
 
 _EXTRA = "<extra>"  # no JSON document of the server has a field of this name
 
+_MISSPELT = 0.85
+"""How near a name must be to a known one to be a slip, and not a new name that looks like it."""
+
 DocumentT = TypeVar("DocumentT", bound="Document")
 
 Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
@@ -57,6 +60,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
     """Fields of the wire that this class does not know, as parsed JSON."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.extra, dict):
+            raise ConfigError(f"extra is a dict of fields, not {self.extra!r:.80}.")
         for name, exact in _time_fields(type(self)):
             value = getattr(self, name)
             if value is None:
@@ -162,6 +167,8 @@ def to_wire(document: Document) -> dict[str, Any]:
     wire: dict[str, Any] = {}
     for name in field_names(type(document)):
         value = getattr(document, name)
+        if type(value) is timedelta:  # what is one is a Duration
+            raise _no_time(name, value)
         if value is not None:
             wire[name] = _wire_value(value)
     wire.update(document.extra)
@@ -201,11 +208,12 @@ def config_to_wire(
             wire = {}
         elif isinstance(config, Document):
             wire = to_wire(config)
-        elif isinstance(config, Mapping):
-            wire = {key: _wire_value(value) for key, value in config.items() if value is not None}
         else:
-            wire = msgspec.json.decode(_text_of(config), type=dict[str, Any])
+            wire = _wire_given(cls, config)
         wire.update(to_wire(cls(**options)))
+        for name in _text_lists(cls) & wire.keys():
+            if isinstance(wire[name], str):  # one subject is a list of one, as in all calls
+                wire[name] = [wire[name]]
         msgspec.convert(_without_nulls(wire), cls, dec_hook=_decode_time)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
@@ -214,6 +222,48 @@ def config_to_wire(
             raise
         raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
     return wire
+
+
+def _wire_given(cls: type[Document], config: Configuration) -> dict[str, Any]:
+    """A wire document as a caller has it. Raises ConfigError for a name that is misspelt."""
+    if isinstance(config, Mapping):
+        given = {key: value for key, value in config.items() if value is not None}
+    else:
+        try:
+            given = msgspec.json.decode(_text_of(config), type=dict[str, Any])
+        except msgspec.MsgspecError:
+            if not isinstance(config, str):
+                raise
+            raise ConfigError(
+                f"A str is the JSON text of a {cls.__name__}, and {config!r:.80} is none: "
+                "give fields by name, a mapping, JSON text, or the pathlib.Path of a JSON file."
+            ) from None
+    known, times = field_names(cls), dict(_time_fields(cls))
+    for name, value in given.items():
+        if name not in known:
+            # Other names may be fields of a newer server, which knows what is none.
+            if near := nearest_name(name, known, cutoff=_MISSPELT):
+                raise ConfigError(
+                    f"{cls.__name__} has no field {name!r}; did you mean {near!r}? "
+                    f"If not, give it as extra={{{name!r}: …}}."
+                )
+        elif isinstance(value, timedelta) and name not in times:
+            raise _no_time(name, value)
+    return {name: _wire_value(value) for name, value in given.items()}
+
+
+def _no_time(name: str, value: timedelta) -> ConfigError:
+    return ConfigError(f"{name} is no time, and was given {value!r}.")
+
+
+@cache
+def _text_lists(cls: type[Document]) -> frozenset[str]:
+    """The fields that are lists of texts."""
+    return frozenset(
+        field.encode_name
+        for field in msgspec.structs.fields(cls)
+        if field.type in (list[str], list[str] | None)
+    )
 
 
 def json_of(document: Configuration) -> bytes:

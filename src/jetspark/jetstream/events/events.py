@@ -21,11 +21,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from jetspark.arguments import checked, checked_but
 from jetspark.client.callbacks import Callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
+    BadTimeoutError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
+@checked_but("next", "left_by")
 class Events(Leaving):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 
@@ -175,6 +178,8 @@ class Events(Leaving):
         except StopAsyncIteration:
             raise self._error or ConnectionClosedError("The events were closed.") from None
         except TimeoutError:
+            if timeout is not None and timeout < 0:
+                raise BadTimeoutError(timeout) from None
             raise RequestTimeoutError(f"No event within {timeout:g} s.") from None
 
     async def _call_back(self, callback: EventCallback) -> None:
@@ -239,6 +244,7 @@ def _closed_on_purpose(error: JetsparkError) -> bool:
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
 
+@checked
 class EventCalls:
     """The part of JetStream that is about events."""
 
@@ -247,7 +253,7 @@ class EventCalls:
     def events(
         self,
         *,
-        kinds: Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
         stream: str | None = None,
         consumer: str | None = None,
         callback: EventCallback | None = None,

@@ -156,18 +156,18 @@ def parse_event(data: bytes) -> Event:
     return from_wire(Event, raw)
 
 
-def event_kinds(kinds: Iterable[str]) -> frozenset[EventKind]:
+def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
     """The kinds of some words. Raises ConfigError, naming the nearest, for an unknown one."""
     known = {str(kind): kind for kind in EventKind}
     words = [kinds] if isinstance(kinds, str) else list(kinds)
     if not words:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:
-        if word not in known:
-            near = nearest_name(word, known)
+        if str(word) not in known:
+            near = nearest_name(str(word), known)
             hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}."
             raise ConfigError(f"No events are of kind {word!r}{hint}")
-    return frozenset(known[word] for word in words)
+    return frozenset(known[str(word)] for word in words)
 
 
 def event_subjects(

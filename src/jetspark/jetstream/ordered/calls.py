@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_whole, checked
 from jetspark.errors import ConfigError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents.consumers import (
@@ -28,6 +28,7 @@ HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
+@checked
 class OrderedCalls:
     """The call of JetStream that makes an ordered consumer."""
 

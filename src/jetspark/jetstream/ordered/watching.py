@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     BadSubscriptionError,
+    BadTimeoutError,
     ConnectionClosedError,
     JetsparkError,
     MessageNotFoundError,
@@ -217,6 +218,8 @@ class Watching(Leaving, Generic[EntryT]):
         except JetsparkError:
             raise  # some are a TimeoutError, too
         except TimeoutError:
+            if seconds is not None and seconds < 0:
+                raise BadTimeoutError(seconds) from None
             raise RequestTimeoutError(
                 f"Nothing changed in {self._name!r} within {seconds:g} s."
             ) from None

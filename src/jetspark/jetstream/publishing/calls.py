@@ -8,6 +8,7 @@ with `msg_id` it can be published again without harm.
 
 from __future__ import annotations
 
+from jetspark.arguments import checked, checked_but
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
 from jetspark.jetstream.api import Api
@@ -21,6 +22,7 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import Headers, HeadersLike
 
 
+@checked_but("publish", "publish_msg")
 class PublishCalls:
     """The part of JetStream that is about publishing."""
 
@@ -125,6 +127,7 @@ class PublishCalls:
         return Publisher(self._api, options)
 
 
+@checked  # which the blocking client asks for
 def publisher_options(
     api: Api,
     window: int,

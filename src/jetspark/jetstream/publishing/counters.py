@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError, JetStreamError
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.publishing.calls import acknowledged
@@ -41,6 +42,7 @@ class Counter:
     """The stream's sequence of this value."""
 
 
+@checked_but("increment")
 class CounterCalls(StoredCalls):
     """The part of JetStream that is about counters."""
 

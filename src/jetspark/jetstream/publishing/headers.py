@@ -37,7 +37,7 @@ _OF_ITS_OWN_PUBLISH: Final = (
     "Nats-Stream-Source",
 )
 
-TimeToLive: TypeAlias = "timedelta | float | Literal['never']"
+TimeToLive: TypeAlias = timedelta | float | Literal["never"]
 """A timedelta or seconds, whole ones, at least 1; "never": not even by the stream's max_age."""
 
 

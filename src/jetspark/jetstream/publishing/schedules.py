@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from jetspark.arguments import checked
 from jetspark.errors import ConfigError, JetStreamError, MessageNotFoundError
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.exact_times import text_of_time, to_timestamp
@@ -37,6 +38,7 @@ _NAMED = frozenset(
 )
 
 
+@checked
 class ScheduleCalls(StoredCalls):
     """The part of JetStream that is about scheduled messages."""
 

@@ -24,11 +24,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from jetspark.arguments import check_callable
+from jetspark.arguments import checked_but
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.errors import (
     BadSubscriptionError,
+    BadTimeoutError,
     ConfigError,
     ConnectionClosedError,
     ConsumerNotFoundError,
@@ -57,6 +58,7 @@ _LOOKS_FOR_OTHERS = 4
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
+@checked_but("next", "take_queued", "left_by")
 class ConsumerMessages(Leaving):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
 
@@ -87,7 +89,6 @@ class ConsumerMessages(Leaving):
         self._error: JetsparkError | None = None
         self._told = ""
         self._retry: asyncio.Task[None] | None = None
-        check_callable("callback", callback)
         self._callback = callback
         self._begin()
         self._release = self._client.adopt(self)
@@ -264,6 +265,8 @@ class ConsumerMessages(Leaving):
         except JetsparkError:
             raise  # a lost connection is a TimeoutError, too
         except TimeoutError:
+            if timeout is not None and timeout < 0:
+                raise BadTimeoutError(timeout) from None
             raise RequestTimeoutError(
                 f"No message from consumer {self._names['consumer']!r} within {timeout:g} s."
             ) from None

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_flag, check_whole, checked_but
 from jetspark.err_codes import (
     MESSAGE_DELETE_FAILED,
     SEQUENCE_NOT_FOUND,
@@ -48,6 +48,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 
+@checked_but("get_msg")
 class StoredCalls:
     """The part of JetStream that is about single stored messages."""
 
@@ -78,6 +79,8 @@ class StoredCalls:
             raise ConfigError("Say which message: seq, last_by_subject or next_by_subject.")
         if seq is not None:
             check_whole("seq", seq)
+        if direct:
+            check_flag("direct", direct)
         for subject in (last_by_subject, next_by_subject):
             if subject is not None:
                 check_subscribe_subject(subject)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
     ConfigError,
     NameInUseError,
@@ -28,6 +28,7 @@ from jetspark.wire import js_api
 StreamConfigLike: TypeAlias = StreamConfig | Configuration
 
 
+@checked
 class StreamCalls:
     """The part of JetStream that is about streams."""
 
@@ -52,7 +53,9 @@ class StreamCalls:
         The current configuration is read first, so of two updates at the same moment one may
         undo the other. Raises StreamNotFoundError.
         """
-        name, wire = self._named(config, options)
+        return await self._update(*self._named(config, options))
+
+    async def _update(self, name: str, wire: dict[str, Any]) -> StreamInfo:
         current = await self._api.call(js_api.STREAM_INFO, stream=name)
         return await self._send_config(js_api.STREAM_UPDATE, name, {**current["config"], **wire})
 
@@ -62,13 +65,13 @@ class StreamCalls:
         """update_stream, or create_stream when there is none."""
         name, wire = self._named(config, options)
         try:
-            return await self.update_stream(wire)
+            return await self._update(name, wire)
         except StreamNotFoundError:
             pass
         try:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
         except NameInUseError:  # somebody made it in between
-            return await self.update_stream(wire)
+            return await self._update(name, wire)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream with all it holds. Raises StreamNotFoundError."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from jetspark.arguments import checked
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StreamConfig
@@ -37,6 +38,7 @@ class StreamTemplateInfo(Document, frozen=True, kw_only=True):
     streams: list[str] = msgspec.field(default_factory=list)
 
 
+@checked
 class TemplateCalls:
     """The part of JetStream that is about stream templates."""
 

@@ -21,7 +21,7 @@ class GeneratedEventCalls:
     def events(
         self,
         *,
-        kinds: Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
         stream: str | None = None,
         consumer: str | None = None,
         callback: EventCallback | None = None,

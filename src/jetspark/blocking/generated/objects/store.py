@@ -144,7 +144,7 @@ class GeneratedObjectStore:
         return self._thread.run(self._inner.get_bytes, name)
 
     def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
-        """Write an object into a file; returns its info. Raises as `get`, and OSError.
+        """Write an object into a file; returns its info. Raises as `get`, ConfigError, OSError.
 
         `target`: a path, where the file appears when it is complete; or a binary file object, which
         is left open. Written in this thread.
