@@ -55,7 +55,7 @@ def _has_arguments(function: FunctionType) -> bool:
 
 
 def _checked(function: FunctionType) -> FunctionType:
-    if inspect.iscoroutinefunction(function):
+    if function.__code__.co_flags & inspect.CO_COROUTINE:
 
         @wraps(function)
         async def call(*args: Any, **kwargs: Any) -> Any:
