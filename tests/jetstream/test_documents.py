@@ -215,6 +215,19 @@ def test_options_win_over_the_configuration() -> None:
     assert wire == {"name": "S", "max_msgs": 2}
 
 
+@pytest.mark.parametrize(
+    ("config", "options"), [(None, "orders.>"), ({"subjects": "orders.>"}, None)]
+)
+def test_one_subject_is_a_list_of_one(config: Any, options: str | None) -> None:
+    wire = config_to_wire(StreamConfig, config, {} if options is None else {"subjects": options})
+    assert wire == {"subjects": ["orders.>"]}
+
+
+def test_a_name_that_looks_misspelt_is_sent_as_an_extra() -> None:
+    wire = config_to_wire(StreamConfig, None, {"extra": {"max_mgss": 1}})
+    assert wire == {"max_mgss": 1}
+
+
 def test_json_is_sent_as_it_is() -> None:
     text = '{"name": "S", "moon": {"phase": null}, "sources": [{"name": "A", "x": 1}]}'
     assert config_to_wire(StreamConfig, text, {}) == msgspec.json.decode(text)
@@ -224,10 +237,14 @@ def test_json_is_sent_as_it_is() -> None:
     ("config", "options", "hint"),
     [
         (None, {"max_mgs": 1}, "did you mean 'max_msgs'"),
-        (None, {"subjects": "orders.>"}, "subjects"),
-        ({"subjects": "orders.>"}, {}, "subjects"),
-        ("[1]", {}, "Not a usable StreamConfig"),
-        ("{", {}, "Not a usable StreamConfig"),
+        (None, {"subjects": 5}, "subjects"),
+        ({"subjects": [5]}, {}, "subjects"),
+        ("[1]", {}, "A str is the JSON text of a StreamConfig"),
+        ("{", {}, "A str is the JSON text of a StreamConfig"),
+        (b"{", {}, "Not a usable StreamConfig"),
+        ({"name": "S", "max_mgss": 1}, {}, "did you mean 'max_msgs'"),
+        ('{"name": "S", "max_mgss": 1}', {}, "did you mean 'max_msgs'"),
+        ({"max_msgs": timedelta(1)}, {}, "max_msgs is no time"),
         (ConsumerConfig(name="c"), {}, "not a ConsumerConfig"),
         ({"mirror": {"opt_start_seq": 1}}, {}, "name"),
     ],
