@@ -71,7 +71,7 @@ MODULES: dict[str, list[Twin]] = {
                 "jetspark.client.request_calls:RequestCalls",
                 "jetspark.client.publish_calls:PublishCalls",
             ),
-            attributes=(*_CALLER, "_buffer: PublishBuffer"),
+            attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),
             hooks=(
                 "_make(self, event_callback: EventCallback | None,"
                 " error_callback: ErrorCallback | None,"
@@ -129,8 +129,8 @@ MODULES: dict[str, list[Twin]] = {
     "jetstream.publisher": [
         Twin(
             "jetspark.jetstream.publishing.publisher:Publisher",
-            bases=("WindowedPublishing",),
-            inner="-",
+            bases=("Sending",),
+            inner="WindowedPublishing",
             attributes=(),
             hooks=(
                 "_send_message(self, subject: str, payload: Payload, headers: HeadersLike | None,"
@@ -152,11 +152,13 @@ MODULES: dict[str, list[Twin]] = {
     "jetstream.fast_ingest": [
         Twin(
             "jetspark.jetstream.batches.fast_ingest:FastIngest",
-            also=("jetspark.jetstream.batches.fates:MessageFates",),
-            bases=("EnteringInTurn",),
+            bases=("Sending",),
+            inner="Ingesting",
             attributes=(),
-            run="self._run_in_turn(self._inner.{name}, {args})",
-            hooks=("_add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int",),
+            hooks=(
+                "_add_message(self, subject: str, payload: Payload, headers: Headers | None)"
+                " -> int",
+            ),
         )
     ],
     "jetstream.message": [
@@ -257,16 +259,17 @@ _PENDING = "self._inner.pending_msgs + len(self._taken)"
 _STOP = "self._stop(self._inner.stop)"
 _NEXT = "self._next_within(timeout)"
 _CROWDED = "if self._buffer.crowded:\n    self._buffer.block()\n"
-_THIS_THREAD = "self._in_this_thread.{name}({args})"
+_SEND = "self._publishing.send(subject, payload, reply, headers)"
+_CORE = "self._inner.api, self._caller.publishing"
 
 BODIES: dict[str, str] = {
     # What is neither a property, nor run in the event loop, nor wrapped (see WRAPPED).
     "*.__repr__": "repr(self._inner)",
     "Client.__init__": "self.options = options or ConnectOptions()\n"
     "self._make(event_callback, error_callback, dial)",
-    "Client.publish": _CROWDED + "self._caller.publish_nowait({args})",
+    "Client.publish": _CROWDED + _SEND,
     "Client.publish_msg": BY_HAND,
-    "Client.publish_nowait": "self._caller.publish_nowait({args})",
+    "Client.publish_nowait": _SEND,
     "Client.request": "Message(self._caller, self._caller.ask(subject, payload, timeout, headers))",
     "Client.request_msg": BY_HAND,
     "Client.new_inbox": DIRECTLY,
@@ -278,7 +281,7 @@ BODIES: dict[str, str] = {
     "Client.drain": BY_HAND,
     "Client.close": BY_HAND,
     "Client.jetstream": 'JetStream(cast("Client", self), {args})',
-    "Message.respond": "drive(AsyncMessage(self._client, self._frame).respond({args}))",
+    "Message.respond": "drive(AsyncMessage(self._client, frame_of(self)).respond({args}))",
     "EventStream.close": ON_LOOP,
     "Subscription.pending_msgs": _PENDING,
     "Subscription.pending_bytes": BY_HAND,
@@ -304,17 +307,27 @@ BODIES: dict[str, str] = {
     "Watching.stop": BY_HAND,
     "JetStreamContext.__init__": "self._client = client\nself._thread = client._thread\n"
     "self._caller = client._caller\nself._inner = AsyncJetStream(client._inner, {kwargs})",
-    "PublishCalls.publish": f"drive({_THIS_THREAD})",
-    "PublishCalls.publish_msg": f"drive({_THIS_THREAD})",
-    "PublishCalls.publisher": "Publisher(self._caller, self._in_this_thread._api, "
-    "publisher_options(self._in_this_thread._api, {names}))",
-    "BatchCalls.atomic_batch": f"AtomicBatch(self._caller, {_THIS_THREAD})",
-    "BatchCalls.fast_ingest": f"FastIngest(self._caller, {_THIS_THREAD})",
+    "PublishCalls.publish": "self._publish(subject, payload, "
+    "publish_headers(self._inner.api.server, {args}), timeout)",
+    "PublishCalls.publish_msg": "self.publish(*parts_of(message)[:2], "
+    "headers=headers_of(message), {args})",
+    "PublishCalls.publisher": "Publisher(self._caller, self._inner.api, "
+    "publisher_options(self._inner.api, {names}))",
+    "BatchCalls.atomic_batch": f"AtomicBatch(self._caller, atomic_batch({_CORE}, {{names}}))",
+    "BatchCalls.fast_ingest": f"FastIngest(self._caller, fast_ingest({_CORE}, {{names}}))",
     "Publisher.send": "self._send_message({names})",
     "Publisher.submit": "self._submit_message({names})",
     "Publisher.flush": BY_HAND,
+    "Publisher.pending": "self._inner.window.count()",
+    "Publisher.sent": "self._inner.window.sent",
+    "Publisher.failed": "self._inner.failed()",
     "AtomicBatch.add": "self._add(lambda: self._inner.add({args}))",
-    "FastIngest.add": "self._add(lambda: self._inner.add({args}))",
+    "FastIngest.add": "self._add_message(subject, payload, self._inner.headers({args}))",
+    "FastIngest.commit": BY_HAND,
+    "FastIngest.sent": "self._inner.window.sent",
+    "FastIngest.pending": "self._inner.window.pending",
+    "FastIngest.acked": "self._inner.window.acked",
+    "FastIngest.failed": "self._inner.failed()",
     "BackupCalls.backup_stream": "transfer(self._thread, "
     "partial(self._inner.backup_stream, {args}), progress)",
     "BackupCalls.restore_stream": "transfer(self._thread, "
@@ -326,7 +339,7 @@ BODIES: dict[str, str] = {
     "LiveBucket.items": DIRECTLY,
     "LiveBucket.values": DIRECTLY,
     "ObjectStore.put": "self._put(data, "
-    "partial(self._inner._writer, name, description, headers, metadata, chunk_size))",
+    "partial(self._inner.writer, name, description, headers, metadata, chunk_size))",
     "ObjectStore.get_into": BY_HAND,
     "ObjectReader.stop": BY_HAND,
 }
@@ -334,12 +347,17 @@ BODIES: dict[str, str] = {
 ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
     *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStreamContext.client"),
+    *("Client.require_open", "JetStreamContext.api"),
     *("EventStream.push", "Watching.report"),
+    *("Bucket.client", "ObjectStore.writer", "*.callback_task"),
     *("*.abandon", "*.left_by", "*.take_queued", "*.take_ready"),
 }
 
 ARGUMENTS: dict[str, dict[str, str | None]] = {
     # What is given for an argument instead of itself; None: nothing.
+    "PublishCalls.publish": {"subject": None, "payload": None, "timeout": None},
+    "PublishCalls.publish_msg": {"message": None},
+    "FastIngest.add": {"subject": None, "payload": None},
     "Client.request_many": {"sentinel": "judging(self._caller, sentinel)"},
     "BackupCalls.backup_stream": {"progress": None},
     "BackupCalls.restore_stream": {"progress": None},
@@ -355,14 +373,14 @@ WRAPPED: dict[str, str] = {
     "StoredMsgs": "StoredMsgs(self._thread, {value})",
     "PullConsumer": "PullConsumer(self._caller, {value})",
     "PushConsumer": "PushConsumer(self._caller, {value})",
-    "JsMsg": "JsMsg(self._client, {value}._frame)",
+    "JsMsg": "JsMsg(self._client, frame_of({value}))",
     "FetchResult": "fetched(self._client, {value})",
     "ConsumerMessages": "ConsumerMessages(self._client, self._inner.name, {begin}, callback)",
     "PushMessages": "PushMessages(self._client, self._inner.name, {begin}, callback)",
     "OrderedMessages": "OrderedMessages(self._caller, stream, {begin}, callback)",
     "Events": "Events(self._caller, {begin}, callback)",
     "Bucket": "Bucket(self._thread, {value})",
-    "Watcher": "Watcher(self._thread, self._inner._js.client, self._inner.name, {begin}, callback)",
+    "Watcher": "Watcher(self._thread, self._inner.client, self._inner.name, {begin}, callback)",
     "LiveBucket": "LiveBucket(self._thread, self._inner.name, {begin}, on_change)",
     "ObjectStore": "ObjectStore(self._thread, {value})",
     "ObjectReader": "ObjectReader(self._thread, {value})",
@@ -418,6 +436,14 @@ HELPERS: dict[str, str] = {
     "ThisThreadCalls": "jetspark.blocking.jetstream.this_thread",
     "MessageView": "jetspark.client.messages",
     "make_options": "jetspark.connection.options",
+    **dict.fromkeys(("atomic_batch", "fast_ingest"), "jetspark.jetstream.batches.calls"),
+    **dict.fromkeys(("publish_headers", "headers_of"), "jetspark.jetstream.publishing.headers"),
+    "parts_of": "jetspark.client.prepared",
+    "Sending": "jetspark.blocking.jetstream.sending",
+    "Ingesting": "jetspark.jetstream.batches.ingesting",
+    "Headers": "jetspark.wire.headers",
+    "Publishing": "jetspark.client.publishing",
+    "frame_of": "jetspark.wire.kernel",
     "WindowedPublishing": "jetspark.jetstream.publishing.windowed",
     "publisher_options": "jetspark.jetstream.publishing.calls",
     "ObjectWriter": "jetspark.objects.writer",

@@ -1,10 +1,11 @@
-"""The order of layers of docs/architecture.md, light imports, and small files.
+"""The order of layers of docs/architecture.md, private names, light imports, and small files.
 
 The tables below are the rules; a test breaks each of them once and has to be noticed.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -80,6 +81,19 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(("bulk", "spark", "server"), frozenset({"asyncio"})),
 }
+
+# Names with one underscore that belong to somebody else, and why they are used.
+OTHERS_PRIVATE: dict[str, str] = {
+    "_replace": "of every NamedTuple: the underscore only keeps it apart from the fields",
+    **dict.fromkeys(
+        ("_gateway", "_jvm", "_active_spark_context", "_instantiatedSession"),
+        "PySpark has no public way to the JVM and its sessions",
+    ),
+    **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),
+}
+
+# Attributes that hold an object of another package.
+OTHERS = {"inner", "_inner"}
 
 LINES, HARD_LIMIT = 400, 700
 # The reason why a file has up to HARD_LIMIT lines.
@@ -183,6 +197,94 @@ def test_name_for_spark_imports_only_the_spark_layer() -> None:
     text = (SOURCE / "pyspark_jetstream" / "__init__.py").read_text("utf-8")
     imports = imported_modules(text, "pyspark_jetstream", is_package=True)
     assert all(within(name, "jetspark.spark") for name in imports - {"__future__"})
+
+
+# -- private names -------------------------------------------------------------------------------
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """What the classes and functions of a file define."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                found.add(name)
+    return found
+
+
+def used_private_names(module: str, source: str) -> list[str]:
+    """One sentence for each underscore name that `source` uses and another file defines."""
+    tree = ast.parse(source)
+    own = own_names(tree)
+    package = module.split(".")[:2]
+    used = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(origin)) if origin.split(".")[:2] != package:
+                names = [*origin.split("."), *(alias.name for alias in node.names)]
+                used += [f"{module} imports {name}" for name in names if is_private(name)]
+            case ast.Import():
+                names = [part for alias in node.names for part in alias.name.split(".")]
+                used += [f"{module} imports {name}" for name in names if is_private(name)]
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(value=holder, attr=name) if is_private(name):
+                last = ast.unparse(holder).rpartition(".")[2]
+                if name not in OTHERS_PRIVATE and (name not in own or last in OTHERS):
+                    used.append(f"{module} uses {ast.unparse(node)}")
+    return used
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda file: module_name(file))
+def test_file_uses_no_private_name_of_another(file: Path) -> None:
+    assert used_private_names(module_name(file), file.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(client):\n    client._outbox.put(b'')",
+        "frames = [message._frame for message in messages]",
+        "class A:\n    def f(self):\n        return self._js._api",
+        "class A:\n    def __init__(self):\n        self._task = self._inner._task",
+        "other._sent = 1",
+        "from jetspark.client.request_calls import _is_empty",
+        "from jetspark.wire import _kernel",
+        "from jetspark.wire._python_kernel import deliver",
+        "import jetspark.wire._python_kernel",
+    ],
+)
+def test_private_name_of_another_file_is_noticed(source: str) -> None:
+    assert len(used_private_names("jetspark.kv.bucket", source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("jetspark.kv.bucket", "class A:\n    def f(self):\n        return self._x"),
+        ("jetspark.kv.bucket", "class A:\n    _x: int\ndef f(a: A):\n    return a._x"),
+        ("jetspark.kv.bucket", "for _ in some.__dict__: pass"),
+        ("jetspark.wire.kernel", "from jetspark.wire._python_kernel import deliver"),
+        ("jetspark.objects.records", "found._replace(info=None)"),
+    ],
+)
+def test_own_private_name_is_let_through(module: str, source: str) -> None:
+    assert used_private_names(module, source) == []
+
+
+def test_exceptions_for_private_names_are_still_needed() -> None:
+    texts = "".join(file.read_text("utf-8") for file in files())
+    assert {name for name in OTHERS_PRIVATE if f".{name}" not in texts} == set()
 
 
 # -- light imports -------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ Unique = Callable[[str], str]
 
 def open_requests(nc: Client) -> int:
     """Entries that are left in the request table."""
-    return len(nc._inner._requests)
+    return len(nc._inner.requests)
 
 
 def test_publish_subscribe_request(nc: Client, unique: Unique) -> None:

@@ -72,7 +72,7 @@ except KeyboardInterrupt:
     start = time.perf_counter()
     nc.flush()
     # What was waited for is cancelled: no request, no listener, no task of it is left.
-    print(len(nc._inner._requests), len(nc._thread.calls))
+    print(len(nc._inner.requests), len(nc._thread.calls))
     nc.close()
     print("closed" if time.perf_counter() - start < 20 else "late")
 """
@@ -249,7 +249,7 @@ from jetspark.server import NatsServer
 server = NatsServer().start()
 nc = connect(server.url, pending_size=1 << 28)
 server.pause()
-while not nc._inner._outbox._paused:
+while not nc._inner.publishing.link.outbox._paused:
     nc.publish_nowait(subject, b"x" * 1_000_000)
 # Exit functions run in reverse: ours has to end before the server goes on.
 atexit.unregister(loop_thread._at_exit)

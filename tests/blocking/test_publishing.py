@@ -97,7 +97,7 @@ def test_a_publisher_waits_while_the_network_takes_nothing(make_server: MakeServ
 
             publisher = threading.Thread(target=publish)
             publisher.start()
-            while not (nc._buffer.crowded and nc._inner._outbox._paused):
+            while not (nc._buffer.crowded and nc._inner.publishing.link.outbox._paused):
                 pass
             assert len(progress) < 400
         finally:

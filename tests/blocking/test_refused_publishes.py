@@ -92,7 +92,7 @@ def test_what_a_smaller_server_does_not_take_is_known_at_once(
         eventually(lambda: not nc.is_connected)
 
         def start() -> None:  # when the message waits for it
-            eventually(lambda: nc._inner._outbox.size > 5000)
+            eventually(lambda: nc._inner.publishing.link.outbox.size > 5000)
             make_server("max_payload: 1000", port=port)
 
         starting = Thread(target=start)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from jetspark import errors
-from jetspark.blocking import Client, caller_side
+from jetspark.blocking import Client
+from jetspark.blocking.jetstream import this_thread
 from jetspark.blocking.loop_thread import LoopThread, current
 
 Unique = Callable[[str], str]
@@ -44,7 +45,7 @@ def test_a_request_and_a_publish_make_no_task(nc: Client, unique: Unique) -> Non
 def test_a_request_waits_while_the_network_takes_no_more(nc: Client, unique: Unique) -> None:
     nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
     nc.flush()
-    outbox = nc._inner._outbox
+    outbox = nc._inner.publishing.link.outbox
     current().call(outbox.pause)
     answers: list[bytes] = []
     asking = threading.Thread(
@@ -53,7 +54,7 @@ def test_a_request_waits_while_the_network_takes_no_more(nc: Client, unique: Uni
     asking.start()
     while not outbox._waiters:
         current().call(lambda: None)
-    assert len(nc._inner._requests) == 0
+    assert len(nc._inner.requests) == 0
     current().call(outbox.resume)
     asking.join(30)
     assert answers == [b"x"]
@@ -71,7 +72,7 @@ def test_a_publish_finds_a_stream_that_comes_while_it_is_tried_again(
             js.create_stream(name=name, subjects=[name], storage="memory")
         pauses.append(seconds)
 
-    monkeypatch.setattr(caller_side, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(this_thread, "time", SimpleNamespace(sleep=sleep))
     assert js.publish(name, b"1").seq == 1
     assert pauses == [0.25, 0.25]
     js.delete_stream(name)
@@ -86,7 +87,7 @@ def test_a_publish_that_nobody_answers_is_tried_three_times(nc: Client, unique: 
         nc.jetstream().publish("a", timeout=0)
     with pytest.raises(errors.RequestTimeoutError), nc.subscribe(unique("mute")) as mute:
         nc.jetstream().publish(mute.subject, timeout=0.05)
-    assert len(nc._inner._requests) == 0
+    assert len(nc._inner.requests) == 0
 
 
 @pytest.mark.parametrize("installed", [True, False])

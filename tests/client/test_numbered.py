@@ -20,7 +20,7 @@ async def test_each_message_has_its_subject_number_payload_and_headers(
     nc = await connect(shared_server.url)
     root = unique("ü")
     sub = nc.subscribe(f"{root}.>")
-    numbered = NumberedPublishes(nc, b"to.me.")
+    numbered = NumberedPublishes(nc.publishing, b"to.me.")
     before = nc.stats.out_msgs
     for number in range(2 * SUBJECTS):
         headers = None if number % 7 else {"n": str(number)}
@@ -40,7 +40,7 @@ async def test_what_cannot_be_sent_is_refused(
     shared_server: NatsServer, connect: Connect, again: bool
 ) -> None:
     nc = await connect(shared_server.url)
-    numbered = NumberedPublishes(nc, b"to.me.")
+    numbered = NumberedPublishes(nc.publishing, b"to.me.")
     if again:  # the subject is known by then
         numbered.send(1, "a", b"x")
     with pytest.raises(MaxPayloadError):

@@ -105,7 +105,7 @@ async def core_calls(nc: jetspark.Client, subject: str) -> dict[str, Callable[[A
     """Calls that send a payload to a subject; each returns an awaitable or None."""
     asking = nc.subscribe(f"{subject}.ask")
     message = await _received(nc, asking, subject)
-    numbered = NumberedPublishes(nc, b"numbered.")
+    numbered = NumberedPublishes(nc.publishing, b"numbered.")
     return {
         "publish": lambda data: nc.publish(subject, data),
         "publish with headers": lambda data: nc.publish(subject, data, headers={"a": "b"}),

@@ -36,7 +36,7 @@ def service(nc: Client, subject: str, *replies: bytes) -> Subscription:
 
 
 def open_requests(client: Client) -> int:
-    return len(client._requests)
+    return len(client.requests)
 
 
 async def test_so_many_replies_are_gathered_and_no_more(nc: Client, unique: Unique) -> None:

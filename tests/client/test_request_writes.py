@@ -19,7 +19,7 @@ async def noted(nc: Client) -> list[bytes]:
     await nc.request("ready", timeout=5)
     await nc.flush()
     writes: list[bytes] = []
-    outbox = nc._outbox
+    outbox = nc.publishing.link.outbox
     write = outbox._write
     assert write is not None
 
@@ -41,7 +41,7 @@ async def test_a_lone_request_is_written_with_its_call(
     asking.send(None)  # its first step, without a turn of the loop
     assert [write.endswith(b" 3\r\nnow\r\n") for write in writes] == [True]
     asking.close()
-    assert len(nc._requests) == 0
+    assert len(nc.requests) == 0
 
 
 async def test_requests_of_one_turn_share_a_write(
@@ -75,7 +75,7 @@ async def test_each_request_ends_in_its_own_time(
     limits = [0.3, 0.05, 0.2, 0.1, *(0.15 + number / 10_000 for number in range(200))]
     spans = await asyncio.gather(*map(took, limits))
     assert all(span >= limit for span, limit in zip(spans, limits, strict=True))
-    assert len(nc._requests) == 1
+    assert len(nc.requests) == 1
     await (await silent.next(30)).respond(b"at last")
     assert (await asyncio.wait_for(long, 30)).data == b"at last"
-    assert len(nc._requests) == 0
+    assert len(nc.requests) == 0

@@ -23,7 +23,7 @@ from jetspark.server import NatsServer
 
 
 def open_requests(client: Client) -> int:
-    return len(client._requests)
+    return len(client.requests)
 
 
 async def echo(message: Message) -> None:

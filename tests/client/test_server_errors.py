@@ -132,7 +132,7 @@ async def test_a_request_that_may_not_be_published_fails_at_once(
     assert isinstance(refused, errors.PermissionsError)
     assert not isinstance(answer, BaseException)
     assert answer.data == b"yes"
-    assert len(nc._requests) == 0
+    assert len(nc.requests) == 0
     assert nc.stats.reconnects == 0
     await answering.drain()
 

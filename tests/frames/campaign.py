@@ -217,7 +217,7 @@ def _closed(nc: Client) -> bool:
 
 def _in_tables(scene: Scene, number: int) -> str:
     nc = scene.nc
-    if requests := len(nc._requests):
+    if requests := len(nc.requests):
         return f"{requests} requests are in the table"
     subjects = [route.subject for route in nc._link.routes]
     if len(subjects) > (0 if _closed(nc) else 1):  # the inbox of requests

@@ -11,7 +11,7 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.batches.fast_ingest import GapPolicy
+from jetspark.jetstream.batches.ingesting import GapPolicy
 
 _MANY = [b"%d" % number for number in range(20)]
 

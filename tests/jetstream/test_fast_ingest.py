@@ -64,13 +64,15 @@ async def payloads(js: JetStream, stream: str) -> list[bytes]:
 
 def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Messages with these numbers get lost on their way to the server."""
-    put = nc.publish_replying
+    outbox = nc.publishing.outbox
+    put = outbox.put
+    lost = tuple(b".%d.1.$FI" % number for number in numbers)
 
-    def publish(subject: str, payload: bytes, reply: bytes, *more: Any, **options: Any) -> None:
-        if not reply.endswith(tuple(b".%d.1.$FI" % number for number in numbers)):
-            put(subject, payload, reply, *more, **options)
+    def put_others(frame: bytes) -> None:
+        if not frame.split()[2].endswith(lost):
+            put(frame)
 
-    monkeypatch.setattr(nc, "publish_replying", publish)
+    monkeypatch.setattr(outbox, "put", put_others)
 
 
 @BOTH
@@ -312,10 +314,10 @@ async def test_after_kill_9_every_message_is_stored_or_reported(
                         restarting = asyncio.create_task(asyncio.to_thread(server.start))
         await restarting
         stored = {int(data) for data in await payloads(js, "S")}
-        failed = {failure.index for failure in ingest._failed}
+        failed = {failure.index for failure in ingest.failed}
         assert ingest.sent == ingest.acked + len(failed)
         assert set(range(ingest.sent)) - failed <= stored
-        certain = {one.index for one in ingest._failed if isinstance(one.error, BatchError)}
+        certain = {one.index for one in ingest.failed if isinstance(one.error, BatchError)}
         assert certain
         assert not certain & stored
 

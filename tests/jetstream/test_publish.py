@@ -198,7 +198,7 @@ async def test_there_is_no_fourth_attempt(
 async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publishing.calls.RETRY_WAIT", 1.0)
+    monkeypatch.setattr("jetspark.jetstream.publishing.pub_ack.RETRY_WAIT", 1.0)
     before = nc.stats.out_msgs
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)

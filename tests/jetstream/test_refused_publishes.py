@@ -142,7 +142,7 @@ async def test_what_a_smaller_server_does_not_take_is_known_at_once(
         await asyncio.to_thread(server.close)
         await eventually(_is_so(lambda: not nc.is_connected))
         doing = asyncio.ensure_future(WAYS[way](js, "s.a", bytes(5000)))
-        await eventually(_is_so(lambda: nc._outbox.size > 5000))
+        await eventually(_is_so(lambda: nc.publishing.link.outbox.size > 5000))
         await asyncio.to_thread(make_server, "max_payload: 1000", port=port)
         with pytest.raises((MaxPayloadError, PublishFailedError)) as raised:
             await asyncio.wait_for(doing, 60)

@@ -150,7 +150,9 @@ async def test_what_a_lagging_server_does_not_have_is_asked_of_the_leader(
 
     async def lag(msg: Message) -> None:
         assert msg.reply is not None
-        nc._outbox.put(b"HPUB %b %d %d\r\n%b\r\n" % (msg.reply.encode(), 34, 34, missing))
+        nc.publishing.link.outbox.put(
+            b"HPUB %b %d %d\r\n%b\r\n" % (msg.reply.encode(), 34, 34, missing)
+        )
 
     async def lead(msg: Message) -> None:
         subject = msg.subject.replace(prefix, "$JS.API", 1)
@@ -311,7 +313,7 @@ async def test_a_batch_that_loses_its_end_is_continued(
                 await nc.publish(msg.reply, b"x", headers=headers)
         else:
             block = b"NATS/1.0 404 Message Not Found\r\n\r\n"
-            nc._outbox.put(b"HPUB %b 34 34\r\n%b\r\n" % (msg.reply.encode(), block))
+            nc.publishing.link.outbox.put(b"HPUB %b 34 34\r\n%b\r\n" % (msg.reply.encode(), block))
 
     nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
     lossy = nc.jetstream(api_prefix=prefix, timeout=1)
@@ -418,5 +420,5 @@ async def test_leaving_a_range_early_leaves_nothing_behind(
     async for msg in js.get_msgs(open_stream, batch=2):
         if msg.seq == 3:
             break
-    assert len(nc._requests) == 0
+    assert len(nc.requests) == 0
     assert len(asyncio.all_tasks()) == tasks

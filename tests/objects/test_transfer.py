@@ -347,7 +347,7 @@ async def test_a_rename_loses_against_a_writer_who_is_faster(
 async def test_a_chunk_of_an_old_link_that_comes_late_is_noticed(
     store: ObjectStore, js: JetStream
 ) -> None:
-    writer = store._writer("a", None, None, None, 1000)
+    writer = store.writer("a", None, None, None, 1000)
     await writer.begin()
     await writer.write(b"x" * 2000)
     writer._sent_again = True
@@ -361,7 +361,7 @@ async def test_a_chunk_of_an_old_link_that_comes_late_is_noticed(
 async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
     store: ObjectStore, js: JetStream
 ) -> None:
-    writer = store._writer("a", None, None, None, 1000)
+    writer = store.writer("a", None, None, None, 1000)
     await writer.begin()
     content = os.urandom(10_000)
     await writer.write(content[:5000])

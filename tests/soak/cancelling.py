@@ -142,7 +142,7 @@ def tables(nc: Client) -> dict[str, object]:
     """What grows with calls that are under way."""
     link = nc._link
     return {
-        "requests": len(nc._requests),
+        "requests": len(nc.requests),
         "subscriptions at the server": sorted(route.subject for route in link.routes),
         "subscriptions": len(nc._subscriptions),
         "waiting for room": len(link.outbox._waiters),

@@ -366,11 +366,11 @@ def _threads_but(known: set[threading.Thread]) -> dict[str, Any]:
 def _tables(nc: Client) -> dict[str, Any]:
     inner = nc._inner
     return {
-        "requests": len(inner._requests),
+        "requests": len(inner.requests),
         "subscriptions at the server": sorted(route.subject for route in inner._link.routes),
         "subscriptions": len(inner._subscriptions),
         "calls in the loop": len(nc._thread.calls),
-        "bytes not handed over": nc._buffer._size + inner._outbox.size,
+        "bytes not handed over": nc._buffer._size + inner.publishing.link.outbox.size,
     }
 
 

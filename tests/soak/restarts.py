@@ -172,7 +172,7 @@ class Load:
         """End the load, and hold what has to be empty against it."""
         self._stopping = True
         await asyncio.wait_for(asyncio.gather(*self._tasks), RECOVERED_WITHIN)
-        assert [len(client._requests) for client in self.clients] == [0, 0, 0]
+        assert [len(client.requests) for client in self.clients] == [0, 0, 0]
         for client in self.clients:
             await client.drain(RECOVERED_WITHIN)
         await asyncio.gather(*self._reading)

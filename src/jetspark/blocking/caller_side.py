@@ -1,31 +1,32 @@
-"""The part of the asyncio client that works in the caller's thread.
+"""What the blocking client does in the thread that calls it.
 
-Contract: checking a message, encoding it and leaving it in a buffer needs no event loop. So
-`CallerSide` is the asyncio client with the outbox replaced by `PublishBuffer`: its publishing
-methods, and what is built on them (answers to messages, acks, publishers), never suspend, and
-`drive` runs them to their end where they are called, without a change of thread. What needs a
-reply makes one change of thread, inside the coroutine.
+Contract: checking a message, encoding it and leaving it in a buffer needs no event loop, so a
+publish makes no change of thread. `CallerSide` belongs to one client and may be used by any thread.
+It is what messages and publishers of the blocking client send through: its coroutines never
+suspend, and `drive` runs one to its end where it is called. What needs a reply blocks the thread.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.client.client import Client as CoreClient
+from jetspark.client.messages import Message
+from jetspark.client.request_calls import seconds_of
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
-    from jetspark.connection.outbox import Outbox
+    from jetspark.client.client import Client as AsyncClient
+    from jetspark.wire.documents import ServerInfo
 
 T = TypeVar("T")
 
@@ -44,57 +45,57 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise Suspended
 
 
-class CallerSide(CoreClient):
-    """Shares the link with the client in the loop; has its own way out."""
+class CallerSide:
+    """What the parts of a blocking client share: the loop's thread, its client, and sending."""
 
-    def __init__(self, thread: LoopThread, inner: CoreClient, buffer: PublishBuffer) -> None:
-        # Not the asyncio client's constructor: nothing is made twice.
+    def __init__(self, thread: LoopThread, inner: AsyncClient, buffer: PublishBuffer) -> None:
         self.thread = thread
         self.inner = inner
         self.buffer = buffer
-        self.options = inner.options
-        self.loop = inner.loop
-        self._notices = inner._notices
-        self._link = inner._link
-        self._requests = inner._requests
-        self._subscriptions = inner._subscriptions
-        self._good_subjects = {}
-        self._out_msgs = 0
-        # put, crowded and wait are all that publishing uses of an outbox.
-        self._outbox = cast("Outbox", buffer)
+        self.publishing = inner.publishing.into(buffer)
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """Of the client in the loop."""
+        return self.inner.server_info
 
     def report(self, error: JetsparkError) -> None:
         """In the loop, where callbacks and status belong."""
         self.thread.post(partial(self.inner.report, error))
 
+    async def publish(
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
+    ) -> None:
+        """Send one message; blocks while the network takes no more. Raises as `Client.publish`."""
+        if self.buffer.crowded:
+            await self.buffer.wait()
+        self.publishing.send(subject, payload, None, headers)
+
+    async def request(
+        self, subject: str, payload: Payload = b"", *, timeout: Seconds | None = None
+    ) -> Message:
+        """Publish and block until the reply is there. Raises as `Client.request`."""
+        return Message(self, self.ask(subject, payload, timeout, None))
+
     def ask(
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
-        """`request` without async: its reply as a frame. Raises as `request`."""
-        if self.inner._outbox.crowded:
+        """The reply to a request, as a frame. Raises as `Client.request`."""
+        inner = self.inner
+        if inner.publishing.outbox.crowded:
             reply = self.thread.run(
-                self.inner.request, subject, payload, timeout=timeout, headers=headers
+                inner.request, subject, payload, timeout=timeout, headers=headers
             )
-            return reply._frame
-        seconds = self._seconds(timeout)
+            return frame_of(reply)
+        requests, seconds = inner.requests, seconds_of(timeout, inner.options)
         asked = _Asked(
             self.thread,
-            self._requests,
-            lambda answer: self.inner._ask(answer, subject, payload, headers, seconds),
+            requests,
+            lambda answer: requests.ask(answer, subject, payload, headers, seconds),
         )
         frame: MessageFrame = self.thread.wait(asked)
-        self._requests.check_responders(frame, subject)
+        requests.check_responders(frame, subject)
         return frame
-
-    async def _reply(
-        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
-    ) -> MessageFrame:
-        """Blocks the caller's thread, and suspends nothing."""
-        return self.ask(subject, payload, timeout, headers)
-
-    async def _pause(self, seconds: float) -> None:
-        """Blocks the caller's thread, and suspends nothing."""
-        time.sleep(seconds)  # noqa: ASYNC251
 
 
 class _Asked(Wait):

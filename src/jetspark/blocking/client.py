@@ -61,9 +61,10 @@ class Client(GeneratedClient, Leaving):
         self._inner = AsyncClient(
             self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
         )
-        link = self._inner._link
-        self._buffer = PublishBuffer(self._thread, link, self.options.pending_size)
+        link, limit = self._inner.publishing.link, self.options.pending_size
+        self._buffer = PublishBuffer(self._thread, link, limit)
         self._caller = CallerSide(self._thread, self._inner, self._buffer)
+        self._publishing = self._caller.publishing
 
     def _on_event(self, event: ConnectionEvent) -> None:
         self._buffer.link_changed()
@@ -80,7 +81,7 @@ class Client(GeneratedClient, Leaving):
     @property
     def stats(self) -> Statistics:
         stats = self._inner.stats
-        return replace(stats, out_msgs=stats.out_msgs + self._buffer.count)
+        return replace(stats, out_msgs=stats.out_msgs + self._buffer.published)
 
     # -- messages made before ------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class PublishBuffer:
         self._waiting: asyncio.Task[None] | None = None
         self.crowded = False
         """Whether a polite publisher waits (`wait`) before it adds more."""
-        self.count = 0
+        self.published = 0
         """Messages taken so far."""
 
     # -- any thread ------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class PublishBuffer:
                 self._look(size, len(frame))
             self._frames.append(frame)
             self._size = size
-            self.count += 1
+            self.published += 1
             if not self._armed:
                 # In this order: an interrupt in between costs a wake-up, not the message.
                 self._thread.post(self._hand_over)

@@ -9,6 +9,7 @@ from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.messages import Message
 from jetspark.client.gather import Replies as AsyncReplies
 from jetspark.client.messages import Message as AsyncMessage
+from jetspark.wire.kernel import frame_of
 
 
 class Replies(Leaving):
@@ -32,7 +33,7 @@ class Replies(Leaving):
                     reply = thread.run(replies.__anext__)
                 except StopAsyncIteration:
                     return
-                yield Message(self._client, reply._frame)
+                yield Message(self._client, frame_of(reply))
         finally:
             # Leaving a loop early ends the request. Not awaited: this may be the collector.
             if not thread.is_over:
@@ -53,4 +54,4 @@ def judging(
     """The sentinel for the asyncio call: a function of the user's gets blocking messages."""
     if not callable(sentinel):
         return sentinel
-    return lambda reply: sentinel(Message(client, reply._frame))
+    return lambda reply: sentinel(Message(client, frame_of(reply)))

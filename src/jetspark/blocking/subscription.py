@@ -12,7 +12,6 @@ Contract
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Self, TypeAlias
 
@@ -37,9 +36,6 @@ class Subscription(GeneratedSubscription):
     ) -> None:
         name, what = f"jetspark-sub-{subject}", f"subscription {subject!r}"
         super().__init__(client, name, what, Message, subscribe, callback)
-
-    def _callback_task(self) -> asyncio.Task[None] | None:
-        return self._inner._task
 
     @property
     def pending_bytes(self) -> int:

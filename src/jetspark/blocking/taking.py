@@ -21,6 +21,7 @@ from jetspark.client.messages import Message as AsyncMessage
 from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import frame_of
 
 BATCH = 1000
 """Messages taken at a change of thread: enough to hide its cost."""
@@ -32,6 +33,10 @@ AsyncMessageCallback: TypeAlias = Callable[[AsyncMessage], Awaitable[None]]
 
 class Source(Protocol):
     """The asyncio class: an iterator with a queue."""
+
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """What calls the callback in the loop."""
 
     @property
     def active(self) -> bool:
@@ -85,14 +90,10 @@ class Taking(Leaving, Generic[MessageT]):
         def begin_in_loop() -> None:
             # In the loop's thread, so that `_inner` is there before the first message.
             self._inner = begin(None if callback is None else self._forward)
-            if (task := self._callback_task()) is not None:
+            if (task := self._inner.callback_task) is not None:
                 task.add_done_callback(lambda _: self._worker.stop())
 
         self._thread.call(begin_in_loop)
-
-    def _callback_task(self) -> asyncio.Task[None] | None:
-        """What calls the callback in the loop."""
-        raise NotImplementedError
 
     # -- taking messages -----------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Taking(Leaving, Generic[MessageT]):
 
     def _take(self, first: AsyncMessage) -> None:
         # Left here and not returned: a caller that was interrupted finds them next time.
-        self._taken.append(first._frame)
+        self._taken.append(frame_of(first))
         self._taken.extend(self._inner.take_queued(BATCH - 1))
 
     def _next_within(self, timeout: Seconds | None) -> MessageT:

@@ -24,7 +24,8 @@ from jetspark.arguments import check_whole, checked_but
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
-from jetspark.client.request_calls import RequestCalls
+from jetspark.client.publishing import Publishing
+from jetspark.client.request_calls import RequestCalls, seconds_of
 from jetspark.client.requests import RequestMux
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
@@ -94,11 +95,11 @@ class Client(RequestCalls):
         self._link = Supervisor(
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
         )
-        self._outbox = self._link.outbox
-        self._requests = RequestMux(self.loop, self._link, self.options.inbox_prefix)
+        self.publishing = Publishing(self._link, self.options, self._link.outbox)
+        self.requests = RequestMux(
+            self.loop, self._link, self.publishing, self.options.inbox_prefix
+        )
         self._subscriptions: set[Reading] = set()
-        self._good_subjects: dict[str, bytes] = {}
-        self._out_msgs = 0
         self._draining: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # of the first drain
 
@@ -146,7 +147,7 @@ class Client(RequestCalls):
         return Statistics(
             in_msgs=link.traffic.messages,
             in_bytes=link.traffic.payload,
-            out_msgs=self._out_msgs,
+            out_msgs=link.outbox.published,
             out_bytes=link.outbox.bytes_out,
             reconnects=link.reconnects,
         )
@@ -159,9 +160,9 @@ class Client(RequestCalls):
         """last_error, the log, and the error callback: for errors that no call can raise."""
         self._link.report(error)
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait, for what is also driven in a thread of the blocking client."""
-        await asyncio.sleep(seconds)
+    def require_open(self) -> None:
+        """Raises ConnectionClosedError when the client is closed, with what ended it as cause."""
+        self._link.require_open()
 
     def _message(self, frame: MessageFrame) -> Message:
         return Message(self, frame)
@@ -192,7 +193,7 @@ class Client(RequestCalls):
         `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
         ConnectionClosedError when there is no link or it is lost meanwhile; BadTimeoutError.
         """
-        limit = self._seconds(timeout)
+        limit = seconds_of(timeout, self.options)
         try:
             async with asyncio.timeout(limit):
                 await self._link.ping()
@@ -219,7 +220,7 @@ class Client(RequestCalls):
         once and goes on by itself; its errors are reported. A second call waits for the first and
         raises as it does; nothing happens when the client is closed, by `drain` or by `close`.
         """
-        timeout = self._seconds(timeout)
+        timeout = seconds_of(timeout, self.options)
         caller = asyncio.current_task()
         calling = [sub.left_by(caller) for sub in tuple(self._subscriptions)]
         if not any(calling):
@@ -247,7 +248,7 @@ class Client(RequestCalls):
         if self.status is ConnectionStatus.CLOSED and self.last_error is None:
             return
         if self.status is not ConnectionStatus.CONNECTED:
-            unsent = self._outbox.size
+            unsent = self._link.outbox.size
             await self.close()
             raise ConnectionClosedError(
                 f"There was no link to drain; {unsent} bytes were never sent."

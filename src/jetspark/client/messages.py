@@ -12,24 +12,44 @@ views too, and send in their own way.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError
 from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
+from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
 from jetspark.wire.kernel import Delivered
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import Status, status_of
 
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-
 
 class Reporter(Protocol):
-    """Whom a message tells that its headers cannot be read."""
+    """Hears that the headers of a message cannot be read."""
 
     def report(self, error: JetsparkError) -> None:
         """An error that no call can raise."""
+
+
+class Sender(Reporter, Protocol):
+    """What a message needs of its client to answer: the asyncio client, or a thread's `CallerSide`.
+
+    The coroutines of the latter block the thread and never suspend.
+    """
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server said of itself; None before the first connection."""
+
+    async def publish(
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
+    ) -> None:
+        """Send one message. Raises as `Client.publish`."""
+
+    async def request(
+        self, subject: str, payload: Payload = b"", *, timeout: Seconds | None = None
+    ) -> MessageView:
+        """Publish and wait for the reply. Raises as `Client.request`."""
 
 
 class MessageView(Delivered):
@@ -117,7 +137,7 @@ class Message(MessageView):
 
     __slots__ = ()
 
-    _client: Client
+    _client: Sender
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""

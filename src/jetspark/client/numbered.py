@@ -1,35 +1,35 @@
-"""Publishes of one inbox that are told apart by a number: `<inbox><number>` is the reply subject.
+"""Publishes whose reply subjects differ in a number: `<head><number><tail>`.
 
-Contract: as `publish_replying`, and meant for millions of messages to few subjects. What all
-frames for a subject begin with is kept, so that the rest of a frame is one formatting.
+Contract: as `Publishing.send_replying`, made for millions of messages to few subjects. What all
+frames for a subject begin with is kept, so that the rest of a frame takes one formatting.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jetspark.connection.fit import check_line
 from jetspark.errors import MaxPayloadError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_publish_subject
 
 if TYPE_CHECKING:
-    from jetspark.client.client import Client
+    from jetspark.client.publishing import Publishing
     from jetspark.wire.headers import HeadersLike
 
 _SUBJECTS_REMEMBERED: Final = 4096
 
 
 class NumberedPublishes:
-    """`inbox` ends with a dot."""
+    """`head` ends with a dot; `tail` is empty, or begins with one."""
 
-    __slots__ = ("_client", "_heads", "_inbox", "_link", "_outbox")
+    __slots__ = ("_heads", "_link", "_outbox", "_publishing", "_reply", "_tail")
 
-    def __init__(self, client: Client, inbox: bytes) -> None:
-        self._client = client
-        self._link = client._link
-        self._outbox = client._outbox
-        self._inbox = inbox
+    def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
+        self._publishing = publishing
+        self._link = publishing.link
+        self._outbox = publishing.outbox
+        self._reply = head
+        self._tail = tail
         self._heads: dict[str, bytes] = {}
 
     def send(
@@ -43,21 +43,20 @@ class NumberedPublishes:
         except TypeError:  # a list has no hash
             check_publish_subject(subject)
             raise
-        block = b"" if headers is None else self._client._encode(headers)
+        block = b"" if headers is None else self._publishing.encode_headers(headers)
         size = len(block) + len(payload)
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
         if headers is None:
-            frame = b"PUB %b%d %d\r\n%b\r\n" % (head, number, size, payload)
+            frame = b"PUB %b%d%b %d\r\n%b\r\n" % (head, number, self._tail, size, payload)
         else:
-            sizes = number, len(block), size
-            frame = b"HPUB %b%d %d %d\r\n%b%b\r\n" % (head, *sizes, block, payload)
+            reply = head, number, self._tail
+            frame = b"HPUB %b%d%b %d %d\r\n%b%b\r\n" % (*reply, len(block), size, block, payload)
         self._outbox.put(frame)
-        self._client._out_msgs += 1
 
     def _head(self, subject: str) -> bytes:
-        head = b"%b %b" % (self._client._check_subject(subject), self._inbox)
-        check_line(subject, head, self._client.options.max_control_line)
+        head = b"%b %b" % (self._publishing.encode_subject(subject), self._reply)
+        self._publishing.check_line(subject, head)
         if len(self._heads) >= _SUBJECTS_REMEMBERED:
             self._heads.clear()
         self._heads[subject] = head

@@ -11,7 +11,8 @@ from jetspark.client.inbox import new_inbox
 from jetspark.client.messages import Message
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.client.publish_calls import PublishCalls
-from jetspark.client.requests import Answer, RequestMux
+from jetspark.client.requests import RequestMux
+from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadTimeoutError, RequestTimeoutError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
@@ -24,19 +25,10 @@ class RequestCalls(PublishCalls):
     """Mixed into the client."""
 
     loop: asyncio.AbstractEventLoop
-    _requests: RequestMux
+    requests: RequestMux
 
     def _message(self, frame: MessageFrame) -> Message:
         raise NotImplementedError
-
-    def _seconds(self, timeout: Seconds | None) -> float:
-        """A timeout or, for None, request_timeout. Raises BadTimeoutError."""
-        if timeout is None:
-            return self.options.request_timeout
-        seconds = in_seconds(timeout)
-        if not seconds > 0:
-            raise BadTimeoutError(seconds)
-        return seconds
 
     async def request(
         self,
@@ -53,43 +45,19 @@ class RequestCalls(PublishCalls):
         publish_nowait raises.
         Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
         """
-        return self._message(await self._reply(subject, payload, timeout, headers))
-
-    async def _reply(
-        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
-    ) -> MessageFrame:
-        """The reply's frame. The blocking client has another way to it."""
-        if self._outbox.crowded:
+        requests, outbox = self.requests, self.publishing.outbox
+        if outbox.crowded:
             payload = payload_bytes(payload)  # as it is now, not when there is room again
-            await self._outbox.wait()
+            await outbox.wait()
         answer: asyncio.Future[MessageFrame] = self.loop.create_future()
-        reply = self._ask(answer, subject, payload, headers, self._seconds(timeout))
+        seconds = seconds_of(timeout, self.options)
+        reply = requests.ask(answer, subject, payload, headers, seconds)
         try:
             frame = await answer
         finally:
-            self._requests.close(reply)
-        self._requests.check_responders(frame, subject)
-        return frame
-
-    def _ask(
-        self,
-        answer: Answer,
-        subject: str,
-        payload: Payload,
-        headers: HeadersLike | None,
-        timeout: float,
-    ) -> bytes:
-        """Publish a request whose reply goes to the answer. Close it when nobody waits any more."""
-        requests = self._requests
-        reply = requests.open(answer, subject, timeout)
-        try:
-            block = None if headers is None else self._encode(headers)
-            # A single request need not wait for others to be written with it.
-            self.publish_replying(subject, payload, reply, block, now=len(requests) == 1)
-        except BaseException:
             requests.close(reply)
-            raise
-        return reply
+        requests.check_responders(frame, subject)
+        return self._message(frame)
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a message made before; its `reply` is not used."""
@@ -119,7 +87,7 @@ class RequestCalls(PublishCalls):
         nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
         and what publish_nowait raises.
         """
-        limit = self._seconds(timeout)
+        limit = seconds_of(timeout, self.options)
         silence = in_seconds(stall)
         if silence is not None and not silence > 0:
             raise BadTimeoutError(silence)
@@ -138,14 +106,13 @@ class RequestCalls(PublishCalls):
         stall: float | None,
         is_sentinel: Callable[[Message], bool],
     ) -> AsyncGenerator[Message]:
-        if self._outbox.crowded:
-            await self._outbox.wait()
+        if self.publishing.outbox.crowded:
+            await self.publishing.outbox.wait()
         first = True
-        with self._requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
-            block = None if headers is None else self._encode(headers)
-            self.publish_replying(subject, payload, reply, block)
+        with self.requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
+            self.publishing.send_replying(subject, payload, reply, headers)
             while (frame := await gathering.next()) is not None:
-                self._requests.check_responders(frame, subject)
+                self.requests.check_responders(frame, subject)
                 message = self._message(frame)
                 if is_sentinel(message):
                     return
@@ -157,6 +124,16 @@ class RequestCalls(PublishCalls):
     def new_inbox(self) -> str:
         """A fresh subject for replies, below `inbox_prefix`."""
         return new_inbox(self.options.inbox_prefix)
+
+
+def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
+    """A timeout or, for None, request_timeout. Raises BadTimeError, BadTimeoutError."""
+    if timeout is None:
+        return options.request_timeout
+    seconds = in_seconds(timeout)
+    if not seconds > 0:
+        raise BadTimeoutError(seconds)
+    return seconds
 
 
 def _is_empty(message: Message) -> bool:

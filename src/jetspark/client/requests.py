@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeAlias
 
 from jetspark.client.gather import Gathering
 from jetspark.client.inbox import new_inbox
+from jetspark.client.publishing import Publishing
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
@@ -30,7 +31,9 @@ from jetspark.errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
+from jetspark.payloads import Payload
 from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _TICK: Final = 0.005
@@ -58,10 +61,16 @@ class RequestMux:
     """The table of open requests of one client."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, link: Supervisor, inbox_prefix: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        link: Supervisor,
+        publishing: Publishing,
+        inbox_prefix: str,
     ) -> None:
         self._loop = loop
         self._link = link
+        self._publishing = publishing
+        self._outbox = link.outbox
         self._inbox = new_inbox(inbox_prefix) + "."
         self._prefix = self._inbox.encode()
         self._route: Route | None = None
@@ -90,17 +99,35 @@ class RequestMux:
         self._last += 1
         return b"%b%x" % (self._prefix, self._last)
 
-    def open(self, answer: Answer, subject: str, timeout: float) -> bytes:
-        """Begin a request that is then published with the reply subject returned; `close` it.
+    def ask(
+        self,
+        answer: Answer,
+        subject: str,
+        payload: Payload,
+        headers: HeadersLike | None,
+        timeout: float,
+    ) -> bytes:
+        """Publish a request: its name, to `close` it by when nobody waits any more.
 
         The answer gets the frame that comes, RequestTimeoutError, ConnectionClosedError,
-        ConnectionLostError or JetsparkError (the inbox may not be subscribed to).
+        ConnectionLostError or JetsparkError (the inbox may not be subscribed to). Raises what
+        `Publishing.send` raises.
         """
         reply = self._reply()
         deadline = self._loop.time() + timeout
         self._open[reply] = (answer, deadline, subject, timeout)
         if deadline < self._timer_at:
             self._set_timer(deadline)
+        try:
+            frame = self._publishing.frame_replying(subject, payload, reply, headers)
+            if len(self._open) + len(self._gathering) == 1:
+                # A single request need not wait for others to be written with it.
+                self._outbox.put_now(frame)
+            else:
+                self._outbox.put(frame)
+        except BaseException:
+            self.close(reply)
+            raise
         return reply
 
     def close(self, reply: bytes) -> None:

@@ -230,7 +230,7 @@ class Subscription(Leaving):
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` frames that are here now, taken as if iterated over.
 
-        For the blocking client, which takes many at each change of thread.
+        For whoever makes messages of its own out of many frames.
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
@@ -309,6 +309,11 @@ class Subscription(Leaving):
             raise RequestTimeoutError(
                 f"{len(self._frames)} messages of {self.subject!r} were not taken in time."
             )
+
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         """Of the client's drain: a loop of this task was left, or waits for its end in vain."""

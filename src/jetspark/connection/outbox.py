@@ -52,6 +52,8 @@ class Outbox:
         """Whether a polite publisher waits (`wait`) before it adds more."""
         self.bytes_out = 0
         """Bytes handed to transports."""
+        self.published = 0
+        """Messages taken by `put` and `put_now`."""
 
     @property
     def size(self) -> int:
@@ -77,14 +79,19 @@ class Outbox:
         size = self._size + len(frame)
         if size > self._mark:
             self._overflow([frame], len(frame))
+            self.published += 1
             return
         self._frames.append(frame)
         self._size = size
+        self.published += 1
         if not self._armed:
             self._arm()
 
     def put_all(self, frames: list[bytes], size: int) -> None:
-        """`put` for publishes of `size` bytes together: taken all, or none. Frames stay frames."""
+        """`put` for publishes of `size` bytes together: taken all, or none. Frames stay frames.
+
+        They were counted where they were taken first.
+        """
         if self._size + size > self._mark:
             self._overflow(frames, size)
             return
@@ -102,6 +109,7 @@ class Outbox:
             self.put(frame)
             return
         self.bytes_out += len(frame)
+        self.published += 1
         self._write(frame)
 
     def put_control(self, frame: bytes) -> None:

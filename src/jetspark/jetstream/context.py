@@ -70,6 +70,11 @@ class JetStreamContext(
         self._api = Api(client, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
     @property
+    def api(self) -> Api:
+        """How its calls reach the server: for what is built on JetStream."""
+        return self._api
+
+    @property
     def client(self) -> Client:
         """The connection below."""
         return self._api.client

@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import Final
 
 from jetspark.arguments import check_flag, check_whole, checked_but
+from jetspark.client.client import Client
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -64,6 +65,11 @@ class Bucket:
     def name(self) -> str:
         """The bucket's name."""
         return self._encoding.name
+
+    @property
+    def client(self) -> Client:
+        """The connection below."""
+        return self._js.client
 
     @property
     def stream(self) -> str:

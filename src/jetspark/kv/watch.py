@@ -90,6 +90,11 @@ class Watcher(Watching[Entry]):
     def _gone(self) -> JetsparkError:
         return BucketNotFoundError(self._name)
 
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._task
+
     def report(self, error: JetsparkError) -> None:
         """To the client: last_error, the log, the error callback."""
         self._js.client.report(error)

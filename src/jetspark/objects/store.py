@@ -108,7 +108,7 @@ class ObjectStore:
         full or sealed; then the store is as it was.
         """
         check_data(data)
-        writer = self._writer(name, description, headers, metadata, chunk_size)
+        writer = self.writer(name, description, headers, metadata, chunk_size)
         try:
             await writer.begin()
             async with aclosing(blocks(data)) as source:
@@ -119,7 +119,7 @@ class ObjectStore:
             await writer.discard()
             raise
 
-    def _writer(
+    def writer(
         self,
         name: str,
         description: str | None,
@@ -127,6 +127,7 @@ class ObjectStore:
         metadata: Mapping[str, str] | None,
         chunk_size: int | None,
     ) -> ObjectWriter:
+        """What `put` writes with: for data that comes by another way. Raises as `put`."""
         info_subject(self.name, name)
         most = self._js.client.max_payload
         if chunk_size is None:

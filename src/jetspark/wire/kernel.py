@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from jetspark.errors import ConfigError
@@ -19,6 +20,9 @@ from jetspark.wire._python_kernel import (
     Columns,
     HeaderPairs,
 )
+
+frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
+"""The frame of a message: for who makes another message of it."""
 
 Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
         stream_position,
         stream_sequence,
     )
+    from jetspark.wire.events import MessageFrame
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
@@ -84,6 +89,7 @@ __all__ = [
     "DeliveryDecoder",
     "HeaderPairs",
     "deliver",
+    "frame_of",
     "header_pairs",
     "look",
     "reply_fields",

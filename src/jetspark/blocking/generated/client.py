@@ -21,6 +21,7 @@ from jetspark.client.client import (
     Statistics,
 )
 from jetspark.client.prepared import Sendable
+from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.transport import Dial, dial_tcp
@@ -41,6 +42,7 @@ class GeneratedClient:
     _thread: LoopThread
     _caller: CallerSide
     _buffer: PublishBuffer
+    _publishing: Publishing
     _inner: AsyncClient
 
     def _make(
@@ -281,7 +283,7 @@ class GeneratedClient:
         """Send one message; waits while the network takes no more. Raises as publish_nowait."""
         if self._buffer.crowded:
             self._buffer.block()
-        self._caller.publish_nowait(subject, payload, reply=reply, headers=headers)
+        self._publishing.send(subject, payload, reply, headers)
 
     def publish_msg(self, message: Sendable) -> None:
         """`publish` a message made before, or one that was received. Raises as publish_nowait."""
@@ -301,4 +303,4 @@ class GeneratedClient:
         BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
         (pending_size bytes wait already), ConnectionClosedError.
         """
-        self._caller.publish_nowait(subject, payload, reply=reply, headers=headers)
+        self._publishing.send(subject, payload, reply, headers)

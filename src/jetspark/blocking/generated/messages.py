@@ -8,6 +8,7 @@ from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import frame_of
 
 
 class GeneratedMessage(MessageView):
@@ -19,4 +20,4 @@ class GeneratedMessage(MessageView):
 
     def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
-        drive(AsyncMessage(self._client, self._frame).respond(payload, headers))
+        drive(AsyncMessage(self._client, frame_of(self)).respond(payload, headers))

@@ -8,7 +8,6 @@ connection is closed is left to finish. `drain` called in the callback itself do
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -34,9 +33,6 @@ class ConsumerMessages(GeneratedConsumerMessages):
         super().__init__(
             client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, consume, callback
         )
-
-    def _callback_task(self) -> asyncio.Task[None] | None:
-        return self._inner._task
 
     def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback

@@ -39,8 +39,8 @@ class Events(GeneratedEvents, Leaving):
 
         def begin() -> None:
             self._inner = listen(None if callback is None else self._forward)
-            if self._inner._task is not None:
-                self._inner._task.add_done_callback(lambda _: self._worker.stop())
+            if (task := self._inner.callback_task) is not None:
+                task.add_done_callback(lambda _: self._worker.stop())
 
         self._thread.call(begin)
 

@@ -1,45 +1,47 @@
 """Fast ingest, without async.
 
 Contract: that of `jetspark.jetstream.batches.fast_ingest`; any number of threads may add. Adding
-changes no thread while there is space: the message goes to the publish buffer here, and acks are
-counted in the event loop's read loop.
+changes no thread: the message gets its place in the window and goes to the publish buffer here, and
+acks are counted in the event loop's read loop.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.fast_ingest import GeneratedFastIngest
-from jetspark.blocking.loop_thread import Suspended
-from jetspark.jetstream.batches.fast_ingest import FastIngest as AsyncFastIngest
+from jetspark.jetstream.batches.ingest_window import IngestWindow
+from jetspark.jetstream.batches.ingesting import Ingesting
+from jetspark.jetstream.documents import PubAck
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.wire.headers import Headers
 
 
 class FastIngest(GeneratedFastIngest):
     """See the module and `JetStream.fast_ingest`. Any number of threads may add."""
 
-    def __init__(self, client: CallerSide, inner: AsyncFastIngest) -> None:
-        self._thread = client.thread
+    _window: IngestWindow
+
+    def __init__(self, client: CallerSide, inner: Ingesting) -> None:
+        super().__init__(client)
         self._inner = inner
-        # Only one thread takes places; the loop's thread gives them back.
-        self._turn = threading.Lock()
+        self._window = inner.window
+        inner.changed = self._changed
 
-    def _add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        inner = self._inner
-        with self._turn:
-            while True:
-                while inner._sent >= inner._limit:
-                    self._thread.run(self._space)
-                try:
-                    return drive(add())
-                except Suspended:
-                    # A failure took the space between two looks, or this is the loop's own thread.
-                    if self._thread.is_current:
-                        raise
+    def _add_message(self, subject: str, payload: Payload, headers: Headers | None) -> int:
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now, not when there is space
+        window = self._window
+        with self._sending:
+            if window.sent >= window.limit or self._buffer.crowded:
+                self._wait_for_space()
+            return self._inner.add(subject, payload, headers)
 
-    async def _space(self) -> None:
-        # Looked at again where acks arrive: the last one may have come meanwhile.
-        if self._inner._sent >= self._inner._limit:
-            await self._inner._wait_for_space()
+    def commit(self) -> PubAck | None:
+        self._thread.check_may_wait()
+        with self._sending:  # the end goes behind the message that is just being sent
+            self._thread.call(self._inner.finish)
+        self._wait(lambda: self._inner.over is not None)
+        return self._inner.ack
+
+    def _complete(self) -> None:
+        self.commit()

@@ -12,7 +12,7 @@ from jetspark.blocking.generated.jetstream.message import GeneratedJsMsg
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
 from jetspark.jetstream.pulling.fetch_result import Fetched
 from jetspark.jetstream.pulling.fetch_result import FetchResult as AsyncFetchResult
-from jetspark.wire.kernel import deliver
+from jetspark.wire.kernel import deliver, frame_of
 
 
 class JsMsg(GeneratedJsMsg):
@@ -26,7 +26,7 @@ class JsMsg(GeneratedJsMsg):
         try:
             return self._answering
         except AttributeError:
-            self._answering = AsyncJsMsg(self._client, self._frame)
+            self._answering = AsyncJsMsg(self._client, frame_of(self))
             return self._answering
 
 
@@ -38,4 +38,4 @@ class FetchResult(Fetched[JsMsg]):
 
 def fetched(client: CallerSide, result: AsyncFetchResult) -> FetchResult:
     """The same fetch, with blocking messages."""
-    return FetchResult(deliver(JsMsg, client, [message._frame for message in result]), result.error)
+    return FetchResult(deliver(JsMsg, client, list(map(frame_of, result))), result.error)

@@ -7,7 +7,6 @@ runs in a thread of its own and may use the blocking client.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 
 from jetspark.blocking.caller_side import CallerSide
@@ -31,9 +30,6 @@ class PushMessages(GeneratedPushMessages):
         super().__init__(
             client, f"jetspark-push-{name}", f"consumer {name!r}", JsMsg, subscribe, callback
         )
-
-    def _callback_task(self) -> asyncio.Task[None] | None:
-        return self._inner._sub._task
 
     def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback

@@ -1,19 +1,17 @@
-"""Publishing and batches from the caller's thread: what their calls of JetStream share."""
+"""JetStream's publish in the caller's thread."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import time
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.api import Api
-from jetspark.jetstream.batches.calls import BatchCalls as AsyncBatchCalls
-from jetspark.jetstream.publishing.calls import PublishCalls as AsyncPublishCalls
-
-
-class _Calls(AsyncPublishCalls, AsyncBatchCalls):
-    def __init__(self, api: Api) -> None:
-        self._api = api
+from jetspark.jetstream.documents import PubAck
+from jetspark.jetstream.publishing.pub_ack import PublishTries, parse_pub_ack
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.headers import Headers
 
 
 class ThisThreadCalls:
@@ -22,8 +20,17 @@ class ThisThreadCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    @cached_property
-    def _in_this_thread(self) -> _Calls:
-        """The asyncio calls over a client whose messages leave from the caller's thread."""
-        inner = self._inner
-        return _Calls(Api(self._caller, timeout=inner.timeout, api_prefix=inner.api_prefix))
+    def _publish(
+        self, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
+    ) -> PubAck:
+        """Publish with these headers and wait for the ack, trying again while nobody listens."""
+        tries = PublishTries(
+            subject, self._inner.timeout if timeout is None else in_seconds(timeout)
+        )
+        payload = payload_bytes(payload)  # once: every try sends the same
+        while True:
+            try:
+                return parse_pub_ack(self._caller.ask(subject, payload, tries.left, headers)[4])
+            except NoRespondersError:
+                pause = tries.pause()
+            time.sleep(pause)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jetspark.client.listener import Listener
+    from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.documents import PubAck
     from jetspark.wire.events import MessageFrame
@@ -59,12 +60,13 @@ _Held: TypeAlias = "tuple[str, bytes, bytes]"
 class AtomicBatch:
     """See the module and `JetStream.atomic_batch`. For one event loop."""
 
-    def __init__(self, api: Api, *, timeout: float) -> None:
+    def __init__(self, api: Api, publishing: Publishing, *, timeout: float) -> None:
         if not timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
         self._api = api
         self._client = api.client
-        self._outbox = api.client._outbox
+        self._publishing = publishing
+        self._outbox = publishing.outbox
         self._timeout = timeout
         self._listener: Listener | None = None
         self._inbox = b""
@@ -135,21 +137,16 @@ class AtomicBatch:
 
     def _checked(self, subject: str, payload: bytes, headers: Headers | None) -> _Held:
         """It is sent later: what cannot be sent is refused now."""
-        client = self._client
-        try:
-            known = subject in client._good_subjects
-        except TypeError:  # a list has no hash
-            known = False
-        if not known:
-            client._check_subject(subject)
+        publishing = self._publishing
+        publishing.encode_subject(subject)
         head = _NO_HEADERS
         if headers is not None:
             for name in [name for name in headers if name.startswith("Nats-Batch-")]:
                 headers.delete(name)  # of a message that came out of another batch
             head = encode_headers(headers)[:-2]
         size = len(head) + _MARKS_SIZE + len(payload)
-        if size > client.max_payload:
-            raise MaxPayloadError(size, client.max_payload)
+        if size > publishing.max_payload:
+            raise MaxPayloadError(size, publishing.max_payload)
         return subject, payload, head
 
     async def flush(self) -> None:
@@ -223,7 +220,7 @@ class AtomicBatch:
         """Make the server forget the batch now, not in 10 s: a gap in the numbers does it."""
         try:
             marks = MARKS % (self._id, self._size + 2, STAGED)
-            self._client.publish_replying(
+            self._publishing.send_replying(
                 self._subject, b"", self._inbox + b"0", _NO_HEADERS + marks
             )
         except JetsparkError:
@@ -264,7 +261,7 @@ class AtomicBatch:
         try:
             if self._outbox.crowded:
                 await self._outbox.wait()
-            self._client.publish_replying(
+            self._publishing.send_replying(
                 subject,
                 payload,
                 b"%b%d" % (self._inbox, number),

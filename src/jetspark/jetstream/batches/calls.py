@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from jetspark.arguments import checked
+from jetspark.client.publishing import Publishing
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.batches.atomic import AtomicBatch
-from jetspark.jetstream.batches.fast_ingest import FastIngest, GapPolicy
+from jetspark.jetstream.batches.fast_ingest import FastIngest
+from jetspark.jetstream.batches.ingesting import GapPolicy, Ingesting, IngestOptions
 from jetspark.jetstream.requirements import check_feature
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -22,9 +24,7 @@ class BatchCalls:
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. The rest is in `AtomicBatch`.
         """
-        check_feature("atomic_batch", (2, 12), self._api.server)
-        seconds = self._api.timeout if timeout is None else in_seconds(timeout)
-        return AtomicBatch(self._api, timeout=seconds)
+        return atomic_batch(self._api, self._api.client.publishing, timeout)
 
     def fast_ingest(
         self,
@@ -43,11 +43,29 @@ class BatchCalls:
         connected time without a word from the server; default: the context's. The rest is in
         `FastIngest`.
         """
-        check_feature("fast_ingest", (2, 14), self._api.server)
-        return FastIngest(
-            self._api,
-            gaps=gaps,
-            ack_every=ack_every,
-            outstanding=outstanding,
-            timeout=self._api.timeout if timeout is None else in_seconds(timeout),
-        )
+        publishing = self._api.client.publishing
+        return FastIngest(fast_ingest(self._api, publishing, gaps, ack_every, outstanding, timeout))
+
+
+@checked  # which the blocking client asks for
+def atomic_batch(api: Api, publishing: Publishing, timeout: Seconds | None) -> AtomicBatch:
+    """`BatchCalls.atomic_batch`, sending by `publishing`."""
+    check_feature("atomic_batch", (2, 12), api.server)
+    return AtomicBatch(
+        api, publishing, timeout=api.timeout if timeout is None else in_seconds(timeout)
+    )
+
+
+@checked
+def fast_ingest(
+    api: Api,
+    publishing: Publishing,
+    gaps: GapPolicy,
+    ack_every: int,
+    outstanding: int,
+    timeout: Seconds | None,
+) -> Ingesting:
+    """`BatchCalls.fast_ingest`, sending by `publishing`."""
+    check_feature("fast_ingest", (2, 14), api.server)
+    seconds = api.timeout if timeout is None else in_seconds(timeout)
+    return Ingesting(api, publishing, IngestOptions(gaps, ack_every, outstanding, seconds))

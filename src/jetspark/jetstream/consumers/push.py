@@ -34,6 +34,7 @@ from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import JsMsgCallback
 from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come, silence_error
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class PushMessages(Leaving):
         """Messages dropped at a pending limit."""
         return self._sub.dropped
 
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._sub.callback_task
+
     # -- taking messages -----------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
@@ -103,7 +109,7 @@ class PushMessages(Leaving):
 
     async def __anext__(self) -> JsMsg:
         while True:
-            frame = (await self._sub.__anext__())._frame
+            frame = frame_of(await self._sub.__anext__())
             if not self._is_control(frame):
                 return JsMsg(self._client, frame)
 
@@ -120,21 +126,22 @@ class PushMessages(Leaving):
         deadline = None if seconds is None else loop.time() + seconds
         while True:
             left = None if deadline is None else max(deadline - loop.time(), 0)
-            frame = (await self._sub.next(left))._frame
+            frame = frame_of(await self._sub.next(left))
             if not self._is_control(frame):
                 return JsMsg(self._client, frame)
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` frames that are here now, taken as if iterated over.
 
-        For the blocking client, which takes many at each change of thread.
+        For whoever makes messages of its own out of many frames.
         """
         return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
 
     def _call_back(self, message: Message) -> Awaitable[None] | None:
-        if self._callback is None or self._is_control(message._frame):
+        frame = frame_of(message)
+        if self._callback is None or self._is_control(frame):
             return None
-        return self._callback(JsMsg(self._client, message._frame))
+        return self._callback(JsMsg(self._client, frame))
 
     # -- the server's own messages -------------------------------------------------------------
 

@@ -223,6 +223,11 @@ class Events(Leaving):
         if not (await asyncio.wait({task}, timeout=timeout))[0]:
             raise RequestTimeoutError(f"{len(self._frames)} events were not taken in time.")
 
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._task
+
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         """Of the client's drain: whether this task is in the callback."""
         return task is not None and self._task is task

@@ -129,7 +129,7 @@ class OrderedMessages(ConsumerMessages):
 
     def _make(self, *, first: bool = False) -> None:
         if first:
-            self._client._link.require_open()
+            self._client.require_open()
         self._retry = self._client.loop.create_task(
             self._make_consumer(first=first), name=f"jetspark-ordered-{self.stream}"
         )
@@ -296,7 +296,7 @@ class OrderedMessages(ConsumerMessages):
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` frames that are here now, taken as if iterated over.
 
-        For the blocking client, which takes many at each change of thread.
+        For whoever makes messages of its own out of many frames.
         """
         taken = super().take_queued(limit)
         for index, frame in enumerate(taken):

@@ -41,6 +41,7 @@ from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.jetstream.pulling.consume import closed_on_purpose
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.transient import is_transient_for_client
+from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
@@ -197,7 +198,7 @@ class Watching(Leaving, Generic[EntryT]):
     def take_ready(self, limit: int) -> list[EntryT | None]:
         """Up to `limit` entries that are here now, taken as if iterated over.
 
-        For the blocking client, which takes many at each change of thread.
+        For whoever takes many at once.
         """
         ready = self._ready
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
@@ -213,7 +214,7 @@ class Watching(Leaving, Generic[EntryT]):
             async with asyncio.timeout(None if self._ready else seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
-            self._js.client._link.require_open()
+            self._js.client.require_open()
             raise BadSubscriptionError("The watch has ended.") from None
         except JetsparkError:
             raise  # some are a TimeoutError, too
@@ -290,7 +291,7 @@ class Watching(Leaving, Generic[EntryT]):
 
     def _take(self, message: JsMsg) -> None:
         assert self._messages is not None  # noqa: S101
-        self._entries([message._frame, *self._messages.take_queued(LOT)])
+        self._entries([frame_of(message), *self._messages.take_queued(LOT)])
 
     def _fresh(self, frames: Iterable[MessageFrame]) -> Iterator[Fresh]:
         """Those that were not given out yet; behind the last of the initial data, its end."""

@@ -8,15 +8,17 @@ with `msg_id` it can be published again without harm.
 
 from __future__ import annotations
 
+import asyncio
+
 from jetspark.arguments import checked, checked_but
 from jetspark.client.prepared import Sendable, parts_of
-from jetspark.errors import ConfigError, NoRespondersError, NoStreamResponseError
+from jetspark.errors import NoRespondersError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive, headers_of, publish_headers
-from jetspark.jetstream.publishing.pub_ack import RETRIES, RETRY_WAIT, parse_pub_ack
+from jetspark.jetstream.publishing.options import RETRY_FOR, DisconnectPolicy, PublisherOptions
+from jetspark.jetstream.publishing.pub_ack import PublishTries, parse_pub_ack
 from jetspark.jetstream.publishing.publisher import Publisher
-from jetspark.jetstream.publishing.windowed import RETRY_FOR, DisconnectPolicy, PublisherOptions
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import Headers, HeadersLike
@@ -150,20 +152,13 @@ async def acknowledged(
     api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
 ) -> PubAck:
     """Publish with these headers and await the ack, trying again while nobody listens."""
-    seconds = api.timeout if timeout is None else in_seconds(timeout)
-    if not seconds > 0:
-        raise ConfigError("timeout must be more than 0 seconds.")
+    client = api.client
+    tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
     payload = payload_bytes(payload)  # once: every try sends the same
-    deadline = api.client.loop.time() + seconds
-    retries = 0
     while True:
         try:
-            reply = await api.client.request(subject, payload, timeout=seconds, headers=headers)
+            reply = await client.request(subject, payload, timeout=tries.left, headers=headers)
         except NoRespondersError:
-            seconds = deadline - api.client.loop.time() - RETRY_WAIT
-            if retries == RETRIES or seconds <= 0:
-                raise NoStreamResponseError(subject) from None
-            retries += 1
-            await api.client._pause(RETRY_WAIT)
+            await asyncio.sleep(tries.pause())
         else:
             return parse_pub_ack(reply.data)

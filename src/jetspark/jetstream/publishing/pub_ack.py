@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from jetspark.err_codes import ID_IN_PROCESS
-from jetspark.errors import APIError, JetsparkError, JetStreamError, NoStreamResponseError
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+)
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.transient import FULL, is_transient
@@ -18,6 +25,32 @@ RETRIES = 2
 
 RETRY_WAIT = 0.25
 """Seconds before each of them."""
+
+
+class PublishTries:
+    """One publish that is tried again while nobody answers, within `seconds` in all.
+
+    Raises ConfigError for seconds that cannot work.
+    """
+
+    __slots__ = ("_deadline", "_retries", "_subject", "left")
+
+    def __init__(self, subject: str, seconds: float) -> None:
+        if not seconds > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        self.left = seconds
+        """Seconds that the next try may take."""
+        self._subject = subject
+        self._deadline = monotonic() + seconds
+        self._retries = 0
+
+    def pause(self) -> float:
+        """Nobody answered: seconds to wait before the next try. Raises NoStreamResponseError."""
+        self.left = self._deadline - monotonic() - RETRY_WAIT
+        if self._retries == RETRIES or self.left <= 0:
+            raise NoStreamResponseError(self._subject) from None
+        self._retries += 1
+        return RETRY_WAIT
 
 
 class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Self
 
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.results import tell_failures
-from jetspark.jetstream.publishing.windowed import PublisherOptions, WindowedPublishing
+from jetspark.jetstream.publishing.options import PublisherOptions
+from jetspark.jetstream.publishing.results import PublishFailure
+from jetspark.jetstream.publishing.windowed import WindowedPublishing
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
@@ -41,14 +42,46 @@ if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
 
 
-class Publisher(WindowedPublishing):
+class Publisher:
     """See the module and `JetStream.publisher`. For one event loop, and any number of its tasks."""
 
     def __init__(self, api: Api, options: PublisherOptions) -> None:
-        super().__init__(api, options)
-        self._raise_failures = options.raise_failures
+        self._loop = api.client.loop
+        self._outbox = api.client.publishing.outbox
+        self._inner = WindowedPublishing(api, options, api.client.publishing, self._changed)
+        self._window = self._inner.window
+        self._publish = self._inner.publish
         self._senders: deque[asyncio.Future[None]] = deque()
         self._flushers: list[asyncio.Future[None]] = []
+
+    # -- results -------------------------------------------------------------------------------
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._inner.acked
+
+    @property
+    def duplicates(self) -> int:
+        """Of these, messages whose Nats-Msg-Id was in the stream already."""
+        return self._inner.duplicates
+
+    @property
+    def pending(self) -> int:
+        """Messages that have no ack yet; never more than the window."""
+        return self._window.count()
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._window.sent
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages of `send` that failed so far. Reading counts as having looked at them."""
+        return self._inner.failed()
+
+    # -- sending -------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -88,14 +121,14 @@ class Publisher(WindowedPublishing):
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        future: asyncio.Future[PubAck] = self._client.loop.create_future()
+        future: asyncio.Future[PubAck] = self._loop.create_future()
         self._publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
         return future
 
     async def flush(self) -> None:
         """Wait until no message is without an ack or error. Raises nothing of theirs."""
         while self._window.count():
-            flusher = self._client.loop.create_future()
+            flusher = self._loop.create_future()
             self._flushers.append(flusher)
             await flusher
 
@@ -106,7 +139,7 @@ class Publisher(WindowedPublishing):
             if self._outbox.crowded:
                 await self._outbox.wait()
             else:
-                space = self._client.loop.create_future()
+                space = self._loop.create_future()
                 self._senders.append(space)
                 await space
         except asyncio.CancelledError:
@@ -131,7 +164,7 @@ class Publisher(WindowedPublishing):
     # -- life ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._open()
+        self._inner.open()
         return self
 
     async def __aexit__(
@@ -144,9 +177,8 @@ class Publisher(WindowedPublishing):
             if kind is None or issubclass(kind, Exception):
                 await self.flush()
         finally:
-            self._close()
-        if self._raise_failures:
-            tell_failures(self._failed[self._looked_at :], error)
+            self._inner.close()
+        self._inner.tell_failures(error)
 
 
 def _resolve(future: asyncio.Future[PubAck], fate: PubAck | JetsparkError) -> None:

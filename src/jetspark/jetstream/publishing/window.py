@@ -95,6 +95,11 @@ class Window:
         self.take = self._entries.pop
         """An index's entry, out of the window. KeyError: it has its fate."""
 
+    @property
+    def full(self) -> bool:
+        """Whether a sender has to wait."""
+        return self.count() >= self.limit
+
     # -- senders -------------------------------------------------------------------------------
 
     def reserve(

@@ -1,8 +1,9 @@
 """What publishers with a window have in common, whether their senders are tasks or threads.
 
-Contract. `_publish` may be called by any thread, one at a time; all the rest is called in the event
-loop's thread. Whoever waits, for space or for the end, does so in the subclass: `_changed` tells
-that messages have had their fate. Acks come to one wildcard inbox; its handler runs in the read
+Contract. `publish` may be called by any thread, one at a time; `open`, `close` and everything
+below them run in the event loop's thread; what is read may be read anywhere. A sender that has to
+wait, for space or for the end, waits in the publisher that owns this: `changed` is called whenever
+messages were acknowledged or failed. Acks come to one wildcard inbox; its handler runs in the read
 loop, once for all that came together. One timer looks at the clock; no task, future or timer is
 made for a message.
 """
@@ -13,10 +14,8 @@ import asyncio
 import logging
 import math
 from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from jetspark.arguments import check_whole
 from jetspark.client.numbered import NumberedPublishes
 from jetspark.errors import (
     ConfigError,
@@ -27,6 +26,7 @@ from jetspark.errors import (
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.publishing.headers import MSG_ID, TimeToLive, publish_headers
+from jetspark.jetstream.publishing.options import PublisherOptions
 from jetspark.jetstream.publishing.pub_ack import (
     RETRY_WAIT,
     ack_document,
@@ -39,58 +39,50 @@ from jetspark.jetstream.publishing.results import (
     link_lost,
     no_ack_in_time,
     no_more_acks,
+    tell_failures,
 )
 from jetspark.jetstream.publishing.window import CLOSED, Told, Unacked, Window
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetspark.client.listener import Listener
+    from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
     from jetspark.wire.events import MessageFrame
 
 logger = logging.getLogger("jetspark")
 
-DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
-
-RETRY_FOR: Final = 30.0
-"""Seconds; several times what a cluster needs for a new leader."""
-
 _WARN_AFTER: Final = 1.0  # seconds
 _LOOKS: Final = 20  # how often within one timeout the clock is looked at
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherOptions:
-    """What `JetStream.publisher` takes. Raises ConfigError for what cannot work."""
-
-    window: int
-    timeout: float
-    on_disconnect: DisconnectPolicy
-    retry_for: float
-    raise_failures: bool
-
-    def __post_init__(self) -> None:
-        check_whole("window", self.window)
-        if not self.timeout > 0:
-            raise ConfigError("timeout must be more than 0 seconds.")
-        if self.on_disconnect not in ("auto", "fail", "resend"):
-            raise ConfigError('on_disconnect must be "auto", "fail" or "resend".')
-        if not self.retry_for >= 0:
-            raise ConfigError("retry_for cannot be negative.")
-
-
 class WindowedPublishing:
-    """Takes messages up to a window's limit, and hears what becomes of them."""
+    """Sends messages and follows each to its ack or failure.
 
-    def __init__(self, api: Api, options: PublisherOptions) -> None:
+    `publishing`: how they are sent. `changed`: called without arguments in the event loop's thread,
+    and by `publish` when it gives a place in the window back.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        options: PublisherOptions,
+        publishing: Publishing,
+        changed: Callable[[], None],
+    ) -> None:
+        self.raise_failures = options.raise_failures
         self._api = api
         self._client = api.client
-        self._outbox = api.client._outbox
+        self._publishing = publishing
+        self._outbox = publishing.outbox
+        self._changed = changed
         self._timeout = options.timeout
         self._retry_for = options.retry_for
         self._policy = options.on_disconnect
-        self._window = Window(
+        self.window = Window(
             options.window, patience=options.retry_for, unknown_again=self._unknown_again
         )
         self._failed: list[PublishFailure] = []
@@ -103,7 +95,7 @@ class WindowedPublishing:
         self._warn_at = 0.0
         self._left_at: float | None = None  # when the link was lost
         self._away = 0.0  # seconds without a link
-        self._send = NumberedPublishes(self._client, b"").send
+        self._send = NumberedPublishes(publishing, b"").send
         self._inbox = ""
         self._inbox_length = 0
         self._ended: JetsparkError | None = None  # no acks can come any more
@@ -112,42 +104,35 @@ class WindowedPublishing:
         self._acked_before = 0  # at the last look at the clock
         self._duplicates = 0
 
-    def _changed(self) -> None:
-        """There may be space, or the end: called in the loop's thread, and by who sends."""
-        raise NotImplementedError
-
     # -- results -------------------------------------------------------------------------------
 
     @property
     def acked(self) -> int:
-        """Messages acknowledged so far."""
+        """Messages acknowledged."""
         return self._acked
 
     @property
     def duplicates(self) -> int:
-        """Of these, messages whose Nats-Msg-Id was in the stream already."""
+        """Of `acked`, messages whose Nats-Msg-Id was in the stream already."""
         return self._duplicates
 
-    @property
-    def pending(self) -> int:
-        """Messages that have no ack yet; never more than the window."""
-        return self._window.count()
-
-    @property
-    def sent(self) -> int:
-        """Messages taken so far; each is acked, failed or pending."""
-        return self._window.sent
-
-    @property
     def failed(self) -> list[PublishFailure]:
-        """The messages of `send` that failed so far. Reading counts as having looked at them."""
+        """The failures that no future got; they count as looked at from now on."""
         failed = self._failed.copy()
         self._looked_at = len(failed)
         return failed
 
+    def tell_failures(self, error: BaseException | None) -> None:
+        """At the end of a block that may have raised `error`: raises PublishFailedError.
+
+        Only for failures that nobody has looked at; to another error they are added as a note.
+        """
+        if self.raise_failures:
+            tell_failures(self._failed[self._looked_at :], error)
+
     # -- sending -------------------------------------------------------------------------------
 
-    def _publish(
+    def publish(
         self,
         subject: str,
         payload: bytes,
@@ -156,19 +141,24 @@ class WindowedPublishing:
         ttl: TimeToLive | None,
         told: Told | None,
     ) -> int:
-        """Take a place in the window and send; what is refused gives it back."""
+        """Take a place in the window and send: the message's index.
+
+        `told`, if given, is called with its ack or error. Raises what `Publishing.send` and
+        `publish_headers` raise, ConfigError when not open, and ConnectionClosedError or
+        JetsparkError when no more acks can come; such a message has no index.
+        """
         kept = None
         if headers is not None or msg_id is not None or ttl is not None:
             # A copy: the caller may go on changing theirs.
             kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
         # Before it is sent: in the blocking client its ack may come while we are still here.
-        index = self._window.reserve(subject, payload, kept, told)
+        index = self.window.reserve(subject, payload, kept, told)
         if index == CLOSED:
             raise self._not_open()
         try:
             self._send(index, subject, payload, kept)
         except BaseException as error:
-            withdrawn = self._window.withdraw(index)
+            withdrawn = self.window.withdraw(index)
             self._changed()  # somebody else may wait for the place
             if withdrawn or not isinstance(error, JetsparkError):
                 raise
@@ -181,9 +171,10 @@ class WindowedPublishing:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Take messages from now on. Raises as `Client.listen`."""
         inbox = self._inbox = self._client.new_inbox() + "."
-        self._send = NumberedPublishes(self._client, inbox.encode()).send
+        self._send = NumberedPublishes(self._publishing, inbox.encode()).send
         self._inbox_length = len(inbox.encode())
         self._listener = self._client.listen(
             f"{inbox}*",
@@ -195,17 +186,18 @@ class WindowedPublishing:
             on_end=self._on_end,
         )
         self._left_at = None if self._client.is_connected else self._client.loop.time()
-        self._window.open()
+        self.window.open()
         self._look_at_the_clock()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Take no more; what is pending fails."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
         if self._timer is not None:
             self._timer.cancel()
         self._stop_resending()
-        for index, entry in self._window.close():
+        for index, entry in self.window.close():
             left = JetStreamError("The publisher was left before the ack came.")
             self._fail(index, entry, left)
         self._changed()
@@ -216,7 +208,7 @@ class WindowedPublishing:
         self._on_acks([frame])
 
     def _on_acks(self, frames: list[MessageFrame], _size: int = 0) -> bool:
-        window, inbox = self._window, self._inbox_length
+        window, inbox = self.window, self._inbox_length
         take, watched = window.take, window.watched
         plain, acked = self._plain_ack, 0
         for frame in frames:
@@ -247,7 +239,7 @@ class WindowedPublishing:
             index = int(frame[1][self._inbox_length :])
         except ValueError:
             return
-        entry = self._window.find(index)
+        entry = self.window.find(index)
         if entry is None:
             return  # late, as above
         status = status_of(frame[3])
@@ -259,8 +251,8 @@ class WindowedPublishing:
         except JetsparkError as error:
             self._on_refusal(index, entry, error)
             return
-        self._window.take(index)
-        self._window.settled(index)
+        self.window.take(index)
+        self.window.settled(index)
         self._acked += 1
         self._duplicates += ack.duplicate
         self._plain_ack = plain_ack_head(frame[4], document) or self._plain_ack
@@ -269,7 +261,7 @@ class WindowedPublishing:
 
     def _on_refusal(self, index: int, entry: Unacked, error: JetsparkError) -> None:
         """A stream without a leader takes nothing, for a while; other refusals are final."""
-        window = self._window
+        window = self.window
         if is_passing(error):
             if window.refused(index, self._clock(), stored=is_in_process(error)):
                 if self._refusal is None:
@@ -283,7 +275,7 @@ class WindowedPublishing:
 
     def _warn(self, now: float) -> None:
         """Once for each time of trouble that does not pass at once: sending may wait for long."""
-        if not self._window.troubled:
+        if not self.window.troubled:
             self._refusal = None
         elif self._refusal is not None and now > self._warn_at:
             self._warn_at = math.inf
@@ -311,7 +303,7 @@ class WindowedPublishing:
 
     def _look_at_the_clock(self) -> None:
         """Every twentieth of the timeout, instead of a timer and a look for each message."""
-        window = self._window
+        window = self.window
         pause = min(self._timeout / _LOOKS, RETRY_WAIT)
         now = self._clock()
         # Good until the next look: never too early, at most two looks too late.
@@ -333,10 +325,10 @@ class WindowedPublishing:
         """Send again what waits for it, unless the round before is not through."""
         if self._resending is None or self._resending.done():
             self._round_at = now + RETRY_WAIT
-            self._resending = self._client.loop.create_task(self._resend(self._window.due(now)))
+            self._resending = self._client.loop.create_task(self._resend(self.window.due(now)))
 
     async def _resend(self, due: list[int]) -> None:
-        window, held = self._window, self._window.held
+        window, held = self.window, self.window.held
         for index in due:
             if self._outbox.crowded:
                 await self._outbox.wait()
@@ -358,7 +350,7 @@ class WindowedPublishing:
 
     def _on_disconnect(self) -> None:
         self._stop_resending()
-        for index, entry in self._window.lost(self._clock()):
+        for index, entry in self.window.lost(self._clock()):
             self._fail(index, entry, link_lost(index, entry[0]))
         self._left_at = self._client.loop.time()
         self._changed()
@@ -370,7 +362,7 @@ class WindowedPublishing:
         self._round(self._clock())
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
-        refused = self._window.refused_for_good(
+        refused = self.window.refused_for_good(
             lambda index, entry: name in (entry[0], f"{self._inbox}{index}")
         )
         for index, entry in refused:
@@ -379,6 +371,6 @@ class WindowedPublishing:
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self._ended = error
-        for index, entry in self._window.close():
+        for index, entry in self.window.close():
             self._fail(index, entry, no_more_acks(error))
         self._changed()

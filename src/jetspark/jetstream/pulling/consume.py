@@ -121,7 +121,7 @@ class ConsumerMessages(Leaving):
         if self._acks:
             self._pull.start(self._names["stream"], self._names["consumer"])
         else:
-            self._client._link.require_open()
+            self._client.require_open()
             self._retry = self._client.loop.create_task(self._start_where_it_is())
 
     async def _start_where_it_is(self) -> None:
@@ -260,7 +260,7 @@ class ConsumerMessages(Leaving):
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
         except StopAsyncIteration:
-            self._client._link.require_open()
+            self._client.require_open()
             raise BadSubscriptionError("Consuming has ended.") from None
         except JetsparkError:
             raise  # a lost connection is a TimeoutError, too
@@ -274,7 +274,7 @@ class ConsumerMessages(Leaving):
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` frames that are here now, taken as if iterated over.
 
-        For the blocking client, which takes many at each change of thread.
+        For whoever makes messages of its own out of many frames.
         """
         return self._pull.take_many(limit)
 
@@ -327,6 +327,11 @@ class ConsumerMessages(Leaving):
                 f"{len(self._frames)} messages of {self._names['consumer']!r} "
                 "were not taken in time."
             )
+
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         """Of the client's drain: whether this task is in the callback."""

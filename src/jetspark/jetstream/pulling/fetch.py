@@ -43,7 +43,7 @@ from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
-from jetspark.wire.kernel import deliver
+from jetspark.wire.kernel import deliver, frame_of
 from jetspark.wire.pull_end import PENDING_MESSAGES, PullEnd, number_in, pull_end, pull_error
 from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import Status, status_of
@@ -168,7 +168,7 @@ class Pull:
 
     def _result(self) -> FetchResult:
         if self._priority is not None and self._priority.pinned and self._messages:
-            self._priority.notice(self._messages[-1]._frame)
+            self._priority.notice(frame_of(self._messages[-1]))
         if self._error is None and not self._acks:
             self._error = self._lost_for_good()
         if not self._messages and self._error is not None:
@@ -181,7 +181,7 @@ class Pull:
             return BrokenSocketError(
                 "The link was lost: messages on their way may be lost with it."
             )
-        twice = len(self._messages) - len({message._frame[2] for message in self._messages})
+        twice = len(self._messages) - len({frame_of(message)[2] for message in self._messages})
         if twice:
             return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
         return None
@@ -209,7 +209,7 @@ class Pull:
         max_bytes = heartbeat = 0
         if self._max_bytes is not None:
             max_bytes = self._max_bytes - sum(
-                delivery_size(message._frame) for message in self._messages
+                delivery_size(frame_of(message)) for message in self._messages
             )
             if max_bytes <= 0:
                 self._finish(None)

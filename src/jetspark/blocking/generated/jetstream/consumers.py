@@ -16,6 +16,7 @@ from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
 from jetspark.jetstream.pulling.consume_options import EXPIRES
 from jetspark.timestamps import Seconds
+from jetspark.wire.kernel import frame_of
 
 
 class GeneratedConsumer:
@@ -145,14 +146,16 @@ class GeneratedPullConsumer:
         """
         return JsMsg(
             self._client,
-            self._client.thread.run(
-                self._inner.next,
-                timeout,
-                group=group,
-                min_pending=min_pending,
-                min_ack_pending=min_ack_pending,
-                priority=priority,
-            )._frame,
+            frame_of(
+                self._client.thread.run(
+                    self._inner.next,
+                    timeout,
+                    group=group,
+                    min_pending=min_pending,
+                    min_ack_pending=min_ack_pending,
+                    priority=priority,
+                )
+            ),
         )
 
     def consume(

@@ -3,25 +3,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-from jetspark.blocking.leaving import EnteringInTurn
-from jetspark.jetstream.batches.fast_ingest import FastIngest as AsyncFastIngest
+from jetspark.blocking.jetstream.sending import Sending
+from jetspark.jetstream.batches.ingesting import Ingesting
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.jetstream.publishing.results import PublishFailure
 from jetspark.payloads import Payload
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import Headers, HeadersLike
 
 
-class GeneratedFastIngest(EnteringInTurn):
+class GeneratedFastIngest(Sending):
     """The calls of `FastIngest` that hand on to its asyncio twin."""
 
-    _inner: AsyncFastIngest
+    _inner: Ingesting
 
-    def _add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    def _add_message(self, subject: str, payload: Payload, headers: Headers | None) -> int:
         raise NotImplementedError
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._inner.window.sent
+
+    @property
+    def pending(self) -> int:
+        """Messages of which nothing is known yet."""
+        return self._inner.window.pending
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._inner.window.acked
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages that failed so far. Reading counts as having looked at them."""
+        return self._inner.failed()
+
+    @property
+    def ack(self) -> PubAck | None:
+        """The server's last word: `seq` of the last message stored; None before."""
+        return self._inner.ack
 
     def add(
         self,
@@ -37,51 +59,27 @@ class GeneratedFastIngest(EnteringInTurn):
     ) -> int:
         """Publish, waiting only while too many acks are outstanding; returns the message's index.
 
-        The options are those of `JetStream.publish`. Raises what `Client.publish` raises; such a
+        The options are those of `JetStream.publish`. Raises what `Client.publish` raises, and
+        ConfigError, BadNameError and UnsupportedByServerError for options that cannot work; such a
         message was not taken and has no index. When the batch is over it raises why.
         """
-        return self._add(
-            lambda: self._inner.add(
-                subject,
-                payload,
+        return self._add_message(
+            subject,
+            payload,
+            self._inner.headers(
                 headers=headers,
                 msg_id=msg_id,
                 ttl=ttl,
                 expect_last_seq=expect_last_seq,
                 expect_last_subject_seq=expect_last_subject_seq,
                 expect_last_subject_seq_of=expect_last_subject_seq_of,
-            )
+            ),
         )
 
     def commit(self) -> PubAck | None:
         """End the batch and wait until the fate of every message is known.
 
         Returns the server's last word; None when there was none, or nothing was sent. Raises
-        nothing that `failed` tells.
+        ConfigError outside of the block, and nothing that `failed` tells.
         """
-        return self._run_in_turn(self._inner.commit)
-
-    @property
-    def sent(self) -> int:
-        """Messages taken so far; each is acked, failed or pending."""
-        return self._inner.sent
-
-    @property
-    def pending(self) -> int:
-        """Messages of which nothing is known yet."""
-        return self._inner.pending
-
-    @property
-    def acked(self) -> int:
-        """Messages acknowledged so far."""
-        return self._inner.acked
-
-    @property
-    def failed(self) -> list[PublishFailure]:
-        """The messages that failed so far. Reading counts as having looked at them."""
-        return self._inner.failed
-
-    @property
-    def ack(self) -> PubAck | None:
-        """The server's last word: `seq` of the last message stored; None before."""
-        return self._inner.ack
+        raise NotImplementedError

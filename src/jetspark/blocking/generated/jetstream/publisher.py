@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from jetspark.blocking.jetstream.sending import Sending
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.results import PublishFailure
 from jetspark.jetstream.publishing.windowed import WindowedPublishing
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 
 
-class GeneratedPublisher(WindowedPublishing):
+class GeneratedPublisher(Sending):
     """The calls of `Publisher` that hand on to its asyncio twin."""
+
+    _inner: WindowedPublishing
 
     def _send_message(
         self,
@@ -34,6 +38,31 @@ class GeneratedPublisher(WindowedPublishing):
         ttl: TimeToLive | None,
     ) -> Future[PubAck]:
         raise NotImplementedError
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._inner.acked
+
+    @property
+    def duplicates(self) -> int:
+        """Of these, messages whose Nats-Msg-Id was in the stream already."""
+        return self._inner.duplicates
+
+    @property
+    def pending(self) -> int:
+        """Messages that have no ack yet; never more than the window."""
+        return self._inner.window.count()
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._inner.window.sent
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages of `send` that failed so far. Reading counts as having looked at them."""
+        return self._inner.failed()
 
     def send(
         self,

@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from jetspark.blocking.caller_side import drive
 from jetspark.blocking.jetstream.batch import AtomicBatch
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.jetstream.this_thread import ThisThreadCalls
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.client.prepared import Sendable
+from jetspark.client.prepared import Sendable, parts_of
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.batches.fast_ingest import GapPolicy
+from jetspark.jetstream.batches.calls import atomic_batch, fast_ingest
+from jetspark.jetstream.batches.ingesting import GapPolicy
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.calls import publisher_options
 from jetspark.jetstream.publishing.counters import Counter
-from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.windowed import RETRY_FOR, DisconnectPolicy
+from jetspark.jetstream.publishing.headers import TimeToLive, headers_of, publish_headers
+from jetspark.jetstream.publishing.options import RETRY_FOR, DisconnectPolicy
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
@@ -56,10 +56,11 @@ class GeneratedPublishCalls(ThisThreadCalls):
         for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
         `Client.publish` raises.
         """
-        return drive(
-            self._in_this_thread.publish(
-                subject,
-                payload,
+        return self._publish(
+            subject,
+            payload,
+            publish_headers(
+                self._inner.api.server,
                 headers=headers,
                 msg_id=msg_id,
                 ttl=ttl,
@@ -68,8 +69,8 @@ class GeneratedPublishCalls(ThisThreadCalls):
                 expect_last_subject_seq=expect_last_subject_seq,
                 expect_last_subject_seq_of=expect_last_subject_seq_of,
                 expect_last_msg_id=expect_last_msg_id,
-                timeout=timeout,
-            )
+            ),
+            timeout,
         )
 
     def publish_msg(
@@ -91,18 +92,17 @@ class GeneratedPublishCalls(ThisThreadCalls):
         marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
         replace headers of the same meaning. Raises as `publish`.
         """
-        return drive(
-            self._in_this_thread.publish_msg(
-                message,
-                msg_id=msg_id,
-                ttl=ttl,
-                expect_stream=expect_stream,
-                expect_last_seq=expect_last_seq,
-                expect_last_subject_seq=expect_last_subject_seq,
-                expect_last_subject_seq_of=expect_last_subject_seq_of,
-                expect_last_msg_id=expect_last_msg_id,
-                timeout=timeout,
-            )
+        return self.publish(
+            *parts_of(message)[:2],
+            headers=headers_of(message),
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
+            timeout=timeout,
         )
 
     def publisher(
@@ -125,9 +125,9 @@ class GeneratedPublishCalls(ThisThreadCalls):
         """
         return Publisher(
             self._caller,
-            self._in_this_thread._api,
+            self._inner.api,
             publisher_options(
-                self._in_this_thread._api, window, timeout, on_disconnect, retry_for, raise_failures
+                self._inner.api, window, timeout, on_disconnect, retry_for, raise_failures
             ),
         )
 
@@ -141,7 +141,9 @@ class GeneratedBatchCalls(ThisThreadCalls):
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. The rest is in `AtomicBatch`.
         """
-        return AtomicBatch(self._caller, self._in_this_thread.atomic_batch(timeout=timeout))
+        return AtomicBatch(
+            self._caller, atomic_batch(self._inner.api, self._caller.publishing, timeout)
+        )
 
     def fast_ingest(
         self,
@@ -162,8 +164,8 @@ class GeneratedBatchCalls(ThisThreadCalls):
         """
         return FastIngest(
             self._caller,
-            self._in_this_thread.fast_ingest(
-                gaps=gaps, ack_every=ack_every, outstanding=outstanding, timeout=timeout
+            fast_ingest(
+                self._inner.api, self._caller.publishing, gaps, ack_every, outstanding, timeout
             ),
         )
 

@@ -99,7 +99,7 @@ class GeneratedBucket:
         """
         return Watcher(
             self._thread,
-            self._inner._js.client,
+            self._inner.client,
             self._inner.name,
             lambda forward: self._inner.watch(
                 keys,

@@ -68,7 +68,7 @@ class GeneratedObjectStore:
         raises, and APIError when the store is full or sealed; then the store is as it was.
         """
         return self._put(
-            data, partial(self._inner._writer, name, description, headers, metadata, chunk_size)
+            data, partial(self._inner.writer, name, description, headers, metadata, chunk_size)
         )
 
     def update_meta(

@@ -1,0 +1,140 @@
+"""Publishing: a message is checked, encoded and put into an outbox.
+
+Contract: nothing here waits or needs an event loop, so `Publishing` serves any thread that may put
+into its outbox. The asyncio client has one over the connection's outbox; each blocking client has
+another one over its publish buffer. What is refused is raised, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jetspark.connection.fit import COMMON_LINE, check_headers, check_line
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.supervisor import Supervisor
+from jetspark.errors import MaxPayloadError
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.subjects import check_publish_subject
+from jetspark.wire import frames
+from jetspark.wire.headers import Headers, HeadersLike, encode_headers
+
+_SUBJECTS_REMEMBERED = 4096
+
+
+class FrameOutbox(Protocol):
+    """Takes encoded publishes and sends them in order: `Outbox`, `PublishBuffer`."""
+
+    crowded: bool
+    """Whether a publisher should `wait` before it puts more."""
+    published: int
+    """Messages taken so far."""
+
+    def put(self, frame: bytes, /) -> None:
+        """Take one publish. Raises OutboundBufferError, ConnectionClosedError: it is not taken."""
+
+    async def wait(self) -> None:
+        """Return when there is room, or no link that could make any."""
+
+
+class Publishing:
+    """Checks and encodes messages for one connection, and puts them into `outbox`."""
+
+    def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
+        self.outbox = outbox
+        self.link = link
+        self._options = options
+        self._subjects: dict[str, bytes] = {}  # may be published to; encoded
+
+    def into(self, outbox: FrameOutbox) -> Publishing:
+        """The same connection's, with another outbox."""
+        return Publishing(self.link, self._options, outbox)
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that a message may have, headers included."""
+        return self.link.max_payload
+
+    def send(
+        self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None
+    ) -> None:
+        """One message, which leaves with this turn of the event loop.
+
+        Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
+        HeadersNotSupportedError, OutboundBufferError, ConnectionClosedError.
+        """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        try:
+            target = self._subjects.get(subject) or self.encode_subject(subject)
+        except TypeError:  # a list has no hash
+            self.encode_subject(subject)
+            raise
+        if reply is not None:
+            check_publish_subject(reply, strict=False)
+            target = b"%b %b" % (target, reply.encode())
+            check_line(reply, target, self._options.max_control_line)
+        block = b"" if headers is None else self.encode_headers(headers)
+        size = len(block) + len(payload)
+        if size > self.link.max_payload:
+            raise MaxPayloadError(size, self.link.max_payload)
+        self.outbox.put(frames.message(target, block, payload))
+
+    def send_replying(
+        self,
+        subject: str,
+        payload: Payload,
+        reply: bytes,
+        headers: HeadersLike | bytes | None = None,
+    ) -> None:
+        """`send` with a reply subject that is encoded and known to be valid.
+
+        `headers` may be encoded, too. Raises as `send`.
+        """
+        self.outbox.put(self.frame_replying(subject, payload, reply, headers))
+
+    def frame_replying(
+        self,
+        subject: str,
+        payload: Payload,
+        reply: bytes,
+        headers: HeadersLike | bytes | None = None,
+    ) -> bytes:
+        """The frame that `send_replying` puts into the outbox. Raises as `send`."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        try:
+            encoded = self._subjects.get(subject) or self.encode_subject(subject)
+        except TypeError:
+            self.encode_subject(subject)
+            raise
+        if len(encoded) + len(reply) > COMMON_LINE:
+            self.check_line(subject, b"%b %b" % (encoded, reply))
+        if headers is None:
+            block = b""
+        else:
+            block = headers if isinstance(headers, bytes) else self.encode_headers(headers)
+        size = len(block) + len(payload)
+        if size > self.link.max_payload:
+            raise MaxPayloadError(size, self.link.max_payload)
+        return frames.replying(encoded, reply, block, payload)
+
+    def encode_subject(self, subject: str) -> bytes:
+        """The subject, which may be published to. Raises BadSubjectError."""
+        if isinstance(subject, str) and (known := self._subjects.get(subject)) is not None:
+            return known
+        check_publish_subject(subject, strict=self._options.check_subjects)
+        encoded = subject.encode()
+        self.check_line(subject, encoded)
+        if len(self._subjects) >= _SUBJECTS_REMEMBERED:
+            self._subjects.clear()
+        self._subjects[subject] = encoded
+        return encoded
+
+    def check_line(self, subject: str, target: bytes) -> None:
+        """Raises BadSubjectError when a line with `target` is longer than the server takes."""
+        check_line(subject, target, self._options.max_control_line)
+
+    def encode_headers(self, headers: HeadersLike) -> bytes:
+        """The header block. Raises BadHeaderError, HeadersNotSupportedError."""
+        check_headers(self.link.info)
+        return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))

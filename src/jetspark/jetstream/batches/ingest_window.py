@@ -1,0 +1,173 @@
+"""The window of a fast-ingest batch: messages from when they are taken until their fate is known.
+
+Contract. No I/O, no event loop, no clock. Messages have numbers from 1, as in the protocol; users
+see indexes, from 0. A message ends exactly once: acknowledged, or in `failures`, or taken back by
+`withdraw`. All messages up to `done` have ended; of those after it, some may have failed already.
+Memory is for messages that have not ended, and for failures.
+
+Threads. `reserve`, `withdraw` and `published` are for senders, one at a time, in any thread; all
+the rest is for the event loop's thread; attributes and counts may be read anywhere. The two sides
+meet in one list: its single operations are atomic. What takes two of them, and must not lose
+against the other side, has a lock; no sender of a message that goes well needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from jetspark.jetstream.publishing.results import PublishFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jetspark.errors import JetsparkError
+
+
+class IngestWindow:
+    """`flow`: messages for one ack. `outstanding`: acks that may be missing. Closed at first."""
+
+    __slots__ = (
+        "_failed_ahead",
+        "_flow",
+        "_lock",
+        "_outstanding",
+        "_refused",
+        "_subject",
+        "_subjects",
+        "closed",
+        "done",
+        "failures",
+        "limit",
+        "published",
+        "sent",
+    )
+
+    def __init__(self, *, flow: int, outstanding: int) -> None:
+        self.sent = 0
+        """Messages taken so far."""
+        self.published = 0
+        """The last message that is certainly on its way; senders set it."""
+        self.done = 0
+        """All messages up to this one have ended."""
+        self.limit: float = math.inf
+        """No message is let in while so many were taken. Without end when closed: none waits."""
+        self.failures: list[PublishFailure] = []
+        """What failed, in the order in which that was known."""
+        self._flow = flow
+        self._outstanding = outstanding
+        self._subjects: list[str] = []  # of the messages after `done`
+        self._subject = ""  # of the last one that is `done` and was not refused by its subject
+        self._refused: set[str] = set()  # subjects that may not be published to
+        self._failed_ahead: set[int] = set()  # numbers after `done`
+        self.closed = True
+        """Whether no more messages are taken."""
+        self._lock = Lock()
+
+    @property
+    def full(self) -> bool:
+        """Whether a sender has to wait."""
+        return self.sent >= self.limit
+
+    @property
+    def pending(self) -> int:
+        """Messages that have not ended."""
+        return self.sent - self.done - len(self._failed_ahead)
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged."""
+        return self.done + len(self._failed_ahead) - len(self.failures)
+
+    # -- senders -------------------------------------------------------------------------------
+
+    def reserve(self, subject: str) -> int:
+        """Take a message: its index. Never waits. Whether it may be sent, `closed` says then.
+
+        In this order: whoever closes the window sees the message, or the sender sees `closed`.
+        """
+        index = self.sent
+        self._subjects.append(subject)
+        self.sent = index + 1
+        return index
+
+    def withdraw(self, index: int) -> bool:
+        """Take back the newest message, which was not sent. False: it has ended already."""
+        with self._lock:
+            if index + 1 in self._failed_ahead or index < self.done:
+                return False
+            self.sent = index
+            self._subjects.pop()
+            return True
+
+    # -- the event loop's thread -----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take messages: one, until the server has said how many it lets be on their way."""
+        self.closed = False
+        self.limit = 1
+
+    def close(self) -> None:
+        """Take no more; those that were taken may still be acknowledged."""
+        self.closed = True
+        self.limit = math.inf
+
+    def acked_up_to(self, number: int, flow: int | None = None) -> None:
+        """All messages up to this one are stored, except those that failed.
+
+        `flow`: the server's word on how many messages get one ack from now on.
+        """
+        if flow is not None:
+            self._flow = flow
+        with self._lock:
+            number = min(number, self.sent)
+            step = number - self.done
+            if step > 0:
+                self._subject = next(self._not_refused(self._subjects[:step]), self._subject)
+                del self._subjects[:step]
+                self.done = number
+                if self._failed_ahead:
+                    self._failed_ahead = {each for each in self._failed_ahead if each > number}
+        self._let_in()
+
+    def failed(self, numbers: Sequence[int], error: JetsparkError) -> None:
+        """These messages are lost or refused; the first reason that is given counts."""
+        for number in numbers:
+            with self._lock:
+                if number in self._failed_ahead or not self.done < number <= self.sent:
+                    continue
+                self._failed_ahead.add(number)
+                subject = self._subjects[number - self.done - 1]
+            self.failures.append(PublishFailure(number - 1, subject, error))
+        self._let_in()
+
+    def over(self, error: JetsparkError) -> None:
+        """Nothing more will be heard: close, and fail what has not ended."""
+        self.close()
+        self.failed(range(self.done + 1, self.sent + 1), error)
+
+    def _let_in(self) -> None:
+        """What failed does not count as outstanding."""
+        if not self.closed:
+            self.limit = self.done + len(self._failed_ahead) + self._flow * self._outstanding
+
+    # -- subjects --------------------------------------------------------------------------------
+
+    def open_subject(self) -> str | None:
+        """The subject of the newest message that may have been let through."""
+        with self._lock:
+            return next(self._not_refused((self._subject, *self._subjects)), None)
+
+    def refuse(self, subject: str) -> tuple[list[int], bool]:
+        """The subject may not be published to: its messages, and whether that is news here."""
+        with self._lock:
+            news = subject not in self._refused and subject in (self._subject, *self._subjects)
+            if news:
+                self._refused.add(subject)
+            numbers = enumerate(self._subjects, self.done + 1)
+            return [number for number, each in numbers if each == subject], news
+
+    def _not_refused(self, subjects: Sequence[str]) -> Iterator[str]:
+        """The newest first."""
+        return (each for each in reversed(subjects) if each and each not in self._refused)
