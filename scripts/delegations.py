@@ -65,9 +65,8 @@ MODULES: dict[str, list[Twin]] = {
     # The module has the path of the one by hand whose classes inherit.
     "client": [
         Twin(
-            "jetspark.full_client:Client",
+            "jetspark.client.client:Client",
             also=(
-                "jetspark.client.client:Client",
                 "jetspark.client.request_calls:RequestCalls",
                 "jetspark.client.publish_calls:PublishCalls",
             ),
@@ -78,6 +77,9 @@ MODULES: dict[str, list[Twin]] = {
                 " dial: Dial) -> None",
             ),
         )
+    ],
+    "full_client": [
+        Twin("jetspark.full_client:Client", bases=("Client",), inner="-", attributes=())
     ],
     "messages": [
         Twin(
@@ -280,7 +282,7 @@ BODIES: dict[str, str] = {
     "Client.flush": BY_HAND,
     "Client.drain": BY_HAND,
     "Client.close": BY_HAND,
-    "Client.jetstream": 'JetStream(cast("Client", self), {args})',
+    "Client.jetstream": "JetStream(self, {args})",
     "Message.respond": "drive(AsyncMessage(self._client, frame_of(self)).respond({args}))",
     "EventStream.close": ON_LOOP,
     "Subscription.pending_msgs": _PENDING,
@@ -389,8 +391,8 @@ WRAPPED: dict[str, str] = {
 
 OTHER_TYPES: dict[str, tuple[str, ...]] = {
     # Types of this name stand here below jetspark.blocking, and mean these in what is written.
-    "client": ("Client", "EventCallback", "ErrorCallback"),
-    "events": ("EventStream",),
+    "client": ("Client",),
+    "events": ("EventStream", "EventCallback", "ErrorCallback"),
     "replies": ("Replies",),
     "messages": ("Message",),
     "subscription": ("Subscription", "MessageCallback"),
@@ -411,14 +413,15 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "kv.bucket": ("Bucket",),
     "kv.watch": ("Watcher", "EntryCallback"),
     "kv.live": ("LiveBucket", "ChangeCallback"),
-    "objects.store": ("ObjectStore", "ObjectData"),
+    "objects.store": ("ObjectStore",),
+    "objects.content": ("ObjectData",),
     "objects.reader": ("ObjectReader",),
     "objects.watch": ("ObjectWatcher",),
 }
 
 HELPERS: dict[str, str] = {
     # Names in the tables above.
-    **dict.fromkeys(("Any", "cast", "TYPE_CHECKING"), "typing"),
+    "Any": "typing",
     **dict.fromkeys(("Callable", "Coroutine", "Mapping"), "collections.abc"),
     "partial": "functools",
     "Future": "concurrent.futures",
@@ -669,14 +672,11 @@ class Module:
     text: str = ""
     imports: dict[str, str] = field(default_factory=dict)
     """Names, and their import statements."""
-    typing_only: dict[str, str] = field(default_factory=dict)
 
     def use(self, text: str, source: str | None = None) -> str:
         """Import what a piece of Python names, as it is meant in the module `source`."""
         known = names_of(source) if source is not None else {}
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Constant) and node.value == "Client":  # cast
-                self.add("Client", "jetspark.blocking.client", "Client")
             if not isinstance(node, ast.Name):
                 continue
             name = node.id
@@ -692,11 +692,8 @@ class Module:
         line = f"from {module} import {original}" if original else f"import {module}"
         if original and name != original:
             line += f" as {name}"
-        # The module by hand imports this one.
-        own = module in (f"jetspark.blocking.{self.name}", "jetspark.blocking.client")
-        own = own and self.name != "connecting"
-        known = self.typing_only if own else self.imports
-        if (other := known.setdefault(name, line)) != line:
+        assert module != f"jetspark.blocking.{self.name}", f"{module} imports what needs its {name}"
+        if (other := self.imports.setdefault(name, line)) != line:
             other_module = other.split()[1]
             same = getattr(sys.modules[module], original) is getattr(
                 sys.modules[other_module], original, None
@@ -795,16 +792,8 @@ class Module:
     def whole(self) -> str:
         name = self.name.rpartition(".")[2]
         imports = "\n".join(self.imports.values())
-        later = ""
-        if self.typing_only:
-            imports += "\nfrom typing import TYPE_CHECKING"
-            later = "\nif TYPE_CHECKING:\n" + textwrap.indent(
-                "\n".join(self.typing_only.values()), "    "
-            )
         says = f'"""Calls of jetspark.blocking that hand on: {name.replace("_", " ")}."""'
-        return (
-            f"{HEAD}{says}\n\nfrom __future__ import annotations\n\n{imports}\n{later}{self.text}"
-        )
+        return f"{HEAD}{says}\n\nfrom __future__ import annotations\n\n{imports}\n{self.text}"
 
 
 def texts_of(arguments: ast.arguments | None) -> Iterator[str]:
@@ -829,7 +818,7 @@ def connecting(module: Module) -> None:
     doc = ast.get_docstring(node) or ""
     for text in texts_of(node.args):
         module.use(text, "jetspark.full_client")
-    module.add("Client", "jetspark.blocking.client", "Client")
+    module.add("Client", "jetspark.blocking.full_client", "Client")
     module.use("make_options")
     text = CONNECT.format(parameters=ast.unparse(node.args), doc=docstring("connect", doc, 4))
     module.text += f"\n\n{text}"

@@ -1,4 +1,4 @@
-"""The order of layers of docs/architecture.md, private names, light imports, and small files.
+"""The order of layers of docs/architecture.md, no circles, private names, light imports, small files.
 
 The tables below are the rules; a test breaks each of them once and has to be noticed.
 """
@@ -285,6 +285,51 @@ def test_own_private_name_is_let_through(module: str, source: str) -> None:
 def test_exceptions_for_private_names_are_still_needed() -> None:
     texts = "".join(file.read_text("utf-8") for file in files())
     assert {name for name in OTHERS_PRIVATE if f".{name}" not in texts} == set()
+
+
+# -- no circles ----------------------------------------------------------------------------------
+
+
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """The largest groups of modules that import each other, directly or by others."""
+    reached = {module: reachable(module, imports) for module in imports}
+    groups: list[set[str]] = []
+    for module, below in reached.items():
+        if module in below and not any(module in group for group in groups):
+            groups.append({other for other in below if module in reached[other]})
+    return groups
+
+
+def reachable(module: str, imports: dict[str, set[str]]) -> set[str]:
+    """What importing a module leads to; the module itself only when it is in a circle."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        new = imports.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_no_file_imports_itself_by_others() -> None:
+    imports = {
+        module_name(file): imported_modules(
+            file.read_text("utf-8"), module_name(file), is_package=file.name == "__init__.py"
+        )
+        for file in files()
+    }
+    assert circles(imports) == []
+
+
+def test_circle_of_imports_is_noticed() -> None:
+    sources = {
+        "jetspark.client.client": "from jetspark.client.messages import Message",
+        "jetspark.client.messages": "if TYPE_CHECKING:\n    from jetspark.client import requests",
+        "jetspark.client.requests": "def f():\n    import jetspark.client.client",
+        "jetspark.client.listener": "from jetspark.client import client",
+    }
+    imports = {name: imported_modules(text, name) for name, text in sources.items()}
+    assert circles(imports) == [set(sources) - {"jetspark.client.listener"}]
 
 
 # -- light imports -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from scripts import delegations
 
 import jetspark
 from jetspark import blocking, full_client, kv, objects
-from jetspark.blocking import client as blocking_client
+from jetspark.blocking import events as blocking_events
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
@@ -286,8 +286,8 @@ def test_what_the_generated_class_leaves_to_the_one_by_hand_is_there(twin: type)
 
 def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
     for ours, theirs in (
-        (blocking_client.EventCallback, notices.EventCallback),
-        (blocking_client.ErrorCallback, notices.ErrorCallback),
+        (blocking_events.EventCallback, notices.EventCallback),
+        (blocking_events.ErrorCallback, notices.ErrorCallback),
         (blocking_subscription.MessageCallback, subscription.MessageCallback),
         (blocking_backup.ProgressCallback, backup.ProgressCallback),
     ):

@@ -16,7 +16,9 @@ from tests.support.scripted_server import ScriptedServer
 
 import jetspark
 from jetspark.connection.options import make_options
-from jetspark.connection.urls import parse_url
+from jetspark.connection.tcp_transport import dial_tcp
+from jetspark.connection.transport import Receiver, Transport
+from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import (
     AuthorizationError,
@@ -51,6 +53,30 @@ def start(make_server: MakeServer, certificates: Certificates) -> Start:
         return make_server(conf, **options), f"{scheme}://localhost:{port}"
 
     return make
+
+
+@pytest.mark.parametrize("scheme", ["nats", "ws", "wss"])
+async def test_own_dial_carries_every_kind_of_url(
+    start: Start, certificates: Certificates, scheme: str
+) -> None:
+    server, url = start(tls=scheme == "wss")
+    port = parse_url(server.url if scheme == "nats" else url).port
+    dialed = []
+
+    async def dial(asked: ServerURL, receiver: Receiver) -> Transport:
+        dialed.append(str(asked))
+        return await dial_tcp(ServerURL("localhost", port), receiver)
+
+    unknown = f"{scheme}://behind.a.proxy.invalid:7"
+    options = make_options(unknown, tls_ca_file=str(certificates.ca), tls_hostname="localhost")
+    if scheme == "nats":
+        options = make_options(unknown)
+    async with jetspark.Client(options, dial=dial) as nc:
+        sub = nc.subscribe("a")
+        await nc.publish("a", b"x")
+        assert (await sub.next(10)).data == b"x"
+        assert nc.current_server == unknown
+    assert dialed == [unknown]
 
 
 @pytest.mark.parametrize("compression", [False, True])

@@ -10,8 +10,8 @@
 What is no call is the same object as in `jetspark`: options, events, errors, headers, documents.
 """
 
-from jetspark.blocking.client import Client
 from jetspark.blocking.events import EventStream
+from jetspark.blocking.full_client import Client
 from jetspark.blocking.generated.connecting import connect
 from jetspark.blocking.jetstream import JetStream
 from jetspark.blocking.messages import Message

@@ -1,9 +1,9 @@
 """Core NATS without async: publish, subscribe, request, from any thread.
 
 Contract
-- The names, arguments, results and errors of `jetspark.full_client.Client`, without `await`. All
-  clients of a process share one event-loop thread (`loop_thread`); any number of threads may use a
-  client at once.
+- The names, arguments, results and errors of the asyncio client, without `await`. All clients of a
+  process share one event-loop thread (`loop_thread`); any number of threads may use a client at
+  once.
 - A publish is checked here and left in a buffer that goes to the loop as a whole; it blocks while
   the network takes no more. Calls that need an answer block until it is there.
 - User functions (callbacks) are called in threads of their own and may use the client.
@@ -13,12 +13,12 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Self, TypeAlias
+from typing import Self
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.events import ErrorCallback, EventCallback
 from jetspark.blocking.generated.client import GeneratedClient
 from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.loop_thread import current
@@ -26,15 +26,12 @@ from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.worker import Worker, check_callback, in_callback_of
 from jetspark.client.client import DRAIN_TIMEOUT, Statistics
+from jetspark.client.client import Client as AsyncClient
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError, RequestTimeoutError
-from jetspark.full_client import Client as AsyncClient
 from jetspark.timestamps import Seconds, in_seconds
-
-ErrorCallback: TypeAlias = Callable[[JetsparkError], None]
-EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
 
 EXIT_FLUSH_TIMEOUT = 1.0
 """Seconds that a server may take at interpreter exit to confirm what was published."""

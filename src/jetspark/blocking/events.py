@@ -1,13 +1,18 @@
-"""The iterator over changes of the connection, blocking."""
+"""Changes of the connection without async: the iterator over them, and the types of callbacks."""
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeAlias
 
 from jetspark.blocking.generated.events import GeneratedEventStream
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.notices import EventStream as AsyncEventStream
 from jetspark.connection.events import ConnectionEvent
+from jetspark.errors import JetsparkError
+
+ErrorCallback: TypeAlias = Callable[[JetsparkError], None]
+EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
 
 
 class EventStream(GeneratedEventStream):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
-from jetspark.connection.fit import Dropped, fitting
+from jetspark.connection.server_limits import Dropped, sendable
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class PublishBuffer:
             self._frames, self._size, self._armed = [], 0, False
             if frames:
                 try:
-                    frames, size, dropped = self._fitting(frames, size)
+                    frames, size, dropped = self._sendable(frames, size)
                     self._outbox.put_all(frames, size)
                 except OutboundBufferError:
                     # Until link_changed. Armed: nobody needs to wake the loop before.
@@ -143,7 +143,7 @@ class PublishBuffer:
         for each in dropped:  # without the lock: who is told may publish
             self._link.routes.drop(each)
 
-    def _fitting(
+    def _sendable(
         self, frames: list[bytes], size: int
     ) -> tuple[list[bytes], int, Sequence[Dropped]]:
         """They were judged when they were made, and the server may be another one by now."""
@@ -153,7 +153,7 @@ class PublishBuffer:
             return frames, size, ()
         if size <= info.max_payload and info.headers:
             return frames, size, ()
-        frames, dropped = fitting(frames, info)
+        frames, dropped = sendable(frames, info)
         return frames, sum(map(len, frames)), dropped
 
     def link_changed(self) -> None:

@@ -18,22 +18,24 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
 from jetspark.client.publishing import Publishing
+from jetspark.client.reading import Reading
 from jetspark.client.request_calls import RequestCalls, seconds_of
 from jetspark.client.requests import RequestMux
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
-from jetspark.connection.fit import check_line
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
+from jetspark.connection.server_limits import check_line
 from jetspark.connection.supervisor import Supervisor
-from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.connection.tcp_transport import dial_tcp
+from jetspark.connection.transport import Dial
 from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
@@ -59,22 +61,6 @@ class Statistics:
     out_msgs: int
     out_bytes: int
     reconnects: int
-
-
-class Reading(Protocol):
-    """Something that gives out messages, and ends with the client."""
-
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way."""
-
-    def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """This task drains the client, and takes no messages meanwhile; was it in the callback?"""
-
-    def abandon(self) -> asyncio.Task[None] | None:
-        """The connection is closed: a callback gets no more, and one that runs is cancelled.
-
-        Returns the task that then ends, when that is not the caller's.
-        """
 
 
 @checked_but(also=("__init__",))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jetspark.connection.fit import COMMON_LINE, check_headers, check_line
+from jetspark.connection.server_limits import COMMON_LINE, check_headers, check_line
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import MaxPayloadError

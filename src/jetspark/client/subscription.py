@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.messages import Message
+from jetspark.client.reading import ReadingClient
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
@@ -37,9 +38,6 @@ from jetspark.errors import (
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
 
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
@@ -49,7 +47,7 @@ class Subscription(Leaving):
 
     def __init__(
         self,
-        client: Client,
+        client: ReadingClient,
         link: Supervisor,
         subject: str,
         *,

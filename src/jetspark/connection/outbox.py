@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from jetspark.connection.fit import Dropped, fitting
+from jetspark.connection.server_limits import Dropped, sendable
 from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 
@@ -149,7 +149,7 @@ class Outbox:
 
     def keep(self, info: ServerInfo) -> list[Dropped]:
         """Of what waits, only what is fitting for the next link's server; returns the rest."""
-        self._frames, dropped = fitting(self._frames, info)
+        self._frames, dropped = sendable(self._frames, info)
         self._size = sum(map(len, self._frames))
         return dropped
 

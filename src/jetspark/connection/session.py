@@ -2,8 +2,8 @@
 
 Contract: `open` leads through the handshake within `connect_timeout` and leaves nothing open when
 it raises. `start` begins dispatch: message frames go straight to the handler of their route, in
-the read loop, without a task or future or any decoding; everything rare goes to the host. The end
-of the link is told exactly once, by `Host.session_lost`, and only of a session that was started.
+the read loop, without a task, a future or any decoding; everything else goes to the owner. The end
+of the link is told exactly once, by `SessionOwner.session_lost`, and only after `start`.
 A session has no task of its own: it runs in the transport's callbacks and one PING timer.
 """
 
@@ -17,13 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
-from jetspark.connection.host import Host
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
+from jetspark.connection.session_owner import SessionOwner
 from jetspark.connection.transport import Dial, Transport, reason_of
 from jetspark.connection.urls import ServerURL
-from jetspark.connection.websocket_transport import dial_websocket
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
@@ -65,19 +64,18 @@ class Session:
         server: ServerURL,
         options: ConnectOptions,
         routes: Mapping[int, Route],
-        host: Host,
+        owner: SessionOwner,
         traffic: Traffic,
     ) -> None:
         self.server = server
         self.info = ServerInfo()
-        self.secure = False
         self.lost: JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
         """Whether the server has taken what began this link: it answered a PING behind it."""
         self._options = options
         self._routes = routes
-        self._host = host
+        self._owner = owner
         self._traffic = traffic
         self._parser = Parser()
         self._transport: Transport | None = None
@@ -90,6 +88,11 @@ class Session:
         self._unanswered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS protects the link."""
+        return self._transport is not None and self._transport.secure
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -115,11 +118,7 @@ class Session:
     async def _dial(self, dial: Dial) -> None:
         server = str(self.server)
         try:
-            if self.server.websocket:
-                self._transport = await dial_websocket(self.server, self, self._options)
-                self.secure = self.server.secure
-            else:
-                self._transport = await dial(self.server, self)
+            self._transport = await dial(self.server, self)
         except TimeoutError:
             raise
         except ssl.SSLError as error:
@@ -172,10 +171,9 @@ class Session:
             raise
         except OSError as error:
             raise _tls_error(server, error) from error
-        self.secure = True
 
     def abort(self) -> None:
-        """End the link now; the host is told when the session was started."""
+        """End the link now; the owner is told when the session was started."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -238,30 +236,30 @@ class Session:
             except Exception as error:
                 self._report(route, error)
             if route.received == route.max_msgs:
-                self._host.route_exhausted(route)
+                self._owner.route_exhausted(route)
 
     def _report(self, route: Route, error: Exception) -> None:
-        self._host.error_reported(user_error(f"The handler of {route.subject!r}", error))
+        self._owner.error_reported(user_error(f"The handler of {route.subject!r}", error))
 
     def _control(self, event: ControlEvent) -> None:
         match event:
             case Ping():
-                self._host.enqueue(self, frames.PONG)
+                self._owner.enqueue(self, frames.PONG)
             case Pong():
                 self._answered()
             case Info(document):
                 try:
                     self.info = parse_info(document)
                 except ProtocolError as error:
-                    self._host.error_reported(error)
+                    self._owner.error_reported(error)
                 else:
-                    self._host.info_changed(self, self.info)
+                    self._owner.info_changed(self, self.info)
             case Err(text):
                 problem, ends = meaning_of(text, str(self.server))
                 if ends == "link":
                     self.fail(problem)
                 else:
-                    self._host.error_reported(problem)
+                    self._owner.error_reported(problem)
 
     # -- PING ----------------------------------------------------------------------------------
 
@@ -269,7 +267,7 @@ class Session:
         """Done at the PONG; ConnectionClosedError when the link ends before it."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pings.append(answer)
-        self._host.enqueue(self, frames.PING)
+        self._owner.enqueue(self, frames.PING)
         return answer
 
     def _answered(self) -> None:
@@ -297,7 +295,7 @@ class Session:
             return
         self._unanswered += 1
         self._pings.append(None)
-        self._host.enqueue(self, frames.PING)
+        self._owner.enqueue(self, frames.PING)
         self._arm_timer()
 
     # -- writing -------------------------------------------------------------------------------
@@ -312,11 +310,11 @@ class Session:
 
     def pause_writing(self) -> None:
         """Of the transport."""
-        self._host.writing_paused(self, True)
+        self._owner.writing_paused(self, True)
 
     def resume_writing(self) -> None:
         """Of the transport."""
-        self._host.writing_paused(self, False)
+        self._owner.writing_paused(self, False)
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -350,7 +348,7 @@ class Session:
                 answer.set_exception(_closed_before_pong(error))
         self._pings.clear()
         if self._started:
-            self._host.session_lost(self, error)
+            self._owner.session_lost(self, error)
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
@@ -359,7 +357,7 @@ class Session:
     async def close(self, timeout: float) -> bool:
         """Send what was written, end the link and wait for that, `timeout` seconds at most.
 
-        Returns whether it ended in time. The host is not told: it is the one who asks.
+        Returns whether it ended in time. The owner is not told: it is the one who asks.
         """
         self._started = False
         transport = self._transport

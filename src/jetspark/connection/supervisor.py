@@ -22,14 +22,17 @@ import time
 from collections.abc import Callable
 
 from jetspark.connection import events
-from jetspark.connection.dialer import Dialer
+from jetspark.connection.connector import Connector
+from jetspark.connection.dialing import dialing
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox
 from jetspark.connection.pool import PooledServer
 from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
-from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.connection.session_owner import Link
+from jetspark.connection.tcp_transport import dial_tcp
+from jetspark.connection.transport import Dial
 from jetspark.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -63,14 +66,14 @@ class Supervisor:
         self._on_event = on_event
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
-        self._dialer = Dialer(
+        self._connector = Connector(
             options,
-            dial,
+            dialing(options, dial),
             lambda url: Session(url, options, self.routes.by_sid, self, self.traffic),
             self.report,
             clock,
         )
-        self.pool = self._dialer.pool
+        self.pool = self._connector.pool
         self.outbox = Outbox(options.pending_size, self._loop)
         self.routes = RouteTable(self.outbox.put_control, self.report)
         self.status = ConnectionStatus.CLOSED
@@ -162,7 +165,7 @@ class Supervisor:
             self._shut(user_error("The connection's task", error))
 
     async def _connect_first(self) -> None:
-        server, session = await self._dialer.open_first()
+        server, session = await self._connector.open_first()
         self._adopt(server, session)
         self._first.set_result(None)
 
@@ -203,7 +206,7 @@ class Supervisor:
                 except TimeoutError:
                     pass
             try:
-                session = await self._dialer.open(server)
+                session = await self._connector.open(server)
             except JetsparkError as error:
                 self.report(error)
                 continue
@@ -218,7 +221,7 @@ class Supervisor:
             return
         for candidate in [each for each in self.pool.servers if each is not server]:
             try:
-                session = await self._dialer.open(candidate)
+                session = await self._connector.open(candidate)
             except JetsparkError as error:
                 self.report(error)
                 continue
@@ -261,36 +264,36 @@ class Supervisor:
         await self._settled.wait()
         self.require_open()
 
-    # -- told by the session (Host) ------------------------------------------------------------
+    # -- called by the session (SessionOwner) -----------------------------------------------------
 
-    def enqueue(self, session: Session, frame: bytes) -> None:
+    def enqueue(self, link: Link, frame: bytes) -> None:
         """A control frame of the present link."""
-        if session is self._session:
+        if link is self._session:
             self.outbox.put_control(frame)
 
-    def writing_paused(self, session: Session, paused: bool) -> None:
+    def writing_paused(self, link: Link, paused: bool) -> None:
         """Back-pressure of the present link."""
-        if session is self._session:
+        if link is self._session:
             (self.outbox.pause if paused else self.outbox.resume)()
 
-    def info_changed(self, session: Session, info: ServerInfo) -> None:
+    def info_changed(self, link: Link, info: ServerInfo) -> None:
         """INFO came again: servers joined or left, or this one is about to stop."""
-        if session is not self._session:
+        if link is not self._session:
             return
         self._take_info(info)
-        self._learn(session)
+        self._learn(link)
         if info.ldm:
-            logger.info("%s is in lame-duck mode", session.server)
-            self._on_event(events.LameDuck(str(session.server)))
+            logger.info("%s is in lame-duck mode", link.server)
+            self._on_event(events.LameDuck(str(link.server)))
             self._wake.set()
 
     def _take_info(self, info: ServerInfo) -> None:
         self.info = info
         self.max_payload = info.max_payload
 
-    def _learn(self, session: Session) -> None:
-        urls = session.info.connect_urls
-        if self._server and (new := self.pool.learn(urls, self._server, secure=session.secure)):
+    def _learn(self, link: Link) -> None:
+        urls = link.info.connect_urls
+        if self._server and (new := self.pool.learn(urls, self._server, secure=link.secure)):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:
@@ -305,19 +308,19 @@ class Supervisor:
         """It got its last message."""
         self.routes.end(route, None)
 
-    def session_lost(self, session: Session, error: JetsparkError) -> None:
+    def session_lost(self, link: Link, error: JetsparkError) -> None:
         """The link ended by itself."""
-        if session is not self._session or self._server is None:
+        if link is not self._session or self._server is None:
             return
         self.pool.lost(self._server, error)
         self._detach()
         # Would a SUB of the replay end the next link as well? The first time it may have been a
         # publish, which is gone with the link.
-        again = isinstance(error, ControlLineError) and not session.proven
+        again = isinstance(error, ControlLineError) and not link.proven
         if again and (route := self.routes.longest()) is not None:
             self.routes.end(route, error)
         self.report(error)
-        self._on_event(events.Disconnected(str(session.server), error))
+        self._on_event(events.Disconnected(str(link.server), error))
         if self.status is ConnectionStatus.DRAINING or not self._options.reconnect:
             self._shut(error)
             return

@@ -1,26 +1,18 @@
 """The seam between a session and whatever carries its bytes.
 
-A session is a `Receiver` and drives a `Transport`; a `Dial` makes the one for the other. TCP with
-TLS is here. Anything else that carries the same bytes (a scripted double, WebSocket) implements
-`Transport` and comes with its own `Dial`; nothing above this seam knows the difference.
+A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. Nothing
+above this seam knows what carries the bytes: `tcp_transport` and `websocket_transport` implement
+it, and `dialing` decides which of them a server's URL asks for. A proxy is another `Dial`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 from jetspark.connection.urls import ServerURL
-
-RECEIVE_BUFFER = 256 * 1024
-"""Bytes read at most at a time. One buffer for the life of a connection: reading allocates
-nothing, and what is in it is only valid during `bytes_received`."""
-
-_HIGH_WATER = 512 * 1024
-_LOW_WATER = 128 * 1024
 
 
 class Receiver(Protocol):
@@ -55,92 +47,16 @@ class Transport(Protocol):
     def unsent(self) -> int:
         """Bytes that the network has not taken yet."""
 
+    @property
+    def secure(self) -> bool:
+        """Whether TLS protects the link."""
+
     def abort(self) -> None:
         """End the link now."""
 
 
 Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
-"""Opens a transport to a server. Raises OSError."""
-
-
-class TcpTransport(asyncio.BufferedProtocol):
-    """TCP, and TLS over it."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-        self._view = memoryview(bytearray(RECEIVE_BUFFER))
-        self._transport: asyncio.Transport | None = None
-
-    # -- called by asyncio ---------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._use(cast(asyncio.Transport, transport))
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._receiver.bytes_received(self._view[:nbytes])
-
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None  # asyncio's may fail when it is aborted after its end
-        self._receiver.link_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._receiver.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._receiver.resume_writing()
-
-    # -- called by the session -----------------------------------------------------------------
-
-    def _use(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=_HIGH_WATER, low=_LOW_WATER)
-        self._transport = transport
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
-    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
-        if self._transport is None:
-            raise ConnectionResetError("the link ended before TLS began")
-        upgraded = await asyncio.get_running_loop().start_tls(
-            self._transport, self, context, server_hostname=hostname
-        )
-        if upgraded is None:
-            raise ConnectionResetError("the link ended during the TLS handshake")
-        self._use(upgraded)
-
-    def close(self) -> None:
-        if self._transport is None:
-            return
-        if self._transport.can_write_eof():
-            # Closing outright while the server still sends would make the kernel answer it with
-            # a reset, and the server throw away what it has not read of ours.
-            self._transport.write_eof()
-        else:
-            self._transport.close()
-
-    @property
-    def unsent(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-
-async def dial_tcp(server: ServerURL, receiver: Receiver) -> Transport:
-    """The default `Dial`."""
-    loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(
-        lambda: TcpTransport(receiver), server.host, server.port
-    )
-    return protocol
+"""Opens a transport to a server. Raises OSError (ssl.SSLError is one) or a JetsparkError."""
 
 
 def reason_of(error: BaseException) -> str:

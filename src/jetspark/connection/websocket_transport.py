@@ -1,4 +1,4 @@
-"""WebSocket as a `Transport`: TCP below, TLS first for wss, then the frames of `websocket`."""
+"""WebSocket as a `Transport` over another one, with TLS in between for wss://."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import asyncio
 import ssl
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.transport import Receiver, Transport, dial_tcp
+from jetspark.connection.transport import Dial, Receiver, Transport
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
 
 _HANG_UP = 0.25
-"""Seconds after both goodbyes within which the peer should have ended the TCP connection."""
+"""Seconds after both goodbyes within which the peer should have ended the link below."""
 
 
 class WebSocketTransport:
-    """Stands between TCP, whose `Receiver` it is, and a session, which it serves as `Transport`."""
+    """The `Receiver` of the transport below it, and the `Transport` of a session."""
 
     def __init__(self, server: ServerURL, receiver: Receiver, codec: WebSocketCodec) -> None:
         self._server = str(server)
         self._receiver = receiver
         self._codec = codec
-        self._tcp: Transport | None = None
+        self._below: Transport | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._heard = False
         self._lost = False
 
-    async def open(self, tcp: Transport) -> None:
+    async def open(self, below: Transport) -> None:
         """Ask for the WebSocket. Raises ServerRefusedError, BrokenSocketError."""
-        self._tcp = tcp
-        tcp.write(self._codec.request())
+        self._below = below
+        below.write(self._codec.request())
         await self._opened
 
-    # -- called by TCP -------------------------------------------------------------------------
+    # -- called by the transport below ---------------------------------------------------------
 
     def bytes_received(self, chunk: memoryview) -> None:
         self._heard = True
         codec = self._codec
         payloads = codec.receive(chunk)
-        if self._tcp is not None and (reply := codec.replies()):
-            self._tcp.write(reply)
+        if self._below is not None and (reply := codec.replies()):
+            self._below.write(reply)
         if codec.opened and not self._opened.done():
             self._opened.set_result(None)
         for payload in payloads:
             self._receiver.bytes_received(memoryview(payload))
         if codec.failure is not None:
             self._fail(codec.failure)
-        elif codec.closed and self._tcp is not None:
+        elif codec.closed and self._below is not None:
             # Both have said goodbye: this is the end, whether the peer hangs up or not.
-            tcp = self._tcp
-            tcp.close()
-            asyncio.get_running_loop().call_later(_HANG_UP, tcp.abort)
+            below = self._below
+            below.close()
+            asyncio.get_running_loop().call_later(_HANG_UP, below.abort)
             self.link_lost(None)
 
     def link_lost(self, error: Exception | None) -> None:
@@ -73,8 +73,8 @@ class WebSocketTransport:
         elif not self._lost:
             self._lost = True
             self._receiver.link_lost(ConnectionError(reason))
-        if self._tcp is not None:
-            self._tcp.abort()
+        if self._below is not None:
+            self._below.abort()
 
     def _refuse(self, error: JetsparkError) -> None:
         self._opened.set_exception(error)
@@ -89,43 +89,49 @@ class WebSocketTransport:
     # -- called by the session -----------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        if self._tcp is not None and (frame := self._codec.send(data)):
-            self._tcp.write(frame)
+        if self._below is not None and (frame := self._codec.send(data)):
+            self._below.write(frame)
 
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         raise OSError("TLS is below a WebSocket: the URL must be wss://")
 
     def close(self) -> None:
-        if self._tcp is not None:
+        if self._below is not None:
             if goodbye := self._codec.goodbye():
-                self._tcp.write(goodbye)
-            self._tcp.close()
+                self._below.write(goodbye)
+            self._below.close()
 
     @property
     def unsent(self) -> int:
-        return 0 if self._tcp is None else self._tcp.unsent
+        return 0 if self._below is None else self._below.unsent
+
+    @property
+    def secure(self) -> bool:
+        return self._below is not None and self._below.secure
 
     def abort(self) -> None:
-        if self._tcp is not None:
-            self._tcp.abort()
+        if self._below is not None:
+            self._below.abort()
 
 
 async def dial_websocket(
-    server: ServerURL, receiver: Receiver, options: ConnectOptions
+    server: ServerURL, receiver: Receiver, options: ConnectOptions, dial: Dial
 ) -> Transport:
-    """Opens a WebSocket. Raises OSError, ssl.SSLError among them, ServerRefusedError, ConfigError.
+    """A WebSocket over the transport that `dial` opens.
 
-    ServerRefusedError: what answers there speaks no WebSocket, or refuses the request.
+    Raises what `dial` raises, ssl.SSLError, BrokenSocketError, ServerRefusedError when what answers
+    does not speak WebSocket or refuses the request, ConfigError for unusable TLS files and without
+    the library.
     """
     codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
     transport = WebSocketTransport(server, receiver, codec)
-    tcp = await dial_tcp(server, transport)
+    below = await dial(server, transport)
     try:
         if server.secure:
             hostname = options.tls_hostname or server.tls_name or server.host
-            await tcp.start_tls(options.make_ssl_context(), hostname)
-        await transport.open(tcp)
+            await below.start_tls(options.make_ssl_context(), hostname)
+        await transport.open(below)
     except BaseException:
-        tcp.abort()
+        below.abort()
         raise
     return transport

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from functools import partial
 from itertools import combinations
-from typing import Final
+from typing import Final, Self
 
 from jetspark.arguments import check_flag, check_whole, checked_but
 from jetspark.client.client import Client
@@ -78,12 +78,12 @@ class Bucket:
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Bucket:
+    ) -> Self:
         """The same bucket, with keys and values encoded on the way in and decoded on the way out.
 
         `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None for as they are.
         """
-        other = object.__new__(Bucket)
+        other = object.__new__(type(self))
         other._js = self._js
         other._encoding = self._encoding.with_codecs(keys, values)
         return other

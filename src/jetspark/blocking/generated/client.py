@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.events import EventStream
-from jetspark.blocking.jetstream.context import JetStream
+from jetspark.blocking.events import ErrorCallback, EventCallback, EventStream
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
@@ -20,20 +18,18 @@ from jetspark.client.client import (
     PENDING_MSGS_LIMIT,
     Statistics,
 )
+from jetspark.client.client import Client as AsyncClient
 from jetspark.client.prepared import Sendable
 from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.transport import Dial, dial_tcp
+from jetspark.connection.tcp_transport import dial_tcp
+from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError
-from jetspark.full_client import Client as AsyncClient
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike
-
-if TYPE_CHECKING:
-    from jetspark.blocking.client import Client, ErrorCallback, EventCallback
 
 
 class GeneratedClient:
@@ -49,26 +45,6 @@ class GeneratedClient:
         self, event_callback: EventCallback | None, error_callback: ErrorCallback | None, dial: Dial
     ) -> None:
         raise NotImplementedError
-
-    def jetstream(
-        self,
-        *,
-        timeout: Seconds = 5.0,
-        domain: str | None = None,
-        api_prefix: str | None = None,
-        trace: bool = False,
-    ) -> JetStream:
-        """JetStream over this connection; several at once may differ in these.
-
-        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
-        the whole prefix instead of "$JS.API". With neither, the connection's own ones
-        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
-        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
-        api_prefix are given.
-        """
-        return JetStream(
-            cast("Client", self), timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace
-        )
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jetspark.blocking.client import Client, ErrorCallback, EventCallback
+from jetspark.blocking.events import ErrorCallback, EventCallback
+from jetspark.blocking.full_client import Client
 from jetspark.connection.options import make_options
 
 

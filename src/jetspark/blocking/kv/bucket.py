@@ -5,6 +5,8 @@ Contract: that of `jetspark.kv.bucket` and `jetspark.kv.reading`.
 
 from __future__ import annotations
 
+from typing import Self
+
 from jetspark.blocking.generated.kv.bucket import GeneratedBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kv.bucket import Bucket as AsyncBucket
@@ -20,5 +22,5 @@ class Bucket(GeneratedBucket):
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Bucket:
-        return Bucket(self._thread, self._inner.with_codecs(keys=keys, values=values))
+    ) -> Self:
+        return type(self)(self._thread, self._inner.with_codecs(keys=keys, values=values))

@@ -7,20 +7,19 @@ caller's thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from jetspark.blocking.generated.objects.store import GeneratedObjectStore
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.objects.content import ObjectData
 from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.errors import ObjectDamagedError
 from jetspark.objects.content import (
-    Bytes,
     NewFile,
     ObjectTarget,
-    Readable,
     Writable,
     check_data,
     check_writable,
@@ -31,8 +30,6 @@ from jetspark.objects.info import ObjectInfo
 from jetspark.objects.store import READ_TRIES
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
 from jetspark.objects.writer import ObjectWriter
-
-ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
 
 T = TypeVar("T")
 

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.client import Client
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import AccountInfo
 from jetspark.jetstream.documents.document import Configuration
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from jetspark.blocking.client import Client
 
 
 class GeneratedJetStreamContext:

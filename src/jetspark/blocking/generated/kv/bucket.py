@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Self
 
 from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
@@ -20,9 +20,6 @@ from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import HEARTBEAT
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
-
-if TYPE_CHECKING:
-    from jetspark.blocking.kv.bucket import Bucket
 
 
 class GeneratedBucket:
@@ -43,7 +40,7 @@ class GeneratedBucket:
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Bucket:
+    ) -> Self:
         """The same bucket, with keys and values encoded on the way in and decoded on the way out.
 
         `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None for as they are.

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.objects.content import ObjectData
 from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.blocking.objects.watch import ObjectWatcher
 from jetspark.objects.content import ObjectTarget
@@ -18,9 +18,6 @@ from jetspark.objects.store import HeaderValues
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
 from jetspark.objects.writer import ObjectWriter
 from jetspark.timestamps import Seconds
-
-if TYPE_CHECKING:
-    from jetspark.blocking.objects.store import ObjectData
 
 
 class GeneratedObjectStore:

@@ -46,7 +46,7 @@ class Dropped(NamedTuple):
     reply: str
 
 
-def fitting(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[Dropped]]:
+def sendable(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[Dropped]]:
     """The publishes that a server takes, and the others, one by one."""
     kept, dropped = [], []
     for frame in frames:

@@ -16,7 +16,7 @@ from jetspark.errors import ConfigError, JetsparkError, NoServersError, user_err
 logger = logging.getLogger("jetspark")
 
 
-class Dialer:
+class Connector:
     """`make` gives a fresh session for a server; `report` gets what a user's delay raises."""
 
     def __init__(

@@ -1,0 +1,30 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: full client."""
+
+from __future__ import annotations
+
+from jetspark.blocking.client import Client
+from jetspark.blocking.jetstream.context import JetStream
+from jetspark.timestamps import Seconds
+
+
+class GeneratedClient(Client):
+    """The calls of `Client` that hand on to its asyncio twin."""
+
+    def jetstream(
+        self,
+        *,
+        timeout: Seconds = 5.0,
+        domain: str | None = None,
+        api_prefix: str | None = None,
+        trace: bool = False,
+    ) -> JetStream:
+        """JetStream over this connection; several at once may differ in these.
+
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
+        the whole prefix instead of "$JS.API". With neither, the connection's own ones
+        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
+        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
+        api_prefix are given.
+        """
+        return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
