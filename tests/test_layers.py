@@ -1,4 +1,4 @@
-"""The order of layers of docs/architecture.md, no circles, private names, light imports, small files.
+"""Layers of docs/architecture.md, no circles, private names, light imports, and small files.
 
 The tables below are the rules; a test breaks each of them once and has to be noticed.
 """

@@ -403,7 +403,7 @@ def test_a_full_storage_is_told_and_then_copied_into(
     filler = b"." * 100_000
     with Admin(target.url) as admin:
         admin.create("FULL", "full")
-        while b'"error"' not in admin.link.request("full", filler, 10)[4]:
+        while b'"error"' not in admin.link.request("full", filler, 10).payload:
             pass
     with pytest.raises(RequestTimeoutError, match="took no rows for 2 s; it said: insufficient"):
         target.writer(timeout=2).commit(0, pieces)

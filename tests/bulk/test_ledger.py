@@ -54,8 +54,8 @@ def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
         def answer() -> None:
             while answers:
                 for frame in leader.messages(time.monotonic() + 30):
-                    assert frame[2] is not None
-                    leader.send(frames.pub(frame[2].decode(), answers.pop(0)))
+                    assert frame.reply is not None
+                    leader.send(frames.pub(frame.reply.decode(), answers.pop(0)))
 
         thread = threading.Thread(target=answer)
         thread.start()

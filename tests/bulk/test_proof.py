@@ -22,12 +22,12 @@ from jetspark.errors import DataLossError, RequestTimeoutError, StreamNotFoundEr
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetspark.bulk.link import BlockingLink
-    from jetspark.wire.events import MessageFrame
 
 OLD, NEW = 5, 9
 """Last sequences: what the old leader has, and what the new one has acknowledged."""
@@ -61,7 +61,7 @@ class TwoLeaders:
             answer = self._info(lies)
         name = {"STREAM.INFO": "stream_info", "STREAM.MSG.GET": "stream_msg_get"}.get(kind, "x")
         answer["type"] = f"io.nats.jetstream.api.v1.{name}_response"
-        return (1, subject.encode(), None, None, msgspec.json.encode(answer))
+        return MessageFrame(1, subject.encode(), None, None, msgspec.json.encode(answer))
 
     def _message(self, lies: bool, wanted: dict[str, Any]) -> dict[str, Any]:
         last = OLD if lies else NEW

@@ -141,8 +141,8 @@ def test_an_id_that_the_replicas_are_storing_is_sent_again(
         def answer() -> None:
             while answers:
                 for frame in leader.messages(time.monotonic() + 30):
-                    assert frame[2] is not None
-                    leader.send(frames.pub(frame[2].decode(), answers.pop(0)))
+                    assert frame.reply is not None
+                    leader.send(frames.pub(frame.reply.decode(), answers.pop(0)))
 
         thread = threading.Thread(target=answer)
         thread.start()

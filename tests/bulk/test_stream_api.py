@@ -12,6 +12,7 @@ from jetspark.blocking import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from jetspark.bulk.link import BlockingLink
     from jetspark.server import NatsServer
-    from jetspark.wire.events import MessageFrame
 
 
 class SilentLink:
@@ -41,7 +41,7 @@ class SilentLink:
             raise RequestTimeoutError("silence")
         answer = {"type": "io.nats.jetstream.api.v1.stream_names_response", "total": 1}
         body = msgspec.json.encode(answer | {"streams": ["S"]})
-        return (1, subject.encode(), None, None, body)
+        return MessageFrame(1, subject.encode(), None, None, body)
 
 
 def names(link: SilentLink) -> list[str]:

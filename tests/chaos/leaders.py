@@ -58,7 +58,9 @@ def leader_of(url: str, stream: str) -> str | None:
     """As the server at this address has it, None while there is none."""
     try:
         with connect(make_options(url)) as link:
-            answer = msgspec.json.decode(link.request(f"$JS.API.STREAM.INFO.{stream}", b"", 0.5)[4])
+            answer = msgspec.json.decode(
+                link.request(f"$JS.API.STREAM.INFO.{stream}", b"", 0.5).payload
+            )
     except JetsparkError:
         return None
     cluster = answer.get("cluster") or {}
@@ -370,7 +372,7 @@ class Streams:
         subject, stop = f"$JS.API.STREAM.INFO.{self.orders}", time.monotonic() + 0.5
         with links.borrowed(options) as link:
             while time.monotonic() < stop:
-                answer = msgspec.json.decode(link.request(subject, b"", 10)[4])
+                answer = msgspec.json.decode(link.request(subject, b"", 10).payload)
                 last = (answer.get("state") or {}).get("last_seq")
                 verdict.lies += last is not None and last < self.facts[self.orders].last_seq
 

@@ -24,7 +24,7 @@ class Reports(list[JetsparkError]):
 def message(
     reply: bytes | None = None, block: bytes | None = None, data: bytes = b"", client: Any = None
 ) -> Message:
-    frame: MessageFrame = (1, "a.é".encode(), reply, block, data)
+    frame = MessageFrame(1, "a.é".encode(), reply, block, data)
     return Message(cast(Client, client), frame)
 
 

@@ -160,7 +160,7 @@ async def test_every_call_of_the_client_sends_exactly_the_bytes(
         assert nc.stats.out_msgs == before, name
     await nc.flush()
     frames = everything.take_queued(10**6)
-    assert {frame[1] for frame in frames} & {b"evil"} == set()
+    assert {frame.subject for frame in frames} & {b"evil"} == set()
     assert nc.last_error is None
 
 

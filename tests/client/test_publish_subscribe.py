@@ -319,8 +319,9 @@ async def test_a_listener_gets_raw_frames_until_it_is_closed(
     limited = nc.listen(listener.subject, lambda _: None, max_msgs=1, on_end=ended.append)
     await nc.publish(listener.subject, b"x", reply="r", headers={"k": "v"})
     await nc.flush()
-    subject = listener.subject.encode()
-    assert [frame[1:] for frame in frames] == [(subject, b"r", b"NATS/1.0\r\nk: v\r\n\r\n", b"x")]
+    (frame,) = frames
+    assert (frame.subject, frame.reply) == (listener.subject.encode(), b"r")
+    assert (frame.headers, frame.payload) == (b"NATS/1.0\r\nk: v\r\n\r\n", b"x")
     assert ended == [None]
     assert not limited.active
     listener.close()

@@ -20,9 +20,9 @@ async def test_queued_frames_are_taken_in_order_and_counted(
     for number in range(5):
         await nc.publish(sub.subject, b"%d" % number)
     await nc.flush()
-    assert [frame[4] for frame in sub.take_queued(3)] == [b"0", b"1", b"2"]
+    assert [frame.payload for frame in sub.take_queued(3)] == [b"0", b"1", b"2"]
     assert (sub.pending_msgs, sub.pending_bytes, sub.delivered) == (2, 2, 3)
-    assert [frame[4] for frame in sub.take_queued(1000)] == [b"3", b"4"]
+    assert [frame.payload for frame in sub.take_queued(1000)] == [b"3", b"4"]
     assert sub.take_queued(1000) == []
     with pytest.raises(RequestTimeoutError):
         await sub.next(0.01)

@@ -552,8 +552,8 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
     await soon(connecting)
     frames: list[bytes] = []
 
-    def handler(frame: tuple[Any, ...]) -> None:
-        frames.append(frame[4])
+    def handler(frame: MessageFrame) -> None:
+        frames.append(frame.payload)
         raise RuntimeError("handler")
 
     def hook() -> None:
@@ -580,10 +580,10 @@ async def test_who_takes_whole_runs_may_raise_too(
 ) -> None:
     made = await link()
     taken: list[bytes] = []
-    single: list[tuple[Any, ...]] = []
+    single: list[MessageFrame] = []
 
     def on_run(frames: list[MessageFrame], _size: int) -> bool:
-        taken.extend(frame[4] for frame in frames)
+        taken.extend(frame.payload for frame in frames)
         raise RuntimeError("on_run")
 
     listener = made.client.listen("a", single.append, on_run=on_run)

@@ -106,8 +106,8 @@ def parse(data: bytes, rng: random.Random) -> tuple[list[Frame], ProtocolError |
 def decode(event: Frame) -> None:
     """All that is read of an event later on raises typed errors only."""
     received_line(event)
-    if isinstance(event, tuple):
-        _, _, reply, block, _ = event
+    if isinstance(event, MessageFrame):
+        reply, block = event.reply, event.headers
         if block is not None:
             status_of(block)
             try:
@@ -150,7 +150,7 @@ def expected(data: bytes) -> list[MessageFrame]:
     """The messages for the client's subscription: a server sends none before its first PONG."""
     events = list(one_by_one(Parser().feed(data)))
     behind = events[events.index(PONG) :] if PONG in events else []
-    return [event for event in behind if isinstance(event, tuple) and event[0] == 1]
+    return [event for event in behind if isinstance(event, MessageFrame) and event.sid == 1]
 
 
 async def one_client(url: str) -> tuple[str, list[MessageFrame]]:

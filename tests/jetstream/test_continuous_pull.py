@@ -14,12 +14,12 @@ from jetspark.jetstream.pulling.consume_options import make_consume_options
 from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import StopReason
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetspark.errors import JetsparkError
-    from jetspark.wire.events import MessageFrame
 
 BODY = bytes(80)
 
@@ -87,7 +87,7 @@ class Peer:
 
     # the server
     def deliver(self, cost: Callable[[MessageFrame], int]) -> None:
-        frame = (1, b"s", b"$JS.ACK.x", None, BODY)
+        frame = MessageFrame(1, b"s", b"$JS.ACK.x", None, BODY)
         pull = self.pulls[0]
         pull[0] -= cost(frame)
         self._hear(frame)
@@ -99,7 +99,7 @@ class Peer:
         block = f"NATS/1.0 {status}\r\n"
         if numbered:
             block += f"Nats-Pending-Messages: {left}\r\nNats-Pending-Bytes: {left}\r\n"
-        self._hear((1, inbox.encode(), None, f"{block}\r\n".encode(), b""))
+        self._hear(MessageFrame(1, inbox.encode(), None, f"{block}\r\n".encode(), b""))
 
     def _hear(self, frame: MessageFrame) -> None:
         self.received += 1
@@ -113,7 +113,7 @@ class Peer:
 
 
 def size(frame: MessageFrame) -> int:
-    return len(frame[1]) + len(frame[2] or b"") + len(frame[4])
+    return len(frame.subject) + len(frame.reply or b"") + len(frame.payload)
 
 
 def asked(inbox: str) -> int:
@@ -137,7 +137,7 @@ STEPS = st.lists(
 def test_the_bound_holds_and_the_buffer_is_always_refilled(
     steps: list[str], full: int, threshold: int, own_most: int, in_bytes: bool
 ) -> None:
-    unit = size((1, b"s", b"$JS.ACK.x", None, BODY)) if in_bytes else 1
+    unit = size(MessageFrame(1, b"s", b"$JS.ACK.x", None, BODY)) if in_bytes else 1
     full, most = full * unit, own_most * unit
     threshold = min(threshold * unit, full)
     if in_bytes:

@@ -30,6 +30,7 @@ from jetspark.errors import (
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.batches.replies import Flow, Gap, Last, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -490,7 +491,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
 
 
 def reply(payload: bytes, tail: bytes = b"7.1.$FI", headers: bytes | None = None) -> Any:
-    return parse_reply((1, b"in." + tail, None, headers, payload), 3)
+    return parse_reply(MessageFrame(1, b"in." + tail, None, headers, payload), 3)
 
 
 def test_replies_of_each_kind() -> None:

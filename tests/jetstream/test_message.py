@@ -19,6 +19,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.jetstream import JsMsg
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ async def test_an_answer_that_was_not_confirmed_may_be_given_again(
     consumer: PullConsumer, nc: Client, unique: Callable[[str], str]
 ) -> None:
     reply = unique("ack")
-    msg = JsMsg(nc, (1, b"a", reply.encode(), None, b""))
+    msg = JsMsg(nc, MessageFrame(1, b"a", reply.encode(), None, b""))
     with pytest.raises(NoRespondersError):
         await msg.ack_sync()
     assert not msg.is_acked
@@ -153,7 +154,7 @@ async def test_an_answer_after_the_end_of_the_connection(
 
 
 async def test_a_plain_message_cannot_be_acked(nc: Client) -> None:
-    msg = JsMsg(nc, (1, b"a", None, None, b""))
+    msg = JsMsg(nc, MessageFrame(1, b"a", None, None, b""))
     for answer in (msg.ack, msg.ack_sync, msg.nak, msg.term, msg.in_progress):
         with pytest.raises(NotJetStreamMessageError):
             await answer()

@@ -18,6 +18,7 @@ from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.documents import ConsumerConfig
 from jetspark.jetstream.pulling.priority_groups import Priority, make_priority
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -301,12 +302,12 @@ def test_the_server_s_pin_is_found_behind_all_other_headers(
     block = f"NATS/1.0\r\n{own}Nats-Pin-Id: {pin}\r\n\r\n".encode()
     pins = {"jobs": pin.encode() if known else b"another"}
     priority = Priority({"group": "jobs"}, pins, pinned=True)
-    frame = (1, b"s", b"$JS.ACK", block, b"")
+    frame = MessageFrame(1, b"s", b"$JS.ACK", block, b"")
     priority.notice(frame)
     assert pins == {"jobs": pin.encode()}
     assert priority.fields() == {"group": "jobs", "id": pin}
     assert priority.added(frame) == len(block) - len(before)
     priority.lost()
     assert priority.fields() == {"group": "jobs"}
-    priority.notice((1, b"s", b"$JS.ACK", None, b""))
+    priority.notice(MessageFrame(1, b"s", b"$JS.ACK", None, b""))
     assert pins == {}

@@ -44,7 +44,7 @@ class Admin:
         """One API call; fails the test on an error answer."""
         payload = b"" if request is None else msgspec.json.encode(request)
         frame = self.link.request(f"$JS.API.{subject}", payload, 10)
-        answer: dict[str, Any] = msgspec.json.decode(frame[4])
+        answer: dict[str, Any] = msgspec.json.decode(frame.payload)
         assert "error" not in answer, answer
         return answer
 
@@ -70,7 +70,7 @@ class Admin:
             last = row
         assert last is not None
         self.link.send(chunk)
-        ack = msgspec.json.decode(self.link.request(last[0], last[1], 30)[4])
+        ack = msgspec.json.decode(self.link.request(last[0], last[1], 30).payload)
         assert "error" not in ack, ack
         return int(ack["seq"])
 

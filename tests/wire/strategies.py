@@ -33,7 +33,7 @@ def messages(draw: st.DrawFn) -> Sent:
         line = b"MSG %b %d\r\n" % (target, len(payload))
     else:
         line = b"HMSG %b %d %d\r\n" % (target, len(block), len(block) + len(payload))
-    event: MessageFrame = (sid, subject, reply, block, payload)
+    event = MessageFrame(sid, subject, reply, block, payload)
     return line + (block or b"") + payload + b"\r\n", event
 
 

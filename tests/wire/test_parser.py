@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.wire.strategies import Sent, messages, streams
 
 from jetspark.errors import ProtocolError
-from jetspark.wire.events import PING, Err, Frame, Info, one_by_one
+from jetspark.wire.events import PING, Err, Frame, Info, MessageFrame, one_by_one
 from jetspark.wire.kernel import MAX_CONTROL_LINE, MAX_MESSAGE
 from jetspark.wire.parser import Parser
 
@@ -100,7 +100,7 @@ def test_any_bytes_set_an_error_at_most(data: bytes, step: int) -> None:
 def test_bad_bytes_set_the_error_and_keep_the_events_before(bad: bytes) -> None:
     parser = Parser()
     events = feed(parser, b"PING\r\nMSG a 1 1\r\nx\r\n" + bad)
-    assert events == [PING, (1, b"a", None, None, b"x")]
+    assert events == [PING, MessageFrame(1, b"a", None, None, b"x")]
     assert isinstance(parser.error, ProtocolError)
     assert parser.feed(b"PING\r\n") == []
 
@@ -125,7 +125,7 @@ def test_a_long_info_is_no_error() -> None:
         (b"PING \r\n", PING),
         (b"-ERR 'it''s'\r\n", Err("it''s")),
         (b"-ERR Unquoted\r\n", Err("Unquoted")),
-        (b"MSG  a\t1  0 \r\n\r\n", (1, b"a", None, None, b"")),
+        (b"MSG  a\t1  0 \r\n\r\n", MessageFrame(1, b"a", None, None, b"")),
     ],
 )
 def test_odd_spelling_is_understood(line: bytes, event: Frame) -> None:
@@ -136,7 +136,7 @@ def test_a_large_message_is_put_together_once() -> None:
     payload = bytes(range(256)) * 40_000
     data = b"MSG big 1 %d\r\n%b\r\n" % (len(payload), payload)
     chunks = [data[i : i + 65_536] for i in range(0, len(data), 65_536)]
-    assert parse(*chunks) == [(1, b"big", None, None, payload)]
+    assert parse(*chunks) == [MessageFrame(1, b"big", None, None, payload)]
 
 
 def seconds_byte_by_byte(data: bytes) -> float:

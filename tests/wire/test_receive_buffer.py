@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.strategies import Sent, streams
 
-from jetspark.wire.events import Event, Frame, one_by_one
+from jetspark.wire.events import Event, Frame, MessageFrame, one_by_one
 from jetspark.wire.kernel import MAX_CONTROL_LINE, split_frames
 from jetspark.wire.receive_buffer import ReceiveBuffer
 
@@ -58,7 +58,7 @@ def test_a_frame_larger_than_the_memory_makes_room_and_gives_it_back(most: int) 
     buffer = ReceiveBuffer(4096)
     large = bytes(9 << 20)
     frames = receive(buffer, message(b"before") + message(large) + message(b"behind"), most)
-    assert [frame[4] for frame in frames if isinstance(frame, tuple)] == [
+    assert [frame.payload for frame in frames if isinstance(frame, MessageFrame)] == [
         b"before",
         large,
         b"behind",

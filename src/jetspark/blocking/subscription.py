@@ -39,7 +39,7 @@ class Subscription(GeneratedSubscription):
 
     @property
     def pending_bytes(self) -> int:
-        return self._inner.pending_bytes + sum(len(frame[4]) for frame in self._taken.copy())
+        return self._inner.pending_bytes + sum(len(frame.payload) for frame in self._taken.copy())
 
     @property
     def delivered(self) -> int:

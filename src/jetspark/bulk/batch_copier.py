@@ -283,7 +283,7 @@ class BatchCopier:
         deadline = time.monotonic() + answer_within(self._timeout)
         while (frame := answers.pop(reply, None)) is None:
             for one in self._connected().messages(deadline):
-                answers[one[1].decode()] = one
+                answers[one.subject.decode()] = one
         ack = self._ack(frame)
         if ack is None:
             return
@@ -296,11 +296,11 @@ class BatchCopier:
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
         """None when the answer leaves open whether the chunk is stored: see its marker."""
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
             return None
         try:
-            return parse_batch_ack(frame[4], self._target)
+            return parse_batch_ack(frame.payload, self._target)
         except APIError as error:
             if not is_transient(error) and error.err_code not in _OPEN:
                 raise

@@ -74,7 +74,7 @@ class DirectBatches:
         last = 0
         while True:
             for frame in self._frames():
-                found = parse_direct_reply(frame[3])
+                found = parse_direct_reply(frame.headers)
                 if found is None:
                     self._check_end(frame, last)
                     return behind
@@ -88,7 +88,7 @@ class DirectBatches:
                         found.seq,
                         parse_isotime(found.time),
                         found.hdrs,
-                        frame[4],
+                        frame.payload,
                     )
 
     def stop(self) -> None:
@@ -109,12 +109,14 @@ class DirectBatches:
         )
 
     def _check_end(self, frame: MessageFrame, last: int) -> None:
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         code = 0 if status is None else status.code
         if code == NO_RESPONDERS:
             raise NoRespondersError(self._subject)
         if code not in (END_OF_BATCH, NOT_FOUND):
             text = "" if status is None else status.description
             raise APIError(code, 0, f"direct get refused: {text}")
-        if code == END_OF_BATCH and (end := parse_end_of_batch(frame[3] or b"")).last_seq != last:
-            raise MissedHeartbeatError(f"sequences {last} to {end.last_seq} did not come")
+        if code == END_OF_BATCH:
+            end = parse_end_of_batch(frame.headers or b"")
+            if end.last_seq != last:
+                raise MissedHeartbeatError(f"sequences {last} to {end.last_seq} did not come")

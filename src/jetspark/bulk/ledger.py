@@ -164,7 +164,7 @@ class Ledger:
             try:
                 frame = api.link.request(subject, data, self._answer_within, block)
                 names = {"stream": self.stream}
-                return int(js_api.parse_document("Publishing", frame[4], names)["seq"])
+                return int(js_api.parse_document("Publishing", frame.payload, names)["seq"])
             except WrongLastSequenceError:
                 stored = proven(
                     api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)

@@ -217,7 +217,7 @@ class BlockingLink:
 
     def _message_of(self, event: Frame) -> MessageFrame | None:
         """The message that it is; None for a control event, which is answered or noted here."""
-        if type(event) is tuple:
+        if isinstance(event, MessageFrame):
             return event
         if isinstance(event, Ping):
             self.send(frames.PONG)
@@ -324,9 +324,9 @@ class BlockingLink:
         wanted = inbox.encode()
         while True:
             frame = self._message_of(self._next_event(deadline))
-            if frame is None or frame[1] != wanted:
+            if frame is None or frame.subject != wanted:
                 continue
-            status = status_of(frame[3])
+            status = status_of(frame.headers)
             if status is not None and status.code == NO_RESPONDERS:
                 raise NoRespondersError(subject)
             return frame

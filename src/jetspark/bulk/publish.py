@@ -142,16 +142,16 @@ class StreamPublisher:
 
     def _on_ack(self, frame: MessageFrame) -> bool:
         """Whether the message is stored; what is refused for now is sent again later."""
-        index = int(frame[1][len(self._inbox) :])
-        if frame[4].startswith(self._plain_ack):
+        index = int(frame.subject[len(self._inbox) :])
+        if frame.payload.startswith(self._plain_ack):
             self._on_good_ack(index)
             self._refusal = None
             return True
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
             self._later(index, NoStreamResponseError(self._subject(index)))
             return False
-        answer = _answer(frame[4])
+        answer = _answer(frame.payload)
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
             error.add_note(f'The message was for the subject "{self._subject(index)}".')

@@ -78,11 +78,11 @@ class OverlappingPull:
         Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than came),
         NoRespondersError: make a new consumer; ConsumerIsPushError, PullError: give up.
         """
-        status = status_of(frame[3]) if frame[0] == self._sid else None
+        status = status_of(frame.headers) if frame.sid == self._sid else None
         if status is None:
             return
         if status.code == CONTROL:
-            sent = number_in(frame[3], LAST_CONSUMER)
+            sent = number_in(frame.headers, LAST_CONSUMER)
             if sent is not None and sent > consumer_sequence:
                 raise MissedHeartbeatError(
                     f"The server has sent {sent} messages, {consumer_sequence} arrived."
@@ -99,7 +99,7 @@ class OverlappingPull:
         if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
             self._bytes *= 2
-        left = number_in(frame[3], PENDING_MESSAGES)
+        left = number_in(frame.headers, PENDING_MESSAGES)
         self.owed = 0 if left is None else max(0, self.owed - left)
 
     def stop(self) -> None:

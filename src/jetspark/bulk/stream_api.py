@@ -322,7 +322,7 @@ class StreamAPI:
                 frame = self.link.request(subject, payload, seconds)
             except RequestTimeoutError:
                 continue
-            return js_api.parse_answer(call, frame[4], names)
+            return js_api.parse_answer(call, frame.payload, names)
         raise RequestTimeoutError(
             f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
         )

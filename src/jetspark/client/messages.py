@@ -63,12 +63,12 @@ class MessageView(Delivered):
     @property
     def subject(self) -> str:
         """What the message was published to."""
-        return self._frame[1].decode("utf-8", "replace")
+        return self._frame.subject.decode("utf-8", "replace")
 
     @property
     def reply(self) -> str | None:
         """Where an answer is expected, None when none is."""
-        reply = self._frame[2]
+        reply = self._frame.reply
         return None if reply is None else reply.decode("utf-8", "replace")
 
     @property
@@ -81,7 +81,7 @@ class MessageView(Delivered):
             return self._headers
 
     def _parse_headers(self) -> Headers | None:
-        block = self._frame[3]
+        block = self._frame.headers
         if block is None:
             return None
         try:
@@ -93,7 +93,7 @@ class MessageView(Delivered):
     @property
     def status(self) -> Status | None:
         """The status line of a message that the server itself sent, None for a user's message."""
-        return status_of(self._frame[3])
+        return status_of(self._frame.headers)
 
     @property
     def metadata(self) -> Metadata:
@@ -101,7 +101,7 @@ class MessageView(Delivered):
 
         Raises NotJetStreamMessageError for any other message.
         """
-        return parse_reply_subject(self._frame[2])
+        return parse_reply_subject(self._frame.reply)
 
     @property
     def timestamp(self) -> datetime:
@@ -144,6 +144,6 @@ class Message(MessageView):
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
-        if reply.encode() != self._frame[2]:  # an answer to what is shown would go elsewhere
+        if reply.encode() != self._frame.reply:  # an answer to what is shown would go elsewhere
             raise BadSubjectError(reply, "the reply subject of the message is no UTF-8")
         await self._client.publish(reply, payload, headers=headers)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jetspark.connection.server_limits import COMMON_LINE, check_headers, check_line
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.server_limits import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import MaxPayloadError
 from jetspark.payloads import Payload, payload_bytes

@@ -150,14 +150,14 @@ class RequestMux:
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
         """Raises NoRespondersError when the frame says so."""
-        block = frame[3]
-        if block is not None and not frame[4]:
+        block = frame.headers
+        if block is not None and not frame.payload:
             status = status_of(block)
             if status is not None and status.code == NO_RESPONDERS:
                 raise NoRespondersError(subject)
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        reply = frame[1]
+        reply = frame.subject
         request = self._open.pop(reply, None)
         if request is not None:
             answer = request[0]

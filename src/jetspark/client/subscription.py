@@ -128,7 +128,7 @@ class Subscription(Leaving):
     # -- called by the read loop ---------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        size = self._pending_bytes + len(frame[4])
+        size = self._pending_bytes + len(frame.payload)
         if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
             self._drop()
             return
@@ -176,7 +176,7 @@ class Subscription(Leaving):
         if not self._frames:
             await self._fill()
         frame = self._frames.popleft()
-        self._pending_bytes -= len(frame[4])
+        self._pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
     async def _fill(self) -> None:
@@ -232,7 +232,7 @@ class Subscription(Leaving):
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
-        self._pending_bytes -= sum(len(frame[4]) for frame in taken)
+        self._pending_bytes -= sum(len(frame.payload) for frame in taken)
         return taken
 
     async def _call_back(self, callback: MessageCallback) -> None:
@@ -246,7 +246,7 @@ class Subscription(Leaving):
                 except (StopAsyncIteration, JetsparkError):
                     return
             frame = frames.popleft()
-            self._pending_bytes -= len(frame[4])
+            self._pending_bytes -= len(frame.payload)
             if (rest := call(Message(client, frame))) is not None:
                 await rest
 

@@ -122,7 +122,7 @@ class Watcher(Watching[Entry]):
         name, cut, plain = encoding.name, encoding.cut, encoding.plain
         meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
         for frame, revision, created_ns, pending in self._fresh(frames):
-            _, subject, _, block, data = frame
+            subject, block, data = frame.subject, frame.headers, frame.payload
             operation = Operation.PUT
             if block is not None:
                 operation = operation_of_message(JsMsg(self._js.client, frame), block)

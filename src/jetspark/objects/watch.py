@@ -39,7 +39,7 @@ class ObjectWatcher(Watching[ObjectInfo]):
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
         for frame, _, time_ns, _ in self._fresh(frames):
             try:
-                info = info_of(frame[4], ns_to_datetime(time_ns))
+                info = info_of(frame.payload, ns_to_datetime(time_ns))
             except JetStreamError as error:
                 self._js.client.report(error)
                 continue

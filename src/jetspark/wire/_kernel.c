@@ -148,6 +148,115 @@ static void refuse(Py_buffer *view, Py_ssize_t pos) {
     }
 }
 
+/* -- a received message --------------------------------------------------------------------------- */
+
+/* Read by name as fast as a tuple by number: the interpreter knows object members. Not seen by the
+   collector, since bytes and numbers are never part of a cycle. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *sid, *subject, *reply, *headers, *payload;
+} MessageFrame;
+
+static PyTypeObject *frame_type;
+
+/* Steals its arguments, of which any may be NULL: then there is an error, and no frame. */
+static PyObject *message_frame(PyObject *sid, PyObject *subject, PyObject *reply, PyObject *headers,
+                               PyObject *payload) {
+    MessageFrame *self = NULL;
+    if (sid != NULL && subject != NULL && reply != NULL && headers != NULL && payload != NULL)
+        self = PyObject_New(MessageFrame, frame_type);
+    if (self == NULL) {
+        Py_XDECREF(sid);
+        Py_XDECREF(subject);
+        Py_XDECREF(reply);
+        Py_XDECREF(headers);
+        Py_XDECREF(payload);
+        return NULL;
+    }
+    self->sid = sid;
+    self->subject = subject;
+    self->reply = reply;
+    self->headers = headers;
+    self->payload = payload;
+    return (PyObject *)self;
+}
+
+static PyObject *frame_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *keywords) {
+    static char *names[] = {"sid", "subject", "reply", "headers", "payload", NULL};
+    PyObject *sid, *subject, *reply, *headers, *payload;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!SOOS", names, &PyLong_Type, &sid, &subject,
+                                     &reply, &headers, &payload))
+        return NULL;
+    if ((reply != Py_None && !PyBytes_Check(reply)) ||
+        (headers != Py_None && !PyBytes_Check(headers))) {
+        PyErr_SetString(PyExc_TypeError, "reply and headers must be bytes or None");
+        return NULL;
+    }
+    return message_frame(Py_NewRef(sid), Py_NewRef(subject), Py_NewRef(reply), Py_NewRef(headers),
+                         Py_NewRef(payload));
+}
+
+static void frame_free(MessageFrame *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Py_DECREF(self->sid);
+    Py_DECREF(self->subject);
+    Py_DECREF(self->reply);
+    Py_DECREF(self->headers);
+    Py_DECREF(self->payload);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *frame_fields(MessageFrame *self) {
+    return PyTuple_Pack(5, self->sid, self->subject, self->reply, self->headers, self->payload);
+}
+
+static PyObject *frame_compare(PyObject *self, PyObject *other, int operation) {
+    if (Py_TYPE(other) != frame_type || (operation != Py_EQ && operation != Py_NE))
+        return Py_NewRef(Py_NotImplemented);
+    PyObject *ours = frame_fields((MessageFrame *)self);
+    PyObject *theirs = frame_fields((MessageFrame *)other);
+    PyObject *result = NULL;
+    if (ours != NULL && theirs != NULL)
+        result = PyObject_RichCompare(ours, theirs, operation);
+    Py_XDECREF(ours);
+    Py_XDECREF(theirs);
+    return result;
+}
+
+static PyObject *frame_repr(MessageFrame *self) {
+    return PyUnicode_FromFormat("MessageFrame(sid=%R, subject=%R, reply=%R, headers=%R, payload=%R)",
+                                self->sid, self->subject, self->reply, self->headers,
+                                self->payload);
+}
+
+static PyMemberDef frame_members[] = {
+    {"sid", T_OBJECT_EX, offsetof(MessageFrame, sid), READONLY, NULL},
+    {"subject", T_OBJECT_EX, offsetof(MessageFrame, subject), READONLY, NULL},
+    {"reply", T_OBJECT_EX, offsetof(MessageFrame, reply), READONLY, NULL},
+    {"headers", T_OBJECT_EX, offsetof(MessageFrame, headers), READONLY, NULL},
+    {"payload", T_OBJECT_EX, offsetof(MessageFrame, payload), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot frame_slots[] = {
+    {Py_tp_new, frame_new},
+    {Py_tp_dealloc, frame_free},
+    {Py_tp_richcompare, frame_compare},
+    {Py_tp_hash, PyObject_HashNotImplemented},
+    {Py_tp_repr, frame_repr},
+    {Py_tp_members, frame_members},
+    {Py_tp_doc, "One received message as it came."},
+    {0, NULL},
+};
+
+static PyType_Spec frame_spec = {
+    .name = "jetspark.wire._kernel.MessageFrame",
+    .basicsize = sizeof(MessageFrame),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = frame_slots,
+};
+
 /* -- split_frames ------------------------------------------------------------------------------- */
 
 /* Messages in a row with one subscription id, all with or all without a reply subject. */
@@ -200,25 +309,14 @@ static int add_to_run(Run *run, const char *data, const Frame *frame) {
             return -1;
     }
     run->subject = frame->subject;
-    PyObject *message = PyTuple_New(5);
-    if (message == NULL)
-        return -1;
     Text block = {data + frame->line_end, frame->body - frame->line_end};
     Text payload = {data + frame->body, frame->end - frame->body};
-    PyObject *reply = replied ? bytes_of(frame->reply) : Py_NewRef(Py_None);
-    PyObject *headers = frame->headed ? bytes_of(block) : Py_NewRef(Py_None);
-    PyObject *body = bytes_of(payload);
-    PyTuple_SetItem(message, 0, Py_NewRef(run->sid_object));
-    PyTuple_SetItem(message, 1, Py_NewRef(run->subject_object));
-    PyTuple_SetItem(message, 2, reply);
-    PyTuple_SetItem(message, 3, headers);
-    PyTuple_SetItem(message, 4, body);
-    if (reply == NULL || headers == NULL || body == NULL) {
-        Py_DECREF(message);
+    PyObject *message = message_frame(
+        Py_NewRef(run->sid_object), Py_NewRef(run->subject_object),
+        replied ? bytes_of(frame->reply) : Py_NewRef(Py_None),
+        frame->headed ? bytes_of(block) : Py_NewRef(Py_None), bytes_of(payload));
+    if (message == NULL)
         return -1;
-    }
-    /* Bytes and numbers are never part of a cycle: spare the collector looking. */
-    PyObject_GC_UnTrack(message);
     run->payload += payload.size;
     int failed = PyList_Append(run->frames, message);
     Py_DECREF(message);
@@ -565,7 +663,7 @@ static PyObject *deliveries_truncate(Deliveries *self, PyObject *argument) {
 
 static PyObject *deliveries_keep(Deliveries *self, PyObject *list) {
     if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "a list of rows, please");
+        PyErr_SetString(PyExc_TypeError, "rows to keep must be a list");
         return NULL;
     }
     Py_ssize_t count = PyList_Size(list);
@@ -576,7 +674,7 @@ static PyObject *deliveries_keep(Deliveries *self, PyObject *list) {
         kept[i] = PyLong_AsSsize_t(PyList_GetItem(list, i));
         if (kept[i] < 0 || kept[i] >= self->rows || (i && kept[i] <= kept[i - 1])) {
             if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_IndexError, "rows to keep must rise and be there");
+                PyErr_SetString(PyExc_IndexError, "rows to keep must exist and be in ascending order");
             PyMem_Free(kept);
             return NULL;
         }
@@ -1029,7 +1127,8 @@ static PyObject *stream_position(PyObject *Py_UNUSED(module), PyObject *subject)
 /* What every message is made of: two references. The rest is in Python, in its subclasses. */
 typedef struct {
     PyObject_HEAD
-    PyObject *client, *frame;
+    PyObject *client;
+    MessageFrame *frame;
 } Delivered;
 
 static PyTypeObject *delivered_type;
@@ -1039,15 +1138,15 @@ static PyObject *delivered_make(PyTypeObject *type, PyObject *client, PyObject *
     Delivered *self = (Delivered *)make(type, 0);
     if (self != NULL) {
         self->client = Py_NewRef(client);
-        self->frame = Py_NewRef(frame);
+        self->frame = (MessageFrame *)Py_NewRef(frame);
     }
     return (PyObject *)self;
 }
 
 static int is_frame(PyObject *frame) {
-    if (PyTuple_Check(frame) && PyTuple_Size(frame) == 5)
+    if (Py_TYPE(frame) == frame_type)
         return 1;
-    PyErr_SetString(PyExc_TypeError, "a message is made of a frame, a tuple of five");
+    PyErr_SetString(PyExc_TypeError, "a message is made of a MessageFrame");
     return 0;
 }
 
@@ -1063,7 +1162,6 @@ static PyObject *delivered_new(PyTypeObject *type, PyObject *args, PyObject *key
 static int delivered_traverse(Delivered *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->client);
-    Py_VISIT(self->frame);
     return 0;
 }
 
@@ -1086,11 +1184,11 @@ static void delivered_free(Delivered *self) {
 }
 
 static PyObject *delivered_data(Delivered *self, void *Py_UNUSED(closure)) {
-    return Py_NewRef(PyTuple_GetItem(self->frame, 4));
+    return Py_NewRef(self->frame->payload);
 }
 
 static PyObject *delivered_seq(Delivered *self, void *Py_UNUSED(closure)) {
-    return stream_sequence(NULL, PyTuple_GetItem(self->frame, 2));
+    return stream_sequence(NULL, self->frame->reply);
 }
 
 static PyMemberDef delivered_members[] = {
@@ -1192,9 +1290,10 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     if (module == NULL)
         return NULL;
     block_type = add_type(module, &block_spec, NULL);
+    frame_type = add_type(module, &frame_spec, "MessageFrame");
     deliveries_type = add_type(module, &deliveries_spec, "Deliveries");
     delivered_type = add_type(module, &delivered_spec, "Delivered");
-    if (block_type == NULL || deliveries_type == NULL || delivered_type == NULL ||
+    if (block_type == NULL || frame_type == NULL || deliveries_type == NULL || delivered_type == NULL ||
         add_type(module, &decoder_spec, "DeliveryDecoder") == NULL) {
         Py_DECREF(module);
         return NULL;

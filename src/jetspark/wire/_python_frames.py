@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from jetspark.errors import ProtocolError
-from jetspark.wire.events import OK, PING, PONG, ControlEvent, Err, Event, Info, MessageFrame
+from jetspark.wire._python_messages import MessageFrame
+from jetspark.wire.control import OK, PING, PONG, ControlEvent, Err, Info
 
 MAX_CONTROL_LINE = 1 << 20
 """Longest control line accepted, bytes. INFO carries lists of URLs and may be long."""
 
 MAX_MESSAGE = 128 << 20
 """Largest message accepted, bytes of headers and payload. Servers stop at 64 MiB."""
+
+FrameRun: TypeAlias = tuple[int, list[MessageFrame], int]
+"""(sid, messages, bytes of their payloads): messages that follow each other.
+
+All have that sid, and all or none a reply subject: who gets them is looked up once.
+"""
+Event: TypeAlias = FrameRun | ControlEvent
 
 _LONGEST_SID = 18  # digits
 
@@ -70,7 +80,8 @@ def split_frames(
                     out.append((run_sid, frames, payload))
                 frames, payload = [], 0
                 run_sid, run_replied = sid, replied
-            frames.append((sid, parts[1], parts[3] if replied else None, block, data[body:end]))
+            reply = parts[3] if replied else None
+            frames.append(MessageFrame(sid, parts[1], reply, block, data[body:end]))
             payload += end - body
             pos = end + 2
             if one:

@@ -13,10 +13,13 @@ from jetspark.wire._python_columns import HeaderPairs as HeaderPairs
 from jetspark.wire._python_columns import header_pairs as header_pairs
 from jetspark.wire._python_frames import MAX_CONTROL_LINE as MAX_CONTROL_LINE
 from jetspark.wire._python_frames import MAX_MESSAGE as MAX_MESSAGE
+from jetspark.wire._python_frames import Event as Event
+from jetspark.wire._python_frames import FrameRun as FrameRun
 from jetspark.wire._python_frames import control_event as control_event
 from jetspark.wire._python_frames import refuse as refuse
 from jetspark.wire._python_frames import split_frames as split_frames
 from jetspark.wire._python_messages import Delivered as Delivered
+from jetspark.wire._python_messages import MessageFrame as MessageFrame
 from jetspark.wire._python_messages import deliver as deliver
 from jetspark.wire._python_reply import reply_fields as reply_fields
 from jetspark.wire._python_reply import stream_position as stream_position

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import msgspec
+
 from jetspark.wire._python_reply import stream_sequence
-from jetspark.wire.events import MessageFrame
 
 M = TypeVar("M", bound="Delivered")
+
+
+class MessageFrame(msgspec.Struct, frozen=True, gc=False):
+    """One received message as it came: nothing is decoded before it is asked for."""
+
+    sid: int
+    subject: bytes
+    reply: bytes | None
+    """The reply subject; None when there is none."""
+    headers: bytes | None
+    """The header block, from "NATS/1.0" to the blank line; None when there is none."""
+    payload: bytes
 
 
 class Delivered:
@@ -29,12 +42,12 @@ class Delivered:
     @property
     def data(self) -> bytes:
         """The payload."""
-        return self._frame[4]
+        return self._frame.payload
 
     @property
     def seq(self) -> int:
         """Sequence in the stream. Raises NotJetStreamMessageError."""
-        return stream_sequence(self._frame[2])
+        return stream_sequence(self._frame.reply)
 
 
 def deliver(kind: type[M], client: Any, frames: list[MessageFrame]) -> list[M]:

@@ -1,70 +1,34 @@
-"""What the parser gives: plain values, one per control frame and one per run of messages.
+"""What the parser gives: one value for each control line, and one for each run of messages.
 
-A message is a plain tuple, the cheapest value Python can make; everything rare is a small class.
+A message is a `MessageFrame` of the kernel, which is as cheap to make as a tuple.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
-MessageFrame: TypeAlias = tuple[int, bytes, bytes | None, bytes | None, bytes]
-"""(sid, subject, reply subject, header block, payload).
+from jetspark.wire.control import OK as OK
+from jetspark.wire.control import PING as PING
+from jetspark.wire.control import PONG as PONG
+from jetspark.wire.control import ControlEvent as ControlEvent
+from jetspark.wire.control import Err as Err
+from jetspark.wire.control import Info as Info
+from jetspark.wire.control import Ok as Ok
+from jetspark.wire.control import Ping as Ping
+from jetspark.wire.control import Pong as Pong
+from jetspark.wire.kernel import Event as Event
+from jetspark.wire.kernel import FrameRun as FrameRun
+from jetspark.wire.kernel import MessageFrame as MessageFrame
 
-`reply` and `header block` are None when absent; the block is as it came, from "NATS/1.0" to the
-blank line. Nothing is decoded: headers and metadata are parsed on first use.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """INFO: `document` is its JSON text, not parsed."""
-
-    document: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """PING: the other side wants a PONG."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pong:
-    """PONG: the answer to the oldest PING still open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ok:
-    """+OK: only in verbose mode."""
-
-
-@dataclass(frozen=True, slots=True)
-class Err:
-    """-ERR: `text` without its quotes."""
-
-    text: str
-
-
-ControlEvent: TypeAlias = Info | Ping | Pong | Ok | Err
 Frame: TypeAlias = MessageFrame | ControlEvent
-FrameRun: TypeAlias = tuple[int, list[MessageFrame], int]
-"""(sid, messages, bytes of their payloads): messages that follow each other.
-
-All have that sid, and all or none a reply subject: who gets them is looked up once.
-"""
-Event: TypeAlias = FrameRun | ControlEvent
 
 
 def one_by_one(events: Iterable[Event]) -> Iterator[Frame]:
-    """Each message for itself, for those who are not in a hurry."""
+    """Each message by itself, where speed does not matter."""
     for event in events:
         if isinstance(event, tuple):
-            yield from event[1]
+            _, messages, _ = event
+            yield from messages
         else:
             yield event
-
-
-PING = Ping()
-PONG = Pong()
-OK = Ok()

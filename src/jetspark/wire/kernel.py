@@ -18,6 +18,8 @@ from jetspark.wire._python_kernel import (
     MAX_MESSAGE,
     OTHER_FRAME,
     Columns,
+    Event,
+    FrameRun,
     HeaderPairs,
 )
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         Delivered,
         Deliveries,
         DeliveryDecoder,
+        MessageFrame,
         deliver,
         header_pairs,
         reply_fields,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
         stream_position,
         stream_sequence,
     )
-    from jetspark.wire.events import MessageFrame
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
@@ -70,6 +72,7 @@ else:
     Delivered = _implementation.Delivered
     Deliveries = _implementation.Deliveries
     DeliveryDecoder = _implementation.DeliveryDecoder
+    MessageFrame = _implementation.MessageFrame
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
     look = memoryview if IMPLEMENTATION == "c" else bytes
@@ -87,7 +90,10 @@ __all__ = [
     "Delivered",
     "Deliveries",
     "DeliveryDecoder",
+    "Event",
+    "FrameRun",
     "HeaderPairs",
+    "MessageFrame",
     "deliver",
     "frame_of",
     "header_pairs",

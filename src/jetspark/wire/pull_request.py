@@ -39,4 +39,9 @@ class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 def delivery_size(frame: MessageFrame) -> int:
     """Bytes of a delivery, as the server counts them for `max_bytes`."""
-    return sum(len(part) for part in frame[1:] if part is not None)
+    return (
+        len(frame.subject)
+        + len(frame.reply or b"")
+        + len(frame.headers or b"")
+        + len(frame.payload)
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from jetspark.wire.events import Err, Event, Frame, Info, Ok, Ping, one_by_one
+from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ok, Ping, one_by_one
 
 MASK = "***"
 _SECRETS = ("pass", "auth_token", "jwt", "sig", "user")
@@ -41,14 +41,14 @@ def received_lines(events: Iterable[Event]) -> Iterator[str]:
 
 def received_line(event: Frame) -> str:
     """The line of something received."""
-    if isinstance(event, tuple):
-        sid, subject, reply, headers, payload = event
-        words = [b"MSG" if headers is None else b"HMSG", subject, b"%d" % sid]
-        if reply is not None:
-            words.append(reply)
+    if isinstance(event, MessageFrame):
+        headers = event.headers
+        words = [b"MSG" if headers is None else b"HMSG", event.subject, b"%d" % event.sid]
+        if event.reply is not None:
+            words.append(event.reply)
         if headers is not None:
             words.append(b"%d" % len(headers))
-        words.append(b"%d" % (len(headers or b"") + len(payload)))
+        words.append(b"%d" % (len(headers or b"") + len(event.payload)))
         return b" ".join(words).decode("utf-8", "replace")
     if isinstance(event, Info):
         return "INFO " + event.document.decode("utf-8", "replace")

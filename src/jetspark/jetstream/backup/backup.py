@@ -194,9 +194,9 @@ class _Incoming:
     def _on_frame(self, frame: MessageFrame) -> None:
         if self._over:
             return
-        _, _, reply, block, piece = frame
+        piece, reply = frame.payload, frame.reply
         if not piece:
-            status = status_of(block)
+            status = status_of(frame.headers)
             if status is None or status.code == END_OF_BATCH:
                 self._finish(None)
             else:

@@ -242,12 +242,12 @@ class _Outgoing:
             raise self._error
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        if status_of(frame[3]) is not None:
+        if status_of(frame.headers) is not None:
             self._fail(f'The server has given up the restore of stream "{self._stream}".')
-        elif frame[4].startswith(b"{"):
-            self._answer = frame[4]
-        elif frame[4]:  # -ERR of servers before 2.12
-            text = frame[4].decode("utf-8", "replace")
+        elif frame.payload.startswith(b"{"):
+            self._answer = frame.payload
+        elif frame.payload:  # -ERR of servers before 2.12
+            text = frame.payload.decode("utf-8", "replace")
             self._finish(APIError(500, 0, text, f'Stream "{self._stream}" not restored: {text}.'))
         else:
             self._on_way -= 1

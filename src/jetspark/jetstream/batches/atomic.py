@@ -179,7 +179,7 @@ class AtomicBatch:
                 number, last, how = self._size + 1, (self._subject, b"", _NO_HEADERS), COMMIT_BEFORE
             self._committing = True
             frame = await self._ask(number, last, how)
-            self._ack = parse_pub_ack(frame[4])
+            self._ack = parse_pub_ack(frame.payload)
             return self._ack
 
     # -- life ----------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ class AtomicBatch:
             await self._send(self._size, message, STAGED)
             return
         frame = await self._ask(1, message, STAGED)
-        if frame[4]:
-            ack = parse_pub_ack(frame[4])
+        if frame.payload:
+            ack = parse_pub_ack(frame.payload)
             self._error = JetStreamError(
                 "The server does not know atomic batches: it stored the first message as an "
                 f"ordinary one, in {ack.stream} at sequence {ack.seq}. The others were not sent."
@@ -316,10 +316,10 @@ class AtomicBatch:
     # -- answers: called in the read loop --------------------------------------------------------
 
     def _on_answer(self, frame: MessageFrame) -> None:
-        if not frame[4] and frame[3] is None and self._answer is None:
+        if not frame.payload and frame.headers is None and self._answer is None:
             return  # one of many that are kept aside
         try:
-            number = int(frame[1][len(self._inbox) :])
+            number = int(frame.subject[len(self._inbox) :])
         except ValueError:
             return
         if number == self._asked and self._answer is not None:
@@ -353,12 +353,12 @@ def _interrupted(number: int) -> JetStreamError:
 
 def _error_in(frame: MessageFrame, subject: str) -> JetsparkError | None:
     """What an answer refuses with; an empty one, or an ack, refuses nothing."""
-    status = status_of(frame[3])
+    status = status_of(frame.headers)
     if status is not None and status.is_no_responders:
         return NoStreamResponseError(subject)
-    if frame[4]:
+    if frame.payload:
         try:
-            parse_pub_ack(frame[4])
+            parse_pub_ack(frame.payload)
         except JetsparkError as error:
             return error
     return None

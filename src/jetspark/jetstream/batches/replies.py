@@ -66,14 +66,14 @@ Reply: TypeAlias = "Flow | Gap | Refusal | Last"
 
 def parse_reply(frame: MessageFrame, head: int) -> Reply:
     """A reply, whose subject has `head` bytes before the number it answers to."""
-    number, of_message = asked(frame[1][head:])
+    number, of_message = asked(frame.subject[head:])
     try:
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         if status is not None and status.is_no_responders:
             raise NoStreamResponseError("the batch's subject")
-        return _parse(msgspec.json.decode(frame[4], type=dict[str, Any]), frame[4])
+        return _parse(msgspec.json.decode(frame.payload, type=dict[str, Any]), frame.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
-        text = f"A reply to the batch cannot be read: {frame[4][:80]!r}."
+        text = f"A reply to the batch cannot be read: {frame.payload[:80]!r}."
         return Refusal(number, JetStreamError(text), of_message)
     except JetsparkError as error:
         return Refusal(number, error, of_message)

@@ -148,11 +148,11 @@ class PushMessages(Leaving):
     def _is_control(self, frame: MessageFrame) -> bool:
         """Whether it is not for the user; it is answered if it wants to be."""
         self._taken += 1
-        block = frame[3]
-        status = None if block is None or frame[4] else status_of(block)
+        block = frame.headers
+        status = None if block is None or frame.payload else status_of(block)
         if status is None or status.code != CONTROL:
             if self._gaps.before is None:
-                self._gaps.first(frame[2], self._taken - 1)
+                self._gaps.first(frame.reply, self._taken - 1)
             return False
         self._gaps.others += 1
         message = Message(self._client, frame)

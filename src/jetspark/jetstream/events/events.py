@@ -113,7 +113,7 @@ class Events(Leaving):
     # -- called by the read loop ---------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        size = self._pending_bytes + len(frame[4])
+        size = self._pending_bytes + len(frame.payload)
         if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
             if self._drops.add(self._accepted, len(self._frames)):
                 self._client.report(SlowConsumerError(", ".join(self._subjects), self._drops.count))
@@ -144,11 +144,11 @@ class Events(Leaving):
             if not self._frames:
                 await self._fill()
             frame = self._frames.popleft()
-            self._pending_bytes -= len(frame[4])
+            self._pending_bytes -= len(frame.payload)
             try:
-                event = parse_event(frame[4])
+                event = parse_event(frame.payload)
             except JetStreamError as error:
-                subject = frame[1].decode("utf-8", "replace")
+                subject = frame.subject.decode("utf-8", "replace")
                 self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
                 continue
             if self._wanted(event):

@@ -231,7 +231,7 @@ class OrderedMessages(ConsumerMessages):
         frames = self._frames
         good = 0
         for frame in frames:
-            if not order.follows(frame[2]):
+            if not order.follows(frame.reply):
                 break
             good += 1
         while len(frames) > good:
@@ -271,7 +271,7 @@ class OrderedMessages(ConsumerMessages):
                     except StopAsyncIteration:
                         return
                 frame = take()
-                if follows(frame[2]):
+                if follows(frame.reply):
                     yield JsMsg(client, frame)
                 else:
                     self._on_gap()
@@ -284,7 +284,7 @@ class OrderedMessages(ConsumerMessages):
             if not self._frames:
                 await self._fill()
             frame = self._pull.take()
-            if self._order.follows(frame[2]):
+            if self._order.follows(frame.reply):
                 return JsMsg(self._client, frame)
             self._on_gap()
 
@@ -300,7 +300,7 @@ class OrderedMessages(ConsumerMessages):
         """
         taken = super().take_queued(limit)
         for index, frame in enumerate(taken):
-            if not self._order.follows(frame[2]):
+            if not self._order.follows(frame.reply):
                 self._on_gap()
                 return taken[:index]
         return taken

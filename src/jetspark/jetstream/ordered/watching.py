@@ -297,7 +297,7 @@ class Watching(Leaving, Generic[EntryT]):
         """Those that were not given out yet; behind the last of the initial data, its end."""
         initially = not self._complete
         for frame in frames:
-            seq, time_ns, pending = stream_position(frame[2])
+            seq, time_ns, pending = stream_position(frame.reply)
             if initially and self._snapshot and self._is_of_another(frame):
                 # Made in place of the one that has chosen the entries, it goes on with every entry.
                 self._consumer = None

@@ -212,14 +212,14 @@ class WindowedPublishing:
         take, watched = window.take, window.watched
         plain, acked = self._plain_ack, 0
         for frame in frames:
-            payload = frame[4]
+            payload = frame.payload
             # Nearly all acks of a publisher are equal up to the number at the end.
             if not (payload.startswith(plain) and payload[len(plain) : -1].isdigit()):
                 self._on_other_ack(frame)
                 plain, watched = self._plain_ack, window.watched
                 continue
             try:
-                index = int(frame[1][inbox:])
+                index = int(frame.subject[inbox:])
                 told = take(index)[4]
             except (KeyError, ValueError):
                 continue  # late: it has failed, or was sent again and acknowledged twice
@@ -236,17 +236,17 @@ class WindowedPublishing:
 
     def _on_other_ack(self, frame: MessageFrame) -> None:
         try:
-            index = int(frame[1][self._inbox_length :])
+            index = int(frame.subject[self._inbox_length :])
         except ValueError:
             return
         entry = self.window.find(index)
         if entry is None:
             return  # late, as above
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         try:
             if status is not None and status.is_no_responders:
                 raise NoStreamResponseError(entry[0])
-            document = ack_document(frame[4])
+            document = ack_document(frame.payload)
             ack = from_wire(PubAck, document)
         except JetsparkError as error:
             self._on_refusal(index, entry, error)
@@ -255,7 +255,7 @@ class WindowedPublishing:
         self.window.settled(index)
         self._acked += 1
         self._duplicates += ack.duplicate
-        self._plain_ack = plain_ack_head(frame[4], document) or self._plain_ack
+        self._plain_ack = plain_ack_head(frame.payload, document) or self._plain_ack
         if entry[4] is not None:
             entry[4](ack)
 

@@ -291,25 +291,25 @@ class ContinuousPull:
 
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
-        if frame[2] is None:
+        if frame.reply is None:
             self._gaps.others += 1
-            status = status_of(frame[3])
+            status = status_of(frame.headers)
             if status is not None and status.code == CONTROL:
                 self._on_heartbeat(frame)
             elif status is not None:
                 self._on_status(status, frame)
             return
         if self._gaps.before is None and self._listener is not None:
-            self._gaps.first(frame[2], self._listener.received - 1)
+            self._gaps.first(frame.reply, self._listener.received - 1)
         self.frames.append(frame)
         if self._waiters:
             self.wake()
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        if frames[0][2] is None:
+        if frames[0].reply is None:
             return False
         if self._gaps.before is None and self._listener is not None:
-            self._gaps.first(frames[0][2], self._listener.received)
+            self._gaps.first(frames[0].reply, self._listener.received)
         self.frames += frames
         if self._waiters:
             self.wake()
@@ -323,8 +323,8 @@ class ContinuousPull:
     def _on_heartbeat(self, frame: MessageFrame) -> None:
         assert self._listener is not None  # noqa: S101
         received, gaps = self._listener.received, self._gaps
-        gaps.beat(frame[1])
-        missing = gaps.missing(frame[3], received)
+        gaps.beat(frame.subject)
+        missing = gaps.missing(frame.headers, received)
         if missing and self._on_missing is not None:
             gaps.doubt(missing, received)
         elif missing:
@@ -332,7 +332,7 @@ class ContinuousPull:
             self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
-        self._gaps.ended(frame[1])
+        self._gaps.ended(frame.subject)
         end = pull_end(status)
         if end is PullEnd.UNUSABLE:
             self._stop_for(StopReason.UNUSABLE, pull_error(status))
@@ -342,10 +342,10 @@ class ContinuousPull:
                 self.stop_asking()
                 self._on_stop(StopReason.NO_LEADER, pull_error(status))
             return
-        token = frame[1].rpartition(b".")[2].partition(b"-")[0]
+        token = frame.subject.rpartition(b".")[2].partition(b"-")[0]
         asked = int(token) if token.isdigit() else 0  # anyone may publish to an inbox
         limits = self._limits
-        left = number_in(frame[3], PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
+        left = number_in(frame.headers, PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
         # At least what is buffered, whatever the status says.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
         # The next message does not fit into the largest request possible.

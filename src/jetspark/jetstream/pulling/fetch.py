@@ -181,7 +181,7 @@ class Pull:
             return BrokenSocketError(
                 "The link was lost: messages on their way may be lost with it."
             )
-        twice = len(self._messages) - len({frame_of(message)[2] for message in self._messages})
+        twice = len(self._messages) - len({frame_of(message).reply for message in self._messages})
         if twice:
             return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
         return None
@@ -254,14 +254,14 @@ class Pull:
     # -- what comes back: called in the read loop ------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        status = status_of(frame[3])
+        status = status_of(frame.headers)
         if status is not None:
             self._on_status(status, frame)
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         if self._heartbeat is not None:
             self._heard = self._client.loop.time()
-        if frames[0][2] is None:
+        if frames[0].reply is None:
             return False  # statuses: deliveries have a reply subject to ack to
         client, missing = self._client, self._batch - len(self._messages)
         self._messages += deliver(JsMsg, client, frames[:missing])
@@ -273,7 +273,7 @@ class Pull:
         if status.code == statuses.CONTROL:
             return
         end = pull_end(status)
-        left = number_in(frame[3], PENDING_MESSAGES)
+        left = number_in(frame.headers, PENDING_MESSAGES)
         missing = 0 if left is None else self._batch - len(self._messages) - left
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
             then = "with acks they are delivered again after its ack_wait"

@@ -44,7 +44,7 @@ class Priority:
 
     def notice(self, frame: MessageFrame) -> None:
         """Keep the pin id of a delivery."""
-        block = frame[3]
+        block = frame.headers
         if block is None:
             return
         pin = self._pins.get(self._group)
@@ -58,7 +58,7 @@ class Priority:
 
     def added(self, frame: MessageFrame) -> int:
         """Bytes of the pin id's header, which the server does not count for max_bytes."""
-        block = frame[3] or b""
+        block = frame.headers or b""
         begin = block.rfind(_PIN)
         if begin < 0:
             return 0

@@ -68,7 +68,7 @@ async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -
     jetstream_api.note_request(where, payload)
     reply = await jetstream_api.client.request(where, payload, timeout=jetstream_api.timeout)
     jetstream_api.note_answer(where, reply.data)
-    found = parse_direct_reply(frame_of(reply)[3])
+    found = parse_direct_reply(frame_of(reply).headers)
     if found is None:
         raise _refusal(stream, reply.status)
     return _stored(found, reply.data)
@@ -165,7 +165,7 @@ async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _
             subject, payload, timeout=jetstream_api.timeout
         ) as replies:
             async for reply in replies:
-                found = parse_direct_reply(frame_of(reply)[3])
+                found = parse_direct_reply(frame_of(reply).headers)
                 if found is None:
                     _end(page, stream, reply)
                     break
@@ -189,7 +189,7 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
         raise _refusal(stream, status)
     page.more = False
     if status.code == END_OF_BATCH:
-        end = parse_end_of_batch(frame_of(reply)[3] or b"")
+        end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0
         # Neither alone: the end counts what was stored meanwhile, and before 2.12 one too few
         # of last messages; one too many costs an empty batch.
