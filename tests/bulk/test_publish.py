@@ -25,6 +25,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.wire import frames
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,10 +244,10 @@ class MoodyLink:
             subject, reply, _ = line.split()
             if self.dice.random() < 0.1:
                 block = b"NATS/1.0 503\r\n\r\n"
-                self.replies.append((1, reply, None, block, b""))
+                self.replies.append(MessageFrame(1, reply, None, block, b""))
             else:
                 self.stored.append((subject, payload))
-                self.replies.append((1, reply, None, None, b'{"stream":"S", "seq":1}'))
+                self.replies.append(MessageFrame(1, reply, None, None, b'{"stream":"S", "seq":1}'))
 
     def messages(self, deadline: float) -> list[Any]:
         if self.dice.random() < 0.05:
