@@ -30,7 +30,9 @@ class ThisThreadCalls:
         payload = payload_bytes(payload)  # once: every try sends the same
         while True:
             try:
-                return parse_pub_ack(self._caller.ask(subject, payload, tries.left, headers).payload)
+                return parse_pub_ack(
+                    self._caller.ask(subject, payload, tries.left, headers).payload
+                )
             except NoRespondersError:
                 pause = tries.pause()
             time.sleep(pause)
