@@ -470,6 +470,7 @@ WORDS: dict[str, dict[str, str]] = {
     "Client.drain": {"Awaited in": "Called in"},
     "Client.close": {"is cancelled.": "is left to finish, and gets no more."},
     "PullConsumer.consume": {"callback (plain or async).": "callback, called in its own thread."},
+    "PushConsumer.subscribe": {"callback (plain or async).": "callback, called in its own thread."},
     "BackupCalls.backup_stream": {
         "`progress`, a function or coroutine function, is called with a BackupProgress": (
             "`progress` is called in the caller's thread with a BackupProgress"

@@ -1,7 +1,7 @@
-"""The public face: one object for everything, composed above the layers.
+"""What users get: `connect`, and one client with JetStream, buckets and object stores.
 
-`connect` gives something that can be awaited for a connected client, or entered with
-`async with`, which also closes it. Options are checked at once, before any I/O.
+The result of `connect` can be awaited for a connected client, or entered with `async with`, which
+also closes the client. Options are checked at once, before any I/O.
 """
 
 from __future__ import annotations
@@ -48,19 +48,20 @@ class Client(CoreClient):
         api_prefix: str | None = None,
         trace: bool = False,
     ) -> JetStream:
-        """JetStream over this connection; several at once may differ in these.
+        """JetStream over this connection; there may be several, with different options.
 
-        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
-        the whole prefix instead of "$JS.API". With neither, the connection's own ones
-        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
-        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
-        api_prefix are given.
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain, such as that
+        behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
+        imported from another account. With neither, the connection's options `jetstream_domain`
+        and `jetstream_api_prefix` apply. `trace`: log each API request and answer to
+        "jetspark.trace" at level DEBUG, without messages and secrets. Nothing is sent. Raises
+        ConfigError when both domain and api_prefix are given, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
 
 class Connecting:
-    """What `connect` returns: `nc = await it`, or `async with it as nc`. For one use."""
+    """What `connect` returns: `nc = await it`, or `async with it as nc`, once."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
@@ -98,10 +99,10 @@ def connect(
 ) -> Connecting:
     """Connect to NATS: `await connect(...)` or `async with connect(...) as nc`.
 
-    `servers`: one URL or several, nats://127.0.0.1:4222 by default. `options`: the fields of
-    ConnectOptions; an unknown name raises ConfigError. `event_callback` is told of changes of the
-    connection, `error_callback` of errors that no call can raise; both may be async. See
-    `Client.connect` for the errors of connecting.
+    `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
+    ConnectOptions. `event_callback` gets changes of the connection, `error_callback` errors that
+    no call can raise; both may be async. Raises ConfigError for an unknown option or a wrong
+    value; connecting raises as `Client.connect`.
     """
     made: ConnectOptions = make_options(servers, **options)
     return Connecting(

@@ -1,8 +1,8 @@
-"""Making a call of the JetStream API (`wire.js_api`) over a client.
+"""Calls of the JetStream API (`wire.js_api`) over a client.
 
-Contract: one call, one request, one answer or its typed error. Nobody answering means that there
-is no JetStream. With `trace` each request and answer is logged (`api_trace`). Without a domain and
-a prefix those of the connection's options count, such as a context of the `nats` command brings.
+Contract: one call, one request, one answer or its typed error. No responders means that there is
+no JetStream. With `trace` each request and answer is logged (`api_trace`). Without a domain or a
+prefix those of the connection's options apply, which a context of the `nats` command may set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Api:
-    """Where API calls go, and for how long they may take. Made by JetStream."""
+    """Where API calls go, and how long they may take. Made by JetStream."""
 
     __slots__ = ("client", "direct", "domain", "prefix", "timeout", "trace")
 
@@ -58,7 +58,7 @@ class Api:
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
         self.direct: dict[str, bool] = {}
-        """Which streams allowed direct gets when last seen; a leader always answers."""
+        """Which streams allowed direct gets when last looked up."""
         self.trace = trace
 
     async def call(
@@ -66,15 +66,19 @@ class Api:
     ) -> dict[str, Any]:
         """One API call: its answer without the envelope.
 
-        Raises BadNameError before anything is sent, the typed error of the answer,
-        JetStreamNotEnabledError when nobody answers, RequestTimeoutError.
+        Raises BadNameError before anything is sent, the typed error of the answer, JetStreamError
+        for an answer that cannot be read, JetStreamNotEnabledError without responders, and what
+        `Client.request` raises.
         """
         payload = b"" if body is None else encode_document(body)
         answer = await self.request(subject_of(self.prefix, call, names), payload)
         return parse_answer(call, answer, names)
 
     async def request(self, subject: str, payload: bytes) -> bytes:
-        """One request to a whole subject: the answer as it came. Raises as `call`, by silence."""
+        """One request to a whole subject: the answer as it came.
+
+        Raises JetStreamNotEnabledError without responders, and what `Client.request` raises.
+        """
         self.note_request(subject, payload)
         try:
             reply = await self.client.request(subject, payload, timeout=self.timeout)
@@ -88,12 +92,12 @@ class Api:
         return reply.data
 
     def note_request(self, subject: str, payload: bytes) -> None:
-        """Into the log, if this context traces: for requests that are not made by `call`."""
+        """Log a request that is not made by `call`, if this context traces."""
         if self.trace:
             api_trace.trace_request(subject, payload)
 
     def note_answer(self, subject: str, payload: bytes) -> None:
-        """Into the log, if this context traces."""
+        """Log an answer, if this context traces."""
         if self.trace:
             api_trace.trace_answer(subject, payload)
 
@@ -112,5 +116,5 @@ class Api:
 
     @property
     def server(self) -> ServerInfo | None:
-        """The server that answers, if that is the connected one; None when that is not known."""
+        """The connected server, if it is the one that answers; None when that is unknown."""
         return self.client.server_info if self.prefix == DEFAULT_PREFIX else None

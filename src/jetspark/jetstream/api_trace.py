@@ -1,9 +1,9 @@
-"""API requests and answers as people may read them in a log (rows J1, C16).
+"""API requests and answers in the log, readable and without messages and secrets.
 
-Contract: one line each to "jetspark.trace" at level DEBUG, of at most `MOST` characters of JSON.
-No message is shown, neither payload nor headers, and no secret: the values of fields that are named
-like one, at any depth, and what stands before the @ of a URL are masked. Bytes that are no JSON
-object are shown as their number.
+Contract: one line each to "jetspark.trace" at level DEBUG, with at most `MOST` characters of JSON.
+Payloads and headers of messages are not shown. Values of fields whose name suggests a secret, at
+any depth, and the user part of URLs are masked. Of bytes that are not a JSON object only the
+number is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jetspark.errors import JetsparkError
 
 MASK: Final = "***"
 MOST: Final = 2000
-"""Characters of a request or answer that are shown."""
+"""Characters shown of a request or answer."""
 
 tracer = logging.getLogger("jetspark.trace")
 
@@ -26,27 +26,27 @@ _MESSAGE = frozenset({"data", "hdrs"})
 _SECRET = re.compile(r"pass|token|secret|seed|nkey|jwt|creds|auth|sig$|api_?key|private", re.I)
 _IN_URL = re.compile(r"(?<=://)[^\s/@\"]+(?=@)")
 _MESSAGES: Final = ".DIRECT.GET."
-"""Answers to these are messages as they are, which may happen to be JSON."""
+"""Answers to these are plain messages, which may happen to be JSON."""
 
 
 def trace_request(subject: str, payload: bytes) -> None:
-    """A request on its way out."""
+    """Log a request."""
     tracer.debug(">>> %s %s", subject, shown(payload))
 
 
 def trace_answer(subject: str, payload: bytes) -> None:
-    """The answer to a request to `subject`."""
+    """Log the answer to a request to `subject`."""
     is_message = _MESSAGES in subject
     tracer.debug("<<< %s %s", subject, _size(payload) if is_message else shown(payload))
 
 
 def trace_failure(subject: str, error: JetsparkError) -> None:
-    """No answer came."""
+    """Log that a request failed."""
     tracer.debug("<<< %s %s: %s", subject, type(error).__name__, error)
 
 
 def shown(payload: bytes) -> str:
-    """A payload as text without messages and secrets, cut off at MOST characters."""
+    """A payload as text, without messages and secrets, at most MOST characters."""
     if not payload:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The documents of JetStream's events under one name; see `events.documents`."""
+"""The documents of advisories and metrics under one public name; see `events.documents`."""
 
 from jetspark.jetstream.events.documents import (
     ApiAuditEvent,

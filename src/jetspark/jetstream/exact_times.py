@@ -1,9 +1,9 @@
-"""Times as people read them, with the wire's nanoseconds inside.
+"""Durations and times that keep the wire's nanoseconds.
 
-JetStream's durations are integers of nanoseconds and its times RFC 3339 text with up to nine
-digits; `timedelta` and `datetime` hold microseconds. The two classes here are a `timedelta` and
-an aware `datetime` to everybody, and keep the exact number: `exact_ns(value)` gives it back.
-Results of arithmetic are ordinary again (microseconds).
+JetStream's durations are integers of nanoseconds, its times RFC 3339 text with up to nine digits;
+`timedelta` and `datetime` hold microseconds. The two classes here are a `timedelta` and an aware
+`datetime`, and keep the exact number, which `exact_ns(value)` returns. Results of arithmetic have
+microseconds again.
 """
 
 from __future__ import annotations

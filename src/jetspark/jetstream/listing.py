@@ -1,4 +1,4 @@
-"""What comes one after the other, and may be many."""
+"""Results that may be many: an async iterator, or a list of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ItemT = TypeVar("ItemT")
 class Listing(Generic[ItemT]):
     """Iterate with `async for`, or `await listing.all()` for a list.
 
-    Nothing is asked before the first item is; each `async for` asks anew.
+    Nothing is requested before the first item is; each `async for` starts anew.
     """
 
     __slots__ = ("_read",)
@@ -23,5 +23,5 @@ class Listing(Generic[ItemT]):
         return self._read()
 
     async def all(self) -> list[ItemT]:
-        """Every item in a list."""
+        """Every item in a list. Raises as iterating."""
         return [item async for item in self._read()]

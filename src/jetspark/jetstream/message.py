@@ -1,10 +1,9 @@
-"""A message delivered by a JetStream consumer, and its acknowledgements (rows J6, J15).
+"""A message delivered by a JetStream consumer, and its acknowledgements.
 
-Contract: nothing is acknowledged by itself. One final answer (ack, ack_sync, nak, term) for each
-message; a second one raises MessageAlreadyAckedError and sends nothing. An answer that could not
-be sent, or an ack_sync that was not confirmed, may be given again. `in_progress` may come any
-number of times before. All raise NotJetStreamMessageError when the message has no reply subject,
-and what `Client.publish` raises.
+Contract: nothing is acknowledged automatically. Each message takes one final acknowledgement (ack,
+ack_sync, nak, term); a second one raises MessageAlreadyAckedError and sends nothing. One that could
+not be sent, or an ack_sync that was not confirmed, may be repeated. `in_progress` may be called any
+number of times before.
 """
 
 from __future__ import annotations
@@ -32,25 +31,31 @@ TERM = b"+TERM"
 
 @checked_but("ack_sync")
 class JsMsg(Message):
-    """One delivery. `metadata` says where it comes from."""
+    """One delivery. `metadata` says where it comes from.
+
+    Every acknowledgement raises MessageAlreadyAckedError after a final one,
+    NotJetStreamMessageError when the message has no reply subject, and what `Client.publish`
+    raises.
+    """
 
     __slots__ = ("_answered",)
-    # Set only by the first answer: making a message must stay as cheap as two stores.
+    # Set only by the first ack: making a message must stay as cheap as two stores.
     _answered: bool
 
     @property
     def is_acked(self) -> bool:
-        """Whether this object has sent a final answer."""
+        """Whether this object has sent a final acknowledgement."""
         return getattr(self, "_answered", False)
 
     async def ack(self) -> None:
-        """Done; does not wait for the server to confirm it."""
+        """Acknowledge it, without waiting for the server's confirmation (see `JsMsg`)."""
         await self._answer(ACK)
 
     async def ack_sync(self, *, timeout: Seconds | None = None) -> None:
-        """Done, and the server confirmed it within `timeout` seconds (None: the client's).
+        """Acknowledge it, and wait `timeout` seconds (None: the client's) for the confirmation.
 
-        Raises RequestTimeoutError, and NoRespondersError when the consumer is gone.
+        Raises RequestTimeoutError, NoRespondersError when the consumer is gone, and as every
+        acknowledgement (see `JsMsg`).
         """
         reply = self._claim()
         try:
@@ -60,7 +65,11 @@ class JsMsg(Message):
             raise
 
     async def nak(self, delay: Seconds | None = None) -> None:
-        """Deliver it again: now, or after `delay` (a timedelta, or seconds)."""
+        """Not processed: deliver it again, at once or after `delay` (a timedelta, or seconds).
+
+        Raises ConfigError for a negative delay, BadTimeError, and as every acknowledgement (see
+        `JsMsg`).
+        """
         if delay is None:
             await self._answer(NAK)
             return
@@ -70,16 +79,17 @@ class JsMsg(Message):
         await self._answer(NAK + b" " + msgspec.json.encode({"delay": ns}))
 
     async def in_progress(self) -> None:
-        """Still working: begins the consumer's ack_wait anew."""
+        """Still being processed: restarts the consumer's ack_wait (see `JsMsg`)."""
         if self.is_acked:
             raise _already(self)
         await self._client.publish(self._reply_subject(), IN_PROGRESS)
 
     async def term(self, reason: str = "") -> None:
-        """Never deliver it again. The server's advisory shows the reason.
+        """Never deliver it again. The server's advisory has the reason.
 
-        A reason needs server 2.10.4, or raises UnsupportedByServerError: older ones would not
-        take the answer at all.
+        A reason needs server 2.10.4: older ones would ignore the whole acknowledgement. Raises
+        UnsupportedByServerError, ConfigError for a reason that is not one line of text, and as
+        every acknowledgement (see `JsMsg`).
         """
         if "\n" in reason or "\r" in reason or NO_TEXT.search(reason):
             raise ConfigError("The reason must be one line of text.")
@@ -107,9 +117,9 @@ class JsMsg(Message):
     def _reply_subject(self) -> str:
         reply = self.reply
         if reply is None:
-            raise NotJetStreamMessageError("The message has no reply subject to answer to.")
+            raise NotJetStreamMessageError("The message has no reply subject to acknowledge to.")
         return reply
 
 
 def _already(message: JsMsg) -> MessageAlreadyAckedError:
-    return MessageAlreadyAckedError(f"This message on {message.subject!r} was answered before.")
+    return MessageAlreadyAckedError(f"This message on {message.subject!r} was acknowledged before.")

@@ -1,7 +1,7 @@
-"""Lists that the server answers in pages, as async iterators (row J7).
+"""Lists that the server answers in pages, as async iterators.
 
-Contract: nothing is asked before the first item is; each `async for` asks anew. The server gives
-no snapshot: what is made or deleted while the pages are read may be missing or come twice.
+Contract: nothing is requested before the first item is; each `async for` starts anew. The pages
+are no snapshot: what is created or deleted meanwhile may be missing or come twice.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Paged(Generic[ItemT]):
         self._body = body
         self._names = names
         self.missing: list[str] = []
-        """Names of assets that exist and did not answer, as of the last iteration."""
+        """Names of streams or consumers that did not answer, as of the last iteration."""
         self.offline: dict[str, str] = {}
-        """Names of assets that the server cannot run, with its reason (2.12)."""
+        """Names of streams or consumers that the server cannot run, with its reason (2.12)."""
 
     async def __aiter__(self) -> AsyncIterator[ItemT]:
         self.missing = []
@@ -48,7 +48,7 @@ class Paged(Generic[ItemT]):
             body = {**self._body, "offset": offset}
             page = await self._api.call(self._call, body, **self._names)
             items = page.get(self._key) or []
-            # A server that is asked for the next page names the absent ones again.
+            # Each page names those that are missing again.
             for name in page.get("missing") or []:
                 if name not in self.missing:
                     self.missing.append(name)
@@ -60,5 +60,5 @@ class Paged(Generic[ItemT]):
                 return
 
     async def all(self) -> list[ItemT]:
-        """Every item in a list."""
+        """Every item in a list. Raises as iterating."""
         return [item async for item in self]

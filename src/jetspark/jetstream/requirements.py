@@ -1,8 +1,8 @@
-"""Which server a configuration needs, checked before it is sent.
+"""The server version that a configuration or call needs, checked before it is sent.
 
-Servers before 2.12 ignore fields that they do not know: the stream would be made without what was
-asked for. The connected server's version decides; behind a domain or an imported API another
-server answers, whose version is not known here, so nothing is checked then.
+Servers before 2.12 ignore unknown fields: the stream would be created without what was wanted. The
+connected server's version is compared. Behind a domain or an imported API another server answers,
+whose version is unknown, so nothing is checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONSUMER_FIELDS: Final[Mapping[str, tuple[int, int]]] = {
     "sourcing": (2, 14),
 }
 
-_AS_WITHOUT: Final = ("none", "default")  # words that ask for nothing
+_AS_WITHOUT: Final = ("none", "default")  # the same as not given
 
 
 def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:

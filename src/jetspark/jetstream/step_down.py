@@ -21,9 +21,8 @@ class StepDownCalls:
     async def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
         """Make the stream's leader step down; `preferred` names the next one (server 2.11).
 
-        Raises APIError on a server that is not clustered, BadNameError,
-        UnsupportedByServerError, StreamNotFoundError, JetStreamNotEnabledError,
-        RequestTimeoutError, ConnectionClosedError.
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         body = self._placement(preferred)
         await self._api.call(js_api.STREAM_LEADER_STEPDOWN, body, stream=stream)
@@ -33,9 +32,8 @@ class StepDownCalls:
     ) -> None:
         """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
 
-        Raises APIError on a server that is not clustered, BadNameError,
-        UnsupportedByServerError, StreamNotFoundError, ConsumerNotFoundError,
-        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
         """
         body = self._placement(preferred)
         await self._api.call(js_api.CONSUMER_LEADER_STEPDOWN, body, stream=stream, consumer=name)

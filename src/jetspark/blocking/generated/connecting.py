@@ -20,10 +20,10 @@ def connect(
 ) -> Client:
     """Connect to NATS: `nc = connect(...)`, or `with connect(...) as nc`.
 
-    `servers`: one URL or several, nats://127.0.0.1:4222 by default. `options`: the fields of
-    ConnectOptions; an unknown name raises ConfigError. `event_callback` is told of changes of the
-    connection, `error_callback` of errors that no call can raise; both are called in a thread of
-    their own. See `Client.connect` for the errors of connecting.
+    `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
+    ConnectOptions. `event_callback` gets changes of the connection, `error_callback` errors that no
+    call can raise; both are called in a thread of their own. Raises ConfigError for an unknown
+    option or a wrong value; connecting raises as `Client.connect`.
     """
     client = Client(
         make_options(servers, **options),

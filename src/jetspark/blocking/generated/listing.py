@@ -19,5 +19,5 @@ class GeneratedListing(Generic[ItemT]):
     _inner: AsyncListing[ItemT]
 
     def all(self) -> list[ItemT]:
-        """Every item in a list."""
+        """Every item in a list. Raises as iterating."""
         return self._thread.run(self._inner.all)

@@ -30,23 +30,23 @@ class GeneratedWatching(Generic[EntryT]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """What has ended it; None while it goes on, and after an end that was asked for."""
+        """The error that ended it; None while it goes on, and after `stop`."""
         return self._inner.error
 
     def __repr__(self) -> str:
         return repr(self._inner)
 
     def next(self, timeout: Seconds | None = None) -> EntryT | None:
-        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, and the error that ended it.
         """
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times.
+        """End it now, and discard entries not taken. May be called again.
 
-        A callback that runs is left to finish.
+        A running callback finishes.
         """
         raise NotImplementedError

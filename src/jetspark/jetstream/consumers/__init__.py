@@ -1,1 +1,1 @@
-"""Consumers: make, change, bind, list, delete; what a bound one can do."""
+"""Consumers: create, change, bind, list, pause, reset, delete; pull and push."""

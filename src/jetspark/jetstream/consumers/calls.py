@@ -1,10 +1,10 @@
-"""Consumers: make, change, bind, list, delete (row J8).
+"""Consumers: create, change, bind, list, delete.
 
-Contract: a configuration is given as for streams (see `streams`). `name` and `durable_name` may
-be given alone or equal; a consumer with neither is named by the server. `ack_policy` is
-"explicit" unless said otherwise. A consumer made from options that name it is durable, unless they
-give `inactive_threshold`; documents are sent as they are. Creating never changes a consumer that
-exists (servers of 2.10 and newer hold that themselves; older ones are asked first).
+Contract: a configuration is given as for streams (see `streams.calls`). `name` and `durable_name`
+may be given alone or equal; a consumer with neither is named by the server. `ack_policy` is
+"explicit" by default. Options with a name create a durable consumer, unless they give
+`inactive_threshold`; a configuration document is sent as it is. Creating never changes an existing
+consumer: servers from 2.10 on guarantee that, older ones are asked for it first.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
 @checked
 class ConsumerCalls:
-    """The part of JetStream that is about consumers."""
+    """The calls of JetStream for consumers."""
 
     _api: Api
 
     async def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PullConsumer:
-        """Make a pull consumer, or bind it when it exists with the same configuration.
+        """Create a pull consumer, or bind to it when it exists with the same configuration.
 
         Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
-        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
-        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
-        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
-        configuration: `update_consumer` changes it, `consumer` binds it as it is.
+        it is deleted; with `name` and `inactive_threshold`, until it was unused for that long;
+        without a name, until it was unused for 5 s. A `config` is sent as it is: only its
+        `durable_name` makes the consumer durable.
+
+        Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
+        exists with another configuration (`update_consumer` changes it, `consumer` binds to it),
+        and as every API call (see `JetStream`).
         """
         wire = _durable(_checked(self._api, stream, config, options), config)
         if wire.get("deliver_subject"):
@@ -62,7 +65,7 @@ class ConsumerCalls:
     async def create_push_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
-        """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
+        """Create a push consumer; `deliver_subject` is required. Otherwise as `create_consumer`."""
         wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")
@@ -71,24 +74,28 @@ class ConsumerCalls:
     async def update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
-        """Change a consumer; what is not named keeps its value. A name is required.
+        """Change a consumer; options not given keep their values. A name is required.
 
-        The current configuration is read first, so of two updates at the same moment one may
-        undo the other. Raises ConsumerNotFoundError.
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return await self._change(stream, _checked(self._api, stream, config, options, defaults={}))
 
     async def _change(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)
         if name is None:
-            raise ConfigError("Which consumer? Give its name.")
+            raise ConfigError("Updating a consumer needs its name.")
         answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
         return await self._send(stream, _merged(answer["config"], wire), "update")
 
     async def create_or_update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
-        """update_consumer, or a new consumer, pull or push, when there is none of that name."""
+        """Update a consumer, or create it, pull or push, when none has that name.
+
+        Raises as `update_consumer` and `create_consumer`.
+        """
         wire = _checked(self._api, stream, config, options, defaults={})
         if _name_of(wire) is not None:
             try:
@@ -98,9 +105,10 @@ class ConsumerCalls:
         return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
 
     async def consumer(self, stream: str, name: str) -> PullConsumer:
-        """Bind to a pull consumer that exists.
+        """Bind to an existing pull consumer.
 
-        Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer,
+        and as every API call (see `JetStream`).
         """
         info = await consumer_info(self._api, stream, name)
         if info.config.deliver_subject:
@@ -108,27 +116,41 @@ class ConsumerCalls:
         return PullConsumer(self._api, info)
 
     async def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
+        """Bind to an existing push consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer, and as
+        every API call (see `JetStream`).
+        """
         info = await consumer_info(self._api, stream, name)
         if not info.config.deliver_subject:
             raise ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
         return PushConsumer(self._api, info)
 
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
-        """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+        """Configuration and state of a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         return await consumer_info(self._api, stream, name)
 
     async def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer. Raises ConsumerNotFoundError."""
+        """Delete a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
 
     def consumer_names(self, stream: str) -> Paged[str]:
-        """The names of a stream's consumers."""
+        """The names of a stream's consumers.
+
+        Raises BadNameError; while iterating StreamNotFoundError, and as every API call (see
+        `JetStream`).
+        """
         check_name("stream", stream)
         return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
 
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers."""
+        """A stream's consumers. Raises as `consumer_names`."""
         check_name("stream", stream)
         return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
 
@@ -136,12 +158,12 @@ class ConsumerCalls:
         name = _name_of(wire)
         if name is not None and not self._knows_actions():
             existing = await self._existing(stream, name)
-            if existing is not None and "ts" not in existing:  # answered by a server before 2.10
+            if existing is not None and "ts" not in existing:  # from a server before 2.10
                 return _same_or_in_use(existing, wire, stream, name)
         return await self._send(stream, wire, "create")
 
     def _knows_actions(self) -> bool:
-        """Whether it is certain that creating changes nothing; behind a domain it is not."""
+        """Whether the server surely takes the action; behind a domain that is unknown."""
         server = self._api.server
         return server is not None and server.at_least(2, 10)
 
@@ -153,20 +175,20 @@ class ConsumerCalls:
 
     async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
         body: dict[str, Any] = {"stream_name": stream, "config": wire}
-        if self._api.server is None or self._knows_actions():  # an older one ignores it
+        if self._api.server is None or self._knows_actions():  # older ones ignore it
             body["action"] = action
         name = _name_of(wire)
         if name is None:
             return _to_info(
                 await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
             )
-        # The server wants the name in the configuration too when it is in the subject.
+        # With the name in the subject, the server wants it in the configuration too.
         wire.setdefault("name", name)
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
         single = wire.get("filter_subject")
         if single and "*" not in single and ">" not in single:
-            # With the filter in the subject, permissions can be given by filter. A filter with
-            # wildcards would make a subject that may not be published to (pedantic servers).
+            # With the filter in the subject, permissions can be given by filter. With wildcards
+            # the subject would not be valid for publishing (in pedantic mode).
             call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
         return _to_info(await self._api.call(call, body, **names))
 
@@ -212,7 +234,7 @@ def _checked(
 
 
 def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[str, Any]:
-    """A consumer that options name is to stay, unless they say for how long."""
+    """A consumer named by options is durable, unless they give `inactive_threshold`."""
     if config is None and wire.get("name") and not wire.get("inactive_threshold"):
         wire.setdefault("durable_name", wire["name"])
     return wire
@@ -223,7 +245,7 @@ def _name_of(wire: Mapping[str, Any]) -> str | None:
 
 
 def _merged(current: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The current configuration with the change on top; one kind of filter replaces the other."""
+    """The current configuration with the changes; either kind of filter replaces the other."""
     merged = {**current, **change}
     if "filter_subjects" in change:
         merged.pop("filter_subject", None)

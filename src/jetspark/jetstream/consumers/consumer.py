@@ -1,6 +1,6 @@
-"""A consumer that exists: what can be done with any, pull or push.
+"""What pull and push consumers have in common: info, pause, resume, reset, delete.
 
-A `Consumer` is cheap and needs no closing. It keeps what the server last said of the consumer
+A `Consumer` is cheap and needs no closing. It keeps the last information from the server
 (`cached_info`).
 """
 
@@ -18,21 +18,21 @@ from jetspark.wire import js_api
 
 
 async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
-    """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+    """Configuration and state of a consumer. Raises as `Consumer.info`."""
     answer = await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
     return from_wire(ConsumerInfo, answer)
 
 
 @checked
 class Consumer:
-    """A consumer of a stream, by name. Has no state besides `cached_info`."""
+    """A consumer of a stream, by name. Its only state is `cached_info`."""
 
     __slots__ = ("_api", "cached_info")
 
     def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
         self._api = jetstream_api
         self.cached_info = info
-        """What the last call of `info`, or the one that made this object, returned."""
+        """The consumer as of the last `info`, or of the call that made this object."""
 
     @property
     def stream(self) -> str:
@@ -45,26 +45,33 @@ class Consumer:
         return self.cached_info.name
 
     async def info(self) -> ConsumerInfo:
-        """The consumer as it is now. Raises ConsumerNotFoundError."""
+        """The consumer as it is now.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         self.cached_info = await consumer_info(self._api, self.stream, self.name)
         return self.cached_info
 
     async def delete(self) -> None:
-        """Delete the consumer. Raises ConsumerNotFoundError."""
+        """Delete the consumer. Raises as `info`."""
         await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
 
     async def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until then, an aware datetime (server 2.11); see `pause_consumer`."""
+        """Deliver nothing until then, an aware datetime (server 2.11).
+
+        Raises as `JetStream.pause_consumer`.
+        """
         return await pause_consumer(self._api, self.stream, self.name, until)
 
     async def resume(self) -> PauseState:
-        """Deliver again (server 2.11); see `JetStream.resume_consumer`."""
+        """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return await pause_consumer(self._api, self.stream, self.name, None)
 
     async def reset(self, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
-        See `JetStream.reset_consumer`.
+        Acknowledgements and delivery counts from there on are forgotten. Raises as
+        `JetStream.reset_consumer`, which has the details.
         """
         return await reset_consumer(self._api, self.stream, self.name, seq)
 

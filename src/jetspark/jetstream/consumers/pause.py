@@ -26,9 +26,9 @@ class PauseCalls:
     async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
         """Deliver nothing until then (server 2.11).
 
-        `until`: an aware datetime; one in the past resumes. Raises BadNameError, ConfigError,
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError,
-        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
         """
         return await pause_consumer(self._api, stream, name, until)
 

@@ -24,7 +24,7 @@ from jetspark.wire import js_api
 
 @checked_but("next")
 class PullConsumer(Consumer):
-    """A consumer that delivers when it is asked."""
+    """A consumer that delivers on request."""
 
     __slots__ = ("_pins",)
 
@@ -44,31 +44,31 @@ class PullConsumer(Consumer):
         min_ack_pending: int | None = None,
         priority: int | None = None,
     ) -> FetchResult:
-        """Up to `batch` messages, as a list that also tells how the fetch ended.
+        """Up to `batch` messages, as a list that also says how the fetch ended.
 
-        Without `timeout`: what can be delivered now, at once; an empty list when nothing can. What
-        was published a moment ago may be missing: the consumer hears of it after the publisher
-        has its ack. With `timeout` (seconds): waits until the batch is full or the time is over;
-        the server is told 10 ms less, so that it ends first. `max_bytes`: stop before this many
-        bytes of messages (subjects and headers count). `heartbeat` (seconds, at most half of
-        `timeout`): a server that says nothing for twice as long is reported by
-        MissedHeartbeatError instead of at the timeout; the clock of it stands still while the
-        connection is down.
+        Without `timeout`: what can be delivered at once, which may be nothing. A message published
+        a moment ago may be missing: the consumer hears of it after the publisher has its ack. With
+        `timeout` (seconds): waits until the batch is full or the time is over; the server gets
+        10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
+        (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
+        silent for twice as long is a MissedHeartbeatError at once instead of at the timeout; the
+        clock stops while the connection is down.
 
         For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
         "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
         at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
-        lower ones are served first. "pinned_client": who is pinned is remembered by this object.
+        lower ones are served first. "pinned_client": this object keeps the pin id.
 
-        When messages came, they are returned, and what went wrong after them is in `.error`. So is
-        SequenceMismatchError when the server's last word shows that a delivery was lost on the way
-        (with acks it comes again after ack_wait), and RequestTimeoutError, half a second after
-        the timeout, when that word did not come.
-        When none came: an empty list if the server says that nothing is there; otherwise raises
-        RequestTimeoutError, SequenceMismatchError, MissedHeartbeatError, ConsumerNotFoundError,
-        ConsumerDeletedError, ConsumerIsPushError, PullError or ConnectionClosedError; ConfigError
-        before anything is sent. A lost connection does not end a fetch that has a timeout: it is
-        asked for again.
+        When messages came, they are returned, and an error after them is in `.error`: also
+        SequenceMismatchError when the server's last status shows that a delivery was lost (with
+        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
+        half a second after the timeout. When none came: an empty list if the server says that
+        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
+        MissedHeartbeatError, BrokenSocketError (link lost, without acks), ConsumerNotFoundError,
+        StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
+        PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
+        anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
+        again.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
@@ -84,8 +84,7 @@ class PullConsumer(Consumer):
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, and what `fetch` raises. The other options are
-        those of `fetch`.
+        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options.
         """
         seconds = self._api.timeout if timeout is None else timeout
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
@@ -111,14 +110,14 @@ class PullConsumer(Consumer):
         min_ack_pending: int | None = None,
         priority: int | None = None,
     ) -> ConsumerMessages:
-        """Messages without end: iterate the result, or give a callback (plain or async).
+        """Continuous messages: iterate the result, or give a callback (plain or async).
 
-        It pulls ahead: up to `max_messages` (default 500) messages, or `max_bytes` bytes, are here
-        or on their way. When no more than `threshold_messages` or `threshold_bytes` are left (half,
-        if not said), it asks for the rest again. `expires`: seconds that one pull may wait at the
-        server, at least 1, default 30. `heartbeat`: seconds of silence after which the server
-        gives a sign of life, 0.5 to 30, at most half of `expires`, which is the default; twice as
-        long without any is reported, and it pulls anew. The other options are those of `fetch`.
+        It buffers: up to `max_messages` (default 500) messages, or `max_bytes` bytes, are received
+        or requested ahead. When these fall to `threshold_messages` or `threshold_bytes` (default:
+        half), the next pull request is sent. `expires`: seconds that a request may wait at the
+        server, at least 1, default 30. `heartbeat`: seconds between the server's heartbeats, 0.5
+        to 30, at most half of `expires`, which is the default; when none comes for twice as long,
+        that is reported, and a new request is sent. The other options are those of `fetch`.
 
         How it ends and what it survives: see `jetspark.jetstream.pulling.consume`. Raises
         ConfigError, UnsupportedByServerError, ConnectionClosedError.
@@ -141,7 +140,8 @@ class PullConsumer(Consumer):
         """Let the server pin another client of a priority group (ADR-42; server 2.11).
 
         Raises ConfigError for a consumer whose policy is not "pinned_client",
-        UnsupportedByServerError, ConsumerNotFoundError, APIError.
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
         """
         check_feature("unpin", GROUPS_SINCE, self._api.server)
         if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:

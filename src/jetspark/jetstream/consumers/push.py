@@ -1,19 +1,20 @@
-"""Messages of a push consumer, through a plain subscription (row J10).
+"""Push consumers, and their messages through a plain subscription.
 
 Contract
-- The server's own messages are not given out. A request for flow control is answered when what
-  came before it was taken, so a slow reader is not sent more than the server's window. The same
-  for a heartbeat which says that such an answer was lost (`Nats-Consumer-Stalled`).
-- A consumer with `idle_heartbeat` that says nothing for twice as long is reported as
-  MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. A
-  deleted consumer shows only in this way. Not in a deliver group: one of its members gets the
+- Control messages are not given out. A flow control request is answered when the messages before
+  it were taken, so a slow reader is sent no more than the server's window. So is a heartbeat that
+  says that such an answer was lost (Nats-Consumer-Stalled).
+- A consumer with `idle_heartbeat` that is silent for twice as long is reported as
+  MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. Nothing
+  else shows that a consumer was deleted. Not in a deliver group, where one member gets the
   heartbeats.
-- Its heartbeats also say how much it has delivered. What did not come of it, the last message too,
-  is reported as SequenceMismatchError within twice the interval, when the heartbeat was taken. With
-  acks the server delivers it again after ack_wait, without it is lost. What was dropped here at a
-  pending limit is not told twice.
-- Nothing is acknowledged by itself. Otherwise as `client.subscription`: the iterator has no task,
-  the callback has one, and at a pending limit new messages are dropped and SlowConsumerError tells.
+- Heartbeats also say how much was delivered. A message that did not come, the last one too, is
+  reported as SequenceMismatchError within twice the interval, when the heartbeat is taken. With
+  acks it is delivered again after ack_wait, without acks it is lost. Messages dropped here at a
+  pending limit are not reported twice.
+- Nothing is acknowledged automatically. Otherwise as `client.subscription`: the iterator has no
+  task, the callback has one; at a pending limit new messages are dropped, and SlowConsumerError
+  is reported.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class PushMessages(Leaving):
 
     @property
     def pending_msgs(self) -> int:
-        """Messages received and not taken yet, the server's own included."""
+        """Messages received and not taken yet, control messages included."""
         return self._sub.pending_msgs
 
     @property
@@ -114,10 +115,10 @@ class PushMessages(Leaving):
                 return JsMsg(self._client, frame)
 
     async def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, and ConfigError when there is a callback.
         """
         loop = self._client.loop
         seconds = in_seconds(timeout)
@@ -131,7 +132,7 @@ class PushMessages(Leaving):
                 return JsMsg(self._client, frame)
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` frames that are here now, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if iterated over.
 
         For whoever makes messages of its own out of many frames.
         """
@@ -143,10 +144,10 @@ class PushMessages(Leaving):
             return None
         return self._callback(JsMsg(self._client, frame))
 
-    # -- the server's own messages -------------------------------------------------------------
+    # -- control messages ----------------------------------------------------------------------
 
     def _is_control(self, frame: MessageFrame) -> bool:
-        """Whether it is not for the user; it is answered if it wants to be."""
+        """Whether it is a control message, which is answered if need be."""
         self._taken += 1
         block = frame.headers
         status = None if block is None or frame.payload else status_of(block)
@@ -171,7 +172,7 @@ class PushMessages(Leaving):
                 self._client.report(error)
 
     def _compare(self, heartbeat: bytes | None) -> None:
-        """What the consumer has sent before this heartbeat, with what was taken."""
+        """Compare what the consumer sent before this heartbeat with what was taken."""
         gaps, dropped = self._gaps, self._sub.dropped
         if dropped != self._dropped:
             self._dropped, gaps.before = dropped, None
@@ -188,7 +189,7 @@ class PushMessages(Leaving):
         if not self._sub.active:
             return
         received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
-        # Looks are counted, not seconds: see `pulling.engine`.
+        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
         self._silent = self._silent + 1 if received == self._heard else 0
         self._heard = received
         if not self._client.is_connected:
@@ -203,16 +204,16 @@ class PushMessages(Leaving):
     # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times."""
+        """End it now, and discard messages not taken. May be called again."""
         self._stop_clock()
         if self._sub.active:
             self._sub.unsubscribe()
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
+        """Stop the deliveries, and take those on their way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
@@ -239,12 +240,12 @@ class PushConsumer(Consumer):
 
     def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
         super().__init__(jetstream_api, info)
-        # Nothing is delivered while nobody listens, so this holds until somebody does.
+        # Nothing is delivered without a subscription, so this holds until the first one.
         self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
 
     @property
     def deliver_subject(self) -> str:
-        """Where it delivers."""
+        """The subject that it delivers to."""
         return self.cached_info.config.deliver_subject or ""
 
     def subscribe(
@@ -254,10 +255,10 @@ class PushConsumer(Consumer):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> PushMessages:
-        """Its messages: iterate the result, or give a callback.
+        """Its messages: iterate the result, or give a callback (plain or async).
 
-        Requests for flow control are answered, heartbeats watched. Members of a `deliver_group`
-        share the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        Flow control requests are answered, heartbeats watched. Members of a `deliver_group` share
+        the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
         ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
         """
         delivered, self._delivered = self._delivered, None

@@ -26,9 +26,8 @@ class ResetCalls:
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
         deliver_policy of "all" or one with a start, and must not be before that start; otherwise
-        APIError. Raises BadNameError, ConfigError, UnsupportedByServerError,
-        ConsumerNotFoundError, StreamNotFoundError, JetStreamNotEnabledError,
-        RequestTimeoutError, ConnectionClosedError.
+        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return await reset_consumer(self._api, stream, name, seq)
 

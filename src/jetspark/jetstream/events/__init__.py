@@ -1,1 +1,1 @@
-"""JetStream's advisories and metrics."""
+"""Advisories, metrics and API audits: the events that JetStream publishes."""

@@ -1,7 +1,7 @@
-"""JetStream's advisories and metrics as documents: every type of nats-server 2.15 (row W4).
+"""Advisories and metrics as documents: every type of nats-server 2.15.
 
-Whom a server tells: events about streams, consumers and API calls go to their account; those
-marked "system account" go only there. Which type is which class is in `events.kinds`.
+Events about streams, consumers and API calls are published in their account; those marked "System
+account" only there. `events.kinds` maps types to classes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from jetspark.wire.js_api import names_of
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """What all events have in common; a type that is not known here is just this."""
+    """What all events have in common; one of an unknown type is just this."""
 
     type: str
     """The whole type, such as "io.nats.jetstream.advisory.v1.max_deliver"."""
     id: str | None = None
     timestamp: Moment | None = None
     domain: str | None = None
-    """The JetStream domain of the server that tells."""
+    """The JetStream domain of the server that published it."""
 
     @property
     def kind(self) -> str:
-        """The last word of the type, an EventKind if it is a known one."""
+        """The last token of the type, an EventKind if it is known."""
         return self.type.rpartition(".")[2]
 
 
 class Caller(Document, frozen=True, kw_only=True):
-    """The client that made a request. Most fields are empty where they do not apply."""
+    """The client that made a request. Fields that do not apply are empty."""
 
     user: str | None = None
     acc: str | None = None
@@ -67,11 +67,11 @@ class Caller(Document, frozen=True, kw_only=True):
 
 
 class ApiAuditEvent(Event, frozen=True, kw_only=True):
-    """Somebody called the JetStream API: who, what, and the whole answer."""
+    """A call of the JetStream API: the caller, the request and the whole answer."""
 
     server: str
     subject: str
-    """Of the call."""
+    """The subject of the call."""
     response: str
     """The answer as the server sent it, JSON."""
     request: str | None = None
@@ -90,7 +90,7 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
 
     @property
     def error(self) -> ErrorDocument | None:
-        """Why the call was refused; None when it was not."""
+        """Why the call failed; None when it did not."""
         try:
             answer = msgspec.json.decode(self.response, type=dict[str, Any])
         except msgspec.MsgspecError:
@@ -100,7 +100,7 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
 
 
 class ApiLimitReachedEvent(Event, frozen=True, kw_only=True):
-    """A server's queue of API requests was full, and it threw the queue away. System account."""
+    """A server's queue of API requests was full, and was dropped. System account."""
 
     server: str
     dropped: int
@@ -110,7 +110,7 @@ class ApiLimitReachedEvent(Event, frozen=True, kw_only=True):
 
 
 class StreamActionEvent(Event, frozen=True, kw_only=True):
-    """A stream was made, changed or deleted."""
+    """A stream was created, changed or deleted."""
 
     stream: str
     action: str
@@ -125,31 +125,31 @@ class StreamLeaderElectedEvent(Event, frozen=True, kw_only=True):
     """The server's name."""
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
     account: str | None = None
-    """Said in the system account only."""
+    """Only in the system account."""
 
 
 class StreamQuorumLostEvent(Event, frozen=True, kw_only=True):
-    """A replicated stream stands still: too few of its servers are there."""
+    """A replicated stream has no quorum: too few of its servers are available."""
 
     stream: str
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
     account: str | None = None
-    """Said in the system account only."""
+    """Only in the system account."""
 
 
 class StreamBatchAbandonedEvent(Event, frozen=True, kw_only=True):
-    """An atomic batch was thrown away (2.12, ADR-50)."""
+    """An atomic batch was abandoned (2.12, ADR-50)."""
 
     stream: str
     batch: str
     reason: str
     """ "timeout", "large", "incomplete" or "unsupported"."""
     account: str | None = None
-    """Said in the system account only."""
+    """Only in the system account."""
 
 
 class SnapshotCreateEvent(Event, frozen=True, kw_only=True):
-    """A backup of a stream begins."""
+    """A snapshot (backup) of a stream started."""
 
     stream: str
     state: StreamState
@@ -157,7 +157,7 @@ class SnapshotCreateEvent(Event, frozen=True, kw_only=True):
 
 
 class SnapshotCompleteEvent(Event, frozen=True, kw_only=True):
-    """A backup of a stream has ended."""
+    """A snapshot (backup) of a stream ended."""
 
     stream: str
     start: Moment
@@ -168,14 +168,14 @@ class SnapshotCompleteEvent(Event, frozen=True, kw_only=True):
 
 
 class RestoreCreateEvent(Event, frozen=True, kw_only=True):
-    """A stream is being restored."""
+    """A restore of a stream started."""
 
     stream: str
     client: Caller | None = None
 
 
 class RestoreCompleteEvent(Event, frozen=True, kw_only=True):
-    """Restoring a stream has ended, well or not."""
+    """A restore of a stream ended, successfully or not."""
 
     stream: str
     start: Moment
@@ -188,7 +188,7 @@ class RestoreCompleteEvent(Event, frozen=True, kw_only=True):
 
 
 class ConsumerActionEvent(Event, frozen=True, kw_only=True):
-    """A consumer was made or deleted."""
+    """A consumer was created or deleted."""
 
     stream: str
     consumer: str
@@ -197,7 +197,7 @@ class ConsumerActionEvent(Event, frozen=True, kw_only=True):
 
 
 class ConsumerPauseEvent(Event, frozen=True, kw_only=True):
-    """A consumer was paused or goes on (2.11)."""
+    """A consumer was paused or resumed (2.11)."""
 
     stream: str
     consumer: str
@@ -214,17 +214,17 @@ class ConsumerLeaderElectedEvent(Event, frozen=True, kw_only=True):
     """The server's name."""
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
     account: str | None = None
-    """Said in the system account only."""
+    """Only in the system account."""
 
 
 class ConsumerQuorumLostEvent(Event, frozen=True, kw_only=True):
-    """A replicated consumer stands still: too few of its servers are there."""
+    """A replicated consumer has no quorum: too few of its servers are available."""
 
     stream: str
     consumer: str
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
     account: str | None = None
-    """Said in the system account only."""
+    """Only in the system account."""
 
 
 class ConsumerGroupPinnedEvent(Event, frozen=True, kw_only=True):
@@ -249,7 +249,7 @@ class ConsumerGroupUnpinnedEvent(Event, frozen=True, kw_only=True):
 
 
 class ConsumerAckMetric(Event, frozen=True, kw_only=True):
-    """A sampled acknowledgement: how long it took. See ConsumerConfig.sample_freq."""
+    """A sampled acknowledgement and its delay. See ConsumerConfig.sample_freq."""
 
     stream: str
     consumer: str
@@ -261,7 +261,7 @@ class ConsumerAckMetric(Event, frozen=True, kw_only=True):
 
 
 class MaxDeliverEvent(Event, frozen=True, kw_only=True):
-    """A message was delivered `max_deliver` times without an ack, and is delivered no more."""
+    """A message was delivered `max_deliver` times without an ack, and will not be again."""
 
     stream: str
     consumer: str
@@ -270,7 +270,7 @@ class MaxDeliverEvent(Event, frozen=True, kw_only=True):
 
 
 class NakEvent(Event, frozen=True, kw_only=True):
-    """A message was given back by `nak`."""
+    """A message was negatively acknowledged (`nak`)."""
 
     stream: str
     consumer: str
@@ -280,7 +280,7 @@ class NakEvent(Event, frozen=True, kw_only=True):
 
 
 class TerminatedEvent(Event, frozen=True, kw_only=True):
-    """A message was ended by `term`, and is delivered no more."""
+    """A message was terminated (`term`), and will not be delivered again."""
 
     stream: str
     consumer: str
@@ -303,17 +303,17 @@ class DomainLeaderElectedEvent(Event, frozen=True, kw_only=True):
 
 
 class ServerOutOfSpaceEvent(Event, frozen=True, kw_only=True):
-    """A server could not store any more and ends its JetStream. System account."""
+    """A server ran out of storage and disabled JetStream. System account."""
 
     server: str
     server_id: str
     stream: str | None = None
-    """The stream that found out."""
+    """The stream that noticed it."""
     cluster: str | None = None
 
 
 class ServerRemovedEvent(Event, frozen=True, kw_only=True):
-    """A server was removed from its cluster and ends its JetStream. System account."""
+    """A server was removed from its cluster and disabled JetStream. System account."""
 
     server: str
     server_id: str
@@ -321,7 +321,7 @@ class ServerRemovedEvent(Event, frozen=True, kw_only=True):
 
 
 class MetaRescueEvent(Event, frozen=True, kw_only=True):
-    """Somebody forced a smaller quorum upon the cluster's metadata (2.15). System account."""
+    """The quorum of the cluster's metadata group was lowered by force (2.15). System account."""
 
     server: str
     server_id: str

@@ -1,16 +1,16 @@
-"""Watching JetStream's advisories, metrics and API audits (row W4).
+"""Receiving JetStream's advisories, metrics and API audits.
 
 Contract
-- Events come from now on, as core NATS messages: what happens while nobody listens, or while the
-  connection is down, is not told later. The server filters by kind, stream and consumer where
-  subjects can say it; audits of API calls name the stream inside, so they are filtered here.
-- The read loop only appends raw frames, up to the pending limits; behind them events are dropped,
-  counted in `dropped` and told by SlowConsumerError, as for a Subscription.
-- The iterator form has no task. The callback form has one, until the end, and calls for one event
-  after the other; what a callback raises is reported.
-- A message that is no event is reported and left out.
-- What has arrived is still given out after `close`, and by the iterator after the connection's end;
-  then a callback gets no more, and one that runs is cancelled. `Client.drain` drains.
+- Events are core NATS messages: those published before, or while the connection is down, are
+  missed. The server filters by kind, stream and consumer where subjects allow it; API audits have
+  the stream in their payload and are filtered here.
+- The read loop only appends raw frames, up to the pending limits; beyond them events are dropped,
+  counted in `dropped` and reported by SlowConsumerError, as for a Subscription.
+- The iterator form has no task. The callback form has one, which calls it for one event after the
+  other; an exception of the callback is reported.
+- A message that is not an event is reported and left out.
+- Events received before `close` are still given out, by the iterator also after the connection was
+  closed; then a callback gets no more, and a running one is cancelled. `Client.drain` drains.
 - The iterator raises when the connection was lost for good or the server refused a subject.
 """
 
@@ -92,7 +92,7 @@ class Events(Leaving):
 
     @property
     def subjects(self) -> list[str]:
-        """What is subscribed to."""
+        """The subjects subscribed to."""
         return list(self._subjects)
 
     @property
@@ -102,7 +102,7 @@ class Events(Leaving):
 
     @property
     def pending(self) -> int:
-        """Messages received and not looked at yet."""
+        """Messages received and not taken yet."""
         return len(self._frames)
 
     @property
@@ -165,9 +165,10 @@ class Events(Leaving):
             await self._waiter
 
     async def next(self, timeout: Seconds | None = None) -> Event:
-        """The next event; waits `timeout` seconds, or for ever.
+        """The next event; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
+        Raises RequestTimeoutError, ConnectionClosedError when no more will come, PermissionsError
+        when the server refused a subject, and ConfigError when there is a callback.
         """
         timeout = in_seconds(timeout)
         if self._callback is not None:
@@ -195,7 +196,7 @@ class Events(Leaving):
     # -- ending --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Listen no more; events that are here can still be read. Any number of times."""
+        """Unsubscribe; events received can still be read. May be called again."""
         self._ended = True
         for listener in self._listeners:
             listener.close()
@@ -204,10 +205,10 @@ class Events(Leaving):
         self._wake()
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Take what the server has sent until now, then `close`.
+        """Take the events that the server has sent so far, then `close`.
 
-        Returns when the events are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
@@ -229,11 +230,11 @@ class Events(Leaving):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """Of the client's drain: whether this task is in the callback."""
+        """For the client's drain: whether this task runs the callback."""
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """Of the client's close: a callback gets no more, and one that runs is cancelled."""
+        """For the client's close: the callback gets no more, and a running one is cancelled."""
         if self._task is not None:
             self._frames.clear()
         return cancelled(self._task)
@@ -251,7 +252,7 @@ def _closed_on_purpose(error: JetsparkError) -> bool:
 
 @checked
 class EventCalls:
-    """The part of JetStream that is about events."""
+    """The call of JetStream for events."""
 
     _api: Api
 
@@ -268,13 +269,13 @@ class EventCalls:
     ) -> Events:
         """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
 
-        `kinds`: EventKind or their words, None for all, unknown ones too. `stream`, `consumer`:
-        only what is about these. A context with a domain gets that domain's events only. `prefix`:
-        where the events of another account were imported to. Connected as a user of the system
-        account, it gives the events of servers too.
+        `kinds`: EventKind values or their words, None for all, unknown ones too. `stream`,
+        `consumer`: only events about these. A context with a domain gets that domain's events
+        only. `prefix`: where the events of another account are imported to. A user of the system
+        account gets the events of servers too.
 
-        Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
-        one is named; BadNameError, BadSubjectError, ConnectionClosedError.
+        Raises ConfigError for an unknown kind, or one without a stream or consumer when one is
+        given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
         if pending_msgs_limit < 1 or pending_bytes_limit < 1:
             raise ConfigError("The pending limits must be at least 1.")
@@ -300,5 +301,5 @@ class EventCalls:
 
 
 def _names(event: Event, what: str, name: str | None) -> bool:
-    """Whether an event is about this name; one of an unknown type came on its subject."""
+    """Whether an event is about this name; one of an unknown type was filtered by subject."""
     return name is None or getattr(event, what, name) == name

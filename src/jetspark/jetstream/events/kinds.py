@@ -1,8 +1,7 @@
-"""The kinds of JetStream's events: their types, classes and subjects (row W4).
+"""The kinds of events: their types, classes and subjects.
 
-Contract: pure. A type that is not known here, or that a newer server writes in another shape,
-becomes a plain Event with all its fields in `extra`. The subjects asked for never overlap, so no
-event comes twice.
+Contract: pure. An unknown type, or one that a newer server writes differently, becomes a plain
+Event with its fields in `extra`. The subjects subscribed to never overlap, so no event comes twice.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ DEFAULT_EVENT_PREFIX: Final = "$JS.EVENT"
 
 
 class EventKind(StrEnum):
-    """The kinds of events, by the last word of their type."""
+    """The kinds of events, by the last token of their type."""
 
     API_AUDIT = "api_audit"
     API_LIMIT_REACHED = "api_limit_reached"
@@ -54,14 +53,14 @@ class EventKind(StrEnum):
 class _Sort(NamedTuple):
     cls: type[Event]
     subjects: tuple[str, ...]
-    """Behind the prefix."""
+    """After the prefix."""
 
 
 _STREAM = "ADVISORY.STREAM.{}.{{stream}}".format
 _CONSUMER = "ADVISORY.CONSUMER.{}.{{stream}}.{{consumer}}".format
 _SERVER = "ADVISORY.SERVER.{}".format
 
-# Two kinds have a second subject: the wire document has another one than the servers that we know.
+# Two kinds have a second subject: the documentation has another one than the servers use.
 _ACK_OF_DOCUMENT = "METRIC.CONSUMER_ACK.{stream}.{consumer}"
 _MAX_DELIVER_OF_DOCUMENT = "ADVISORY.MAX_DELIVERIES.{stream}.{consumer}"
 
@@ -129,8 +128,8 @@ EVENT_TYPES: Final[dict[str, type[Event]]] = {
     for kind, sort in _SORTS.items()
 }
 
-# Everything about one stream or consumer, kinds of the future too. Audits of API calls, and the
-# server that ran out of space, name the stream inside: those are sorted out here.
+# Everything about one stream or consumer, future kinds too. API audits and out-of-space advisories
+# have the stream in their payload only: those are filtered here.
 _OF_ALL_STREAMS: Final = ("ADVISORY.API", _SERVER("OUT_OF_STORAGE"))
 _OF_A_STREAM: Final = (_STREAM("*"),)
 _OF_A_CONSUMER: Final = (
@@ -142,7 +141,7 @@ _OF_A_CONSUMER: Final = (
 
 
 def parse_event(data: bytes) -> Event:
-    """An event of its payload. Raises JetStreamError for what is none."""
+    """The event in a payload. Raises JetStreamError when it is not one."""
     try:
         raw = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -152,12 +151,12 @@ def parse_event(data: bytes) -> Event:
         try:
             return from_wire(cls, raw)
         except JetStreamError:
-            pass  # in another shape than we know: kept as it came
+            pass  # written differently: kept as it came
     return from_wire(Event, raw)
 
 
 def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
-    """The kinds of some words. Raises ConfigError, naming the nearest, for an unknown one."""
+    """Words as kinds. Raises ConfigError, which suggests a similar one, for an unknown word."""
     known = {str(kind): kind for kind in EventKind}
     words = [kinds] if isinstance(kinds, str) else list(kinds)
     if not words:
@@ -177,10 +176,10 @@ def event_subjects(
     *,
     prefix: str = DEFAULT_EVENT_PREFIX,
 ) -> list[str]:
-    """What to subscribe to for these events, as narrow as subjects can say it.
+    """What to subscribe to for these events, as narrow as subjects allow.
 
-    Raises ConfigError for an unknown kind, and for one that is about no stream (or no consumer)
-    when one is named; BadNameError; BadSubjectError.
+    Raises ConfigError for an unknown kind, and for one without a stream or consumer when one is
+    given; BadNameError, BadSubjectError.
     """
     check_publish_subject(prefix)
     names = {"stream": "*", "consumer": "*"}

@@ -1,1 +1,1 @@
-"""Ordered consumers, and watching what a stream's subjects hold."""
+"""Ordered consumers, and watches on subjects, which are built on them."""

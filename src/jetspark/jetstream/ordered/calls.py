@@ -1,4 +1,4 @@
-"""The call that makes an ordered consumer (ADR-17, row J11); see `ordered` for what it promises."""
+"""The call that makes an ordered consumer (ADR-17); `ordered.ordered` says what it promises."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class OrderedCalls:
         """A stream in order, without a gap and without acks: iterate it, or give a callback.
 
         `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
-        DeliverPolicy, "all" by default; `start_seq` or `start_time` instead of it begin there.
-        `headers_only`: without payloads; their sizes are in the header Nats-Msg-Size.
-        `replay_policy`: "original" keeps the pace of publishing.
+        DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
+        without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
+        keeps the pace of publishing.
 
-        It pulls ahead: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are here
-        or on their way. `expires`: seconds that one pull may wait at the server. `heartbeat`:
-        seconds of silence after which the server gives a sign of life; twice as long without one,
-        and the consumer is made again. `inactive_threshold`: how long the server keeps the
-        consumer of a reader that vanished.
+        It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
+        or requested ahead. `expires`: seconds that a pull request may wait at the server.
+        `heartbeat`: seconds between the server's heartbeats; when none comes for twice as long,
+        the consumer is recreated. `inactive_threshold`: how long the server keeps the consumer of
+        a reader that is gone.
 
-        Nothing is sent before the first message is asked for, except with a callback. Raises
-        ConfigError, UnsupportedByServerError; how it ends: see
+        Nothing is sent before the first message is wanted, except with a callback. Raises
+        ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered.ordered`.
         """
         check_name("stream", stream)
@@ -99,7 +99,7 @@ def _config(
     start_time: datetime | None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The configuration of the first consumer, as wire document. Raises ConfigError."""
+    """The configuration of the first consumer, as a wire document. Raises ConfigError."""
     if [deliver_policy, start_seq, start_time].count(None) < 2:
         raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
     if start_seq is not None:
@@ -108,14 +108,14 @@ def _config(
     elif start_time is not None:
         deliver_policy = DeliverPolicy.BY_START_TIME
     elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
-        raise ConfigError("Say where to begin by start_seq or start_time.")
+        raise ConfigError("Give start_seq or start_time instead of this deliver_policy.")
     filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
     if subjects is not None and not filters:
         raise ConfigError("subjects is empty: leave it out to read all of them.")
     for subject in filters:
         check_subscribe_subject(subject)
     if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:
-        filters = [">"]  # this policy wants one
+        filters = [">"]  # required by this policy
     if len(filters) == 1:
         options["filter_subject"] = filters[0]
     elif filters:

@@ -1,24 +1,23 @@
-"""Ordered consumers: a stream, or a part of it, in order and without a gap (ADR-17, row J11).
+"""Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
 
 Contract
-- Below is an ephemeral pull consumer that acknowledges nothing, in memory, on one server. It is
-  made at the first use, and made again behind the last message that was in order, whenever
-  deliveries are missing, the heartbeats are, it was deleted, its leader is gone, or the link was
-  lost. A lost delivery is noticed by the next one; when none follows, by the next heartbeat, which
-  says how many there were. So whichever frame was lost, that is noticed within twice the heartbeat.
-  What still comes from an older one finds nobody. So every message that the stream holds comes
-  once, in stream order; the consumer's name changes.
-  One that began with "last_per_subject" goes on with all that lies behind, older values too.
-- What made that necessary is not the reader's business: it goes to `last_error`, the log and the
-  error callback. Making it again is tried for ever, after growing waits, except without the stream
-  (StreamNotFoundError), with another one of the same name that is not yet as long
-  (StreamRecreatedError), and without the connection. What is here is given out first; then the
-  iterator raises. With a callback the error is reported. The very first attempt is the caller's:
-  it raises whatever it meets.
+- It reads through an ephemeral pull consumer without acks, in memory, with one replica. That is
+  created at the first use, and recreated after the last message in order whenever deliveries or
+  heartbeats are missing, it was deleted, its leader is gone, or the link was lost. A lost delivery
+  is noticed by the next one or, when none follows, by the next heartbeat, which has the last
+  consumer sequence: in any case within twice the heartbeat. Deliveries of an older consumer find no
+  interest. So every message that the stream has comes once, in stream order; the consumer's name
+  changes. One that began with "last_per_subject" goes on with every later message, so with older
+  values too.
+- Why it was recreated goes to `last_error`, the log and the error callback. Recreating is retried
+  for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when another
+  one of the same name is not as long yet (StreamRecreatedError), and when the connection is closed.
+  Then buffered messages are given out first, and the iterator raises; with a callback, the error is
+  reported. The first attempt raises any error to the caller.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
-  not entered. Its end deletes the consumer; if the server does not hear of that, it goes after
+  not entered. Its end deletes the consumer; if that request is lost, the server removes it after
   `inactive_threshold`.
-- One task, while a consumer is being made; with a callback, one more.
+- One task while a consumer is being created; with a callback, one more.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
 _API_WAIT = 1.0
-"""Seconds for the API to tell about the stream before a consumer that was made again is used."""
+"""Seconds for the stream's info before a recreated consumer is used without it."""
 
-_FIRST_PATIENCE = 1.0
-"""Seconds for the first attempt to make the consumer again; later ones take up to the timeout."""
+_FIRST_TIMEOUT = 1.0
+"""Seconds for the first attempt to recreate the consumer; later ones take up to the timeout."""
 
 _LONGEST_WAIT = 5.0
-"""Seconds between two attempts to make the consumer again."""
+"""Seconds between two attempts to recreate the consumer, at most."""
 
-# Their first message is decided when the consumer is made; it stays the first.
+# Their first message is decided when the consumer is created, and stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
 
 
@@ -104,26 +103,30 @@ class OrderedMessages(ConsumerMessages):
 
     @property
     def name(self) -> str:
-        """The name of the present consumer; empty while there is none."""
+        """The name of the current consumer; empty while there is none."""
         return self._names["consumer"]
 
     @property
     def last_error(self) -> JetsparkError | None:
-        """Why the consumer had to be made again the last time, or could not be."""
+        """Why the consumer was recreated the last time, or could not be."""
         return self._last_error
 
     async def info(self) -> ConsumerInfo:
-        """The present consumer as it is now. Raises ConsumerNotFoundError."""
+        """The current consumer as it is now.
+
+        Raises ConsumerNotFoundError, also when there is none at the moment, StreamNotFoundError,
+        and as every API call (see `JetStream`).
+        """
         if not self.name:
             raise ConsumerNotFoundError(
-                404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer yet."
+                404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer at the moment."
             )
         return await consumer_info(self._api, self.stream, self.name)
 
     # -- the consumer --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Only with a callback: an iterator begins when it is used."""
+        """Only with a callback: an iterator starts when it is used."""
         if self._callback is not None:
             self._make(first=True)
 
@@ -136,12 +139,12 @@ class OrderedMessages(ConsumerMessages):
 
     async def _make_consumer(self, *, first: bool) -> None:
         wait = RETRY_WAIT
-        patience = self._api.timeout if first else min(_FIRST_PATIENCE, self._api.timeout)
+        timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
         while True:
-            # Named here: what was made can be deleted although the answer was lost.
+            # Named here: it can be deleted even when the answer is lost.
             self._names["consumer"] = secrets.token_hex(8)
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     info = await self._create(self.stream, self._config, self.name)
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
@@ -156,9 +159,9 @@ class OrderedMessages(ConsumerMessages):
                     return
                 self._tell(error)
             except TimeoutError:
-                # A server that was just going down has taken the request along.
-                self._tell(RequestTimeoutError(f"No consumer was made within {patience:g} s."))
-                patience = min(2 * patience, self._api.timeout)
+                # A server that shuts down may drop the request.
+                self._tell(RequestTimeoutError(f"No consumer was made within {timeout:g} s."))
+                timeout = min(2 * timeout, self._api.timeout)
             self._delete()
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
@@ -174,13 +177,13 @@ class OrderedMessages(ConsumerMessages):
         self._start()
 
     def _delivered(self) -> int:
-        return 0  # it was just made
+        return 0  # it was just created
 
     async def _recreated(self) -> StreamRecreatedError | None:
-        """Whether what was read came from an older stream: a new one would be waited for silently.
+        """The error when the stream was recreated: the consumer would wait silently.
 
-        Neither sign is enough alone: clocks of servers differ a little, and a new leader may not
-        have caught up yet.
+        Both signs are needed: clocks of servers differ a little, and a new leader may not have
+        caught up yet.
         """
         try:
             async with asyncio.timeout(_API_WAIT):
@@ -199,7 +202,7 @@ class OrderedMessages(ConsumerMessages):
         self._config["opt_start_seq"] = seq
 
     def _delete(self) -> None:
-        """Nobody waits for the answer: a consumer that stays goes by itself."""
+        """Does not wait for the answer: otherwise the server removes the consumer later."""
         names, self._names["consumer"] = dict(self._names), ""
         if names["consumer"] and self._client.is_connected:
             subject = js_api.subject_of(self._api.prefix, js_api.CONSUMER_DELETE, names)
@@ -225,7 +228,7 @@ class OrderedMessages(ConsumerMessages):
         self._client.report(error)
 
     def _make_again(self) -> None:
-        """Go on behind the last message here that is in order; what is behind a gap goes."""
+        """Go on after the last buffered message in order; those after a gap are dropped."""
         self._pull.stop()
         order = self._order.copy()
         frames = self._frames
@@ -246,7 +249,7 @@ class OrderedMessages(ConsumerMessages):
         self._tell(
             SequenceMismatchError(
                 f'Ordered consumer of stream "{self.stream}": delivery {self._order.expected} is '
-                f"missing; it is made again behind sequence {self._order.stream_seq}."
+                f"missing; it is recreated after sequence {self._order.stream_seq}."
             )
         )
         self._make_again()
@@ -294,7 +297,7 @@ class OrderedMessages(ConsumerMessages):
         await super()._fill()
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` frames that are here now, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if iterated over.
 
         For whoever makes messages of its own out of many frames.
         """

@@ -1,21 +1,20 @@
-"""Watching subjects of a stream: what they hold now, one mark, and every change from then on.
+"""Watches: the current entries of a stream's subjects, None once, then every change.
 
 What the watchers of buckets (ADR-8) and of object stores (ADR-20) have in common.
 
 Contract
-- Built on an ordered consumer, which goes on over reconnects, restarts and leader changes: nothing
-  is missed that the stream still has, and nothing comes twice. It needs no task of its own, and
-  begins when it is first asked for an entry.
-- The end of the initial data is marked once, by None, behind an entry after which nothing was left
-  to send, and which is not older than the last one that the stream's leader had at the beginning:
-  the entries so far are then the stream as it was at a moment. Should that one have been removed
-  before it came, the leader is asked again: silence is never taken for an end.
+- Built on an ordered consumer, which survives reconnects, restarts and leader changes: no entry
+  that the stream still has is missed, none comes twice. It has no task of its own, and starts when
+  the first entry is wanted.
+- None marks the end of the initial data, once: after an entry with nothing pending behind it, which
+  is not older than the last one that the stream's leader had at the start. The entries so far are
+  then the stream as of a moment. If that entry was removed before it came, the leader is asked
+  again: silence never counts as the end.
 - Without `include_history` the initial data is the last message of each subject. When the consumer
-  is lost in the middle of it, it is begun anew, and what was given out is left out.
-- A failure of the first attempt to make a consumer is raised; later ones are reported, and it is
-  tried again.
-- It ends with an error when the stream is deleted, or made anew, or the connection lost for good;
-  what is here is given out first. The error stays in `error`.
+  is lost meanwhile, the initial data starts anew, and entries already given out are left out.
+- An error before the first entry is raised; later ones that are transient are reported and retried.
+- It ends with an error when the stream is deleted or recreated, or the connection is lost for good;
+  buffered entries are given out first. The error stays in `error`.
 - Leaving an `async for` over one that was not entered with `async with` ends it.
 """
 
@@ -48,19 +47,19 @@ if TYPE_CHECKING:
     from jetspark.jetstream.ordered.ordered import OrderedMessages
 
 LOOK_AFTER = 0.25
-"""Seconds without an entry, before the end of the initial data, until the leader is asked again."""
+"""Seconds without an entry during the initial data until the leader is asked again."""
 
 LOT = 500
-"""Entries made at once."""
+"""Entries made at once, at most."""
 
 EntryT = TypeVar("EntryT")
 
 Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
-"""A message that was not given out yet: its frame, sequence, time in ns, and what was pending."""
+"""A message not given out yet: frame, sequence, time in ns, and the pending count."""
 
 
 class Watching(Leaving, Generic[EntryT]):
-    """`name`: of the bucket or store. `single`: each subject has one message at the most.
+    """`name`: of the bucket or store. `single`: each subject has one message at most.
 
     `reading`: options of `JetStream.ordered`.
     """
@@ -96,9 +95,9 @@ class Watching(Leaving, Generic[EntryT]):
         self._last = 0
         """Sequence of the last message seen."""
         self._until = 0
-        """That of the last one at the beginning."""
+        """Sequence of the last message at the start."""
         self._snapshot = False
-        """Whether the initial data is a choice that only one consumer has made: this one."""
+        """Whether the initial data are the last messages as of one consumer's creation."""
         self._consumer: str | None = None
         self._start: dict[str, Any] = {}
 
@@ -116,7 +115,7 @@ class Watching(Leaving, Generic[EntryT]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """What has ended it; None while it goes on, and after an end that was asked for."""
+        """The error that ended it; None while it goes on, and after `stop`."""
         return self._error
 
     def __repr__(self) -> str:
@@ -126,7 +125,7 @@ class Watching(Leaving, Generic[EntryT]):
     # -- what is watched -----------------------------------------------------------------------
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
-        """Put the entries of those that are `_fresh` into `_ready`."""
+        """Append the entries of the `_fresh` frames to `_ready`."""
         raise NotImplementedError
 
     def _gone(self) -> JetsparkError:
@@ -136,7 +135,7 @@ class Watching(Leaving, Generic[EntryT]):
     # -- the consumer --------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Raises StreamNotFoundError, and what else the API answers."""
+        """Raises StreamNotFoundError, and as every API call."""
         state = (await self._js.stream_info(self._stream)).state
         if not self._updates_only:
             self._until = await self._last_message()
@@ -144,7 +143,7 @@ class Watching(Leaving, Generic[EntryT]):
             self._last = self._resume_from - 1
             self._follow(start_seq=self._resume_from)
         elif not self._until:
-            # From here on, whatever happens to the consumer before the first entry comes.
+            # A fixed start, whatever happens to the consumer before the first entry.
             self._follow(start_seq=state.last_seq + 1)
         elif self._include_history:
             self._follow(start_seq=1)
@@ -155,7 +154,7 @@ class Watching(Leaving, Generic[EntryT]):
             self._end_of_initial_data()
 
     def _follow(self, **start: Any) -> None:
-        if self._stopped:  # while it asked: nobody would end what is begun now
+        if self._stopped:  # meanwhile: nobody would stop a consumer created now
             raise StopAsyncIteration
         self._start = start
         if self._messages is not None:
@@ -165,7 +164,7 @@ class Watching(Leaving, Generic[EntryT]):
         )
 
     async def _last_message(self) -> int:
-        """The sequence of the last one that is wanted, by the leader's word; 0: there is none."""
+        """The last wanted message's sequence, from the leader; 0: there is none."""
         return max(await asyncio.gather(*map(self._last_of, self._subjects)))
 
     async def _last_of(self, subject: str) -> int:
@@ -196,7 +195,7 @@ class Watching(Leaving, Generic[EntryT]):
                 self.stop()
 
     def take_ready(self, limit: int) -> list[EntryT | None]:
-        """Up to `limit` entries that are here now, taken as if iterated over.
+        """Up to `limit` entries that are ready, taken as if iterated over.
 
         For whoever takes many at once.
         """
@@ -204,10 +203,10 @@ class Watching(Leaving, Generic[EntryT]):
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
 
     async def next(self, timeout: Seconds | None = None) -> EntryT | None:
-        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, and the error that ended it.
         """
         seconds = in_seconds(timeout)
         try:
@@ -217,7 +216,7 @@ class Watching(Leaving, Generic[EntryT]):
             self._js.client.require_open()
             raise BadSubscriptionError("The watch has ended.") from None
         except JetsparkError:
-            raise  # some are a TimeoutError, too
+            raise  # some are a TimeoutError too
         except TimeoutError:
             if seconds is not None and seconds < 0:
                 raise BadTimeoutError(seconds) from None
@@ -231,7 +230,7 @@ class Watching(Leaving, Generic[EntryT]):
         return self._ready.popleft()
 
     async def _fill(self) -> None:
-        """Get on a little. StopAsyncIteration or the error when no more will come."""
+        """Wait for more entries. Raises StopAsyncIteration or the error when none will come."""
         if self._stopped:
             raise StopAsyncIteration
         if self._error is not None:
@@ -268,7 +267,7 @@ class Watching(Leaving, Generic[EntryT]):
             async with asyncio.timeout(LOOK_AFTER):
                 message = await anext(self._messages)
         except RequestTimeoutError:
-            raise  # a TimeoutError, too, but not of this clock
+            raise  # a TimeoutError too, but not that of LOOK_AFTER
         except TimeoutError:
             await self._look_again()
             return
@@ -279,13 +278,13 @@ class Watching(Leaving, Generic[EntryT]):
             self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
 
     async def _look_again(self) -> None:
-        """What was to come last may have been removed, or overwritten, before it could be sent."""
+        """The last wanted message may have been removed or overwritten before it was sent."""
         try:
             self._until = await self._last_message()
         except (StreamNotFoundError, ConnectionClosedError):
             raise
         except JetsparkError:
-            return  # no leader, no link: asked again soon
+            return  # no leader, no link: asked again after LOOK_AFTER
         if self._until <= self._last:
             self._end_of_initial_data()
 
@@ -294,20 +293,20 @@ class Watching(Leaving, Generic[EntryT]):
         self._entries([frame_of(message), *self._messages.take_queued(LOT)])
 
     def _fresh(self, frames: Iterable[MessageFrame]) -> Iterator[Fresh]:
-        """Those that were not given out yet; behind the last of the initial data, its end."""
+        """Frames not given out yet; marks the end of the initial data after its last one."""
         initially = not self._complete
         for frame in frames:
             seq, time_ns, pending = stream_position(frame.reply)
             if initially and self._snapshot and self._is_of_another(frame):
-                # Made in place of the one that has chosen the entries, it goes on with every entry.
+                # A recreated consumer: it does not deliver the last messages only.
                 self._consumer = None
                 return
             if seq <= self._last:
-                continue  # given out before it was begun anew
+                continue  # given out before the initial data started anew
             self._last = seq
             yield frame, seq, time_ns, pending
-            # Nothing was left when this was sent. Only then: of a key that is overwritten all the
-            # time, the entry that was the last one at the beginning may never come.
+            # Nothing was pending when this was sent. Only that counts: the last entry of a key that
+            # is overwritten all the time may never come.
             if initially and pending == 0 and seq >= self._until:
                 self._end_of_initial_data()
                 initially = False
@@ -318,9 +317,9 @@ class Watching(Leaving, Generic[EntryT]):
     # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times.
+        """End it now, and discard entries not taken. May be called again.
 
-        A callback that runs is left to finish.
+        A running callback finishes.
         """
         self._stopped = True
         self._ready.clear()

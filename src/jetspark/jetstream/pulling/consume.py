@@ -1,21 +1,22 @@
-"""Consuming: messages of a pull consumer without end (ADR-37; row J5).
+"""Consuming: continuous messages of a pull consumer (ADR-37).
 
 Contract
-- Iterate it, or give a callback. The iterator form has no task. The callback form has one: it
-  calls one message after the other; what a callback raises is reported and the next one comes.
-- Nothing is acknowledged by itself. What `stop` discards, and what a lost link may have swallowed,
-  was not acknowledged: the server delivers it again when the consumer's ack_wait is over.
-- It goes on over reconnects, leader changes and restarts of servers. What is not its end is
-  reported (log, last_error, error callback): MissedHeartbeatError after twice the interval, and
-  PullError for a pull that the server refused; then it pulls anew.
-- A delivery that was lost on the way, the last one too, is reported within twice the heartbeat as
-  SequenceMismatchError, unless other clients wait at the consumer: then it may be theirs. With acks
-  the server delivers it again after ack_wait; without, it is lost, by a lost link as well.
-- It ends with an error when the consumer is deleted or no pull consumer, and when the server does
-  not understand the request. What is here is given out first; then the iterator raises. With a
-  callback the error is reported. It stays in `error`.
-- Without a leader (409 Leadership Change, Server Shutdown, 503) it asks again every 250 ms. 503 is
-  also what a consumer that does not exist gives, so the API is asked which it is.
+- Iterate it, or give a callback. The iterator form has no task. The callback form has one, which
+  calls it for one message after the other; an exception of the callback is reported, and the next
+  message follows.
+- Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
+  acknowledged: the server delivers them again after the consumer's ack_wait.
+- It survives reconnects, leader changes and server restarts. Errors that do not end it are reported
+  (log, last_error, error callback): MissedHeartbeatError after twice the interval, and PullError
+  for a refused request; then it sends a new one.
+- A lost delivery, the last one too, is reported within twice the heartbeat as
+  SequenceMismatchError, unless other clients pull from the consumer: they may have got it. With
+  acks it is delivered again after ack_wait; without acks it is lost, as with a lost link.
+- It ends with an error when the consumer is deleted or not a pull consumer, and when the server
+  does not understand the request. Buffered messages are given out first; then the iterator raises.
+  With a callback the error is reported. It stays in `error`.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it sends a request every 250 ms. A
+  consumer that does not exist gives 503 too, so the API is asked.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
 _LOOKS_FOR_OTHERS = 4
-"""One in each heartbeat interval; then there are others, and what is missing may be theirs."""
+"""One in each heartbeat interval; when others wait each time, missing messages may be theirs."""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
@@ -113,11 +114,11 @@ class ConsumerMessages(Leaving):
 
     @property
     def error(self) -> JetsparkError | None:
-        """What ended it; None while it goes on, and after an end that was asked for."""
+        """The error that ended it; None while it goes on, and after `stop` or `drain`."""
         return self._error
 
     def _begin(self) -> None:
-        """Pull; ordered consumers do it later."""
+        """Start pulling; ordered consumers do so later."""
         if self._acks:
             self._pull.start(self._names["stream"], self._names["consumer"])
         else:
@@ -125,7 +126,7 @@ class ConsumerMessages(Leaving):
             self._retry = self._client.loop.create_task(self._start_where_it_is())
 
     async def _start_where_it_is(self) -> None:
-        """Without acks the first delivery, too, would be lost for good: which number has it?"""
+        """Without acks a lost first delivery must be noticed too: which sequence does it have?"""
         try:
             info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
             delivered: int | None = info["delivered"]["consumer_seq"]
@@ -160,9 +161,9 @@ class ConsumerMessages(Leaving):
             self._end(error)
 
     def _delivered(self) -> int | None:
-        """Up to where the consumer's deliveries are accounted for.
+        """The consumer sequence up to which deliveries have come or were given up.
 
-        With acks what the old inbox missed comes again, and is nothing to tell of.
+        None with acks: what the old inbox missed is delivered again.
         """
         return None if self._acks else self._pull.delivered
 
@@ -172,9 +173,9 @@ class ConsumerMessages(Leaving):
             self._look = self._client.loop.create_task(self._tell_missing())
 
     async def _tell_missing(self) -> None:
-        """Report it, unless other clients wait at the consumer, who may have got it.
+        """Report them, unless other clients wait at the consumer, which may have got them.
 
-        Pulls of our own that were given up wait there too, for a while: looked at is again.
+        Requests of ours that were given up wait there for a while too, so it looks again.
         """
         for attempt in range(_LOOKS_FOR_OTHERS):
             if attempt:
@@ -194,7 +195,7 @@ class ConsumerMessages(Leaving):
         self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
 
     async def _start_when_led(self, status: int | None) -> None:
-        """Between two attempts; ends it when there is no such consumer any more."""
+        """Wait for a leader and start again; end when the consumer does not exist any more."""
         error = await wait_for_leader(self._api, self._names, status)
         if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
             self._end(error)
@@ -246,10 +247,10 @@ class ConsumerMessages(Leaving):
             await self._pull.arrival()
 
     async def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         timeout = in_seconds(timeout)
         if self._callback is not None:
@@ -263,7 +264,7 @@ class ConsumerMessages(Leaving):
             self._client.require_open()
             raise BadSubscriptionError("Consuming has ended.") from None
         except JetsparkError:
-            raise  # a lost connection is a TimeoutError, too
+            raise  # a lost connection is a TimeoutError too
         except TimeoutError:
             if timeout is not None and timeout < 0:
                 raise BadTimeoutError(timeout) from None
@@ -272,7 +273,7 @@ class ConsumerMessages(Leaving):
             ) from None
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` frames that are here now, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if iterated over.
 
         For whoever makes messages of its own out of many frames.
         """
@@ -283,7 +284,7 @@ class ConsumerMessages(Leaving):
         call = Callback(callback, what, self._client.report).call
         while True:
             try:
-                # Not the queue itself: an ordered consumer looks at each message there.
+                # Not from the queue: an ordered consumer checks each message in `__anext__`.
                 message = await self.__anext__()
             except StopAsyncIteration:
                 return
@@ -296,19 +297,19 @@ class ConsumerMessages(Leaving):
     # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End it now. Any number of times.
+        """End it now. May be called again.
 
-        Discards what was not taken: the server delivers it again when the consumer's ack_wait is
-        over. A callback that runs is left to finish.
+        Discards messages not taken: with acks the server delivers them again after ack_wait. A
+        running callback finishes.
         """
         self._frames.clear()
         self._end(None)
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Ask for no more, and take all that is on its way.
+        """Request no more, and take the messages on their way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """
@@ -334,11 +335,11 @@ class ConsumerMessages(Leaving):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """Of the client's drain: whether this task is in the callback."""
+        """For the client's drain: whether this task runs the callback."""
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """At the connection's end: a callback gets no more, and one that runs is cancelled."""
+        """For the client's close: the callback gets no more, and a running one is cancelled."""
         if self._task is not None:
             self._frames.clear()
         return cancelled(self._task)
@@ -352,5 +353,5 @@ class ConsumerMessages(Leaving):
 
 
 def closed_on_purpose(error: JetsparkError | None) -> bool:
-    """Whether the connection was closed by its owner, and not lost."""
+    """Whether the connection was closed by its owner, not lost."""
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None

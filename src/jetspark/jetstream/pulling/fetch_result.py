@@ -1,4 +1,4 @@
-"""What a fetch returns: messages, and how it ended."""
+"""The result of a fetch: messages, and the error that ended it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MessageT = TypeVar("MessageT")
 
 
 class Fetched(list[MessageT]):
-    """What the results of both clients have in common."""
+    """What the results of the asyncio and the blocking client have in common."""
 
     __slots__ = ("error",)
 
@@ -24,6 +24,6 @@ class Fetched(list[MessageT]):
 
 
 class FetchResult(Fetched[JsMsg]):
-    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
+    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
 
     __slots__ = ()

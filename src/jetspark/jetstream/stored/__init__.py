@@ -1,1 +1,1 @@
-"""Stored messages: read without a consumer, deleted one by one."""
+"""Stored messages: read without a consumer (direct gets, or from the leader), and deleted."""

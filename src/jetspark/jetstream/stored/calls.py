@@ -1,8 +1,8 @@
-"""Stored messages: read without a consumer, deleted one by one (rows J12, J13).
+"""Stored messages: read without a consumer, and deleted.
 
-Contract: names, subjects and limits are checked before anything is sent. Two ways lead to a
-message: the stream's leader, which knows everything that was acknowledged, and a direct get
-(`direct`), which any server with a copy answers and which may lag a little behind.
+Contract: names, subjects and limits are checked before anything is sent. A message is read from
+the stream's leader, which has everything that was acknowledged, or by a direct get (`direct_get`),
+which any replica or mirror answers and which may lag a little behind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 
 BATCH = 1000
-"""Messages asked for at once: a large batch holds up those who publish to the stream."""
+"""Messages requested at once: a large batch holds up publishers to the stream."""
 BATCH_BYTES = 4 * 1024 * 1024
 
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
@@ -50,7 +50,7 @@ _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 @checked_but("get_msg")
 class StoredCalls:
-    """The part of JetStream that is about single stored messages."""
+    """The calls of JetStream for stored messages."""
 
     _api: Api
 
@@ -65,18 +65,19 @@ class StoredCalls:
     ) -> StoredMsg:
         """One stored message.
 
-        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
-        `direct`: False asks the stream's leader, True any server that has a copy. None asks any
-        server if the stream's `allow_direct` is on (looked up once for each stream), and the
-        leader if it is off or if that server does not have the message. A server other than the
-        leader may miss what was stored a moment ago, and answer with an older message.
+        By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
+        `direct`: False reads from the stream's leader, True from any replica or mirror. None:
+        from any if the stream's `allow_direct` is on (looked up once for each stream), and from
+        the leader if it is off or the message was not found. A replica may miss what was stored a
+        moment ago, and answer with an older message.
 
-        Raises MessageNotFoundError, and DirectGetError when `direct` is True and not allowed.
+        Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
+        not allowed, ConfigError, BadSubjectError, and as every API call (see `JetStream`).
         """
         if last_by_subject is not None and (seq is not None or next_by_subject is not None):
             raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
         if seq is None and last_by_subject is None and next_by_subject is None:
-            raise ConfigError("Say which message: seq, last_by_subject or next_by_subject.")
+            raise ConfigError("Give seq, last_by_subject or next_by_subject.")
         if seq is not None:
             check_whole("seq", seq)
         if direct:
@@ -115,15 +116,14 @@ class StoredCalls:
     ) -> StoredMsgs:
         """Stored messages in order, without a consumer.
 
-        From `seq` (default: the first), or from `start_time`, to what is the end when it is
-        reached, to `up_to_seq` included, or until there were `max_msgs`. `subject`: only matching
-        ones. They are asked for in batches of up to `batch` messages and about `max_bytes` bytes.
-        `confirm`: when the server that answers has no more, the leader is asked too, since the
-        others may lag.
+        From `seq` (default: the first) or `start_time`, to the end, to `up_to_seq` included, or
+        `max_msgs` at most. `subject`: only matching ones. Batches have up to `batch` messages and
+        about `max_bytes` bytes. `confirm`: when a replica has no more, the leader is asked too,
+        since the replica may lag.
 
-        The stream's `allow_direct` must be on. Needs server 2.11, or raises
-        UnsupportedByServerError. While iterating: StreamNotFoundError, DirectGetError,
-        RequestTimeoutError.
+        The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
+        ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
+        DirectGetError, and as every API call (see `JetStream`).
         """
         if seq is not None and start_time is not None:
             raise ConfigError("Give either seq or start_time, not both.")
@@ -152,13 +152,13 @@ class StoredCalls:
     ) -> StoredMsgs:
         """The last message of each subject that matches one of `subjects`, in stream order.
 
-        All as of one moment: now, or as the stream was after `up_to_seq` or before `up_to_time`,
-        as far as it still holds those messages. The server answers for 1024 subjects at most
-        (DirectGetError, status 413). `batch`, `max_bytes` and errors: see `get_msgs`.
+        All as of one moment: now, or after `up_to_seq`, or before `up_to_time`, as far as the
+        stream still has those messages. The server answers for 1,024 subjects at most: otherwise
+        DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
         """
         wanted = [subjects] if isinstance(subjects, str) else list(subjects)
         if not wanted:
-            raise ConfigError("Say which subjects.")
+            raise ConfigError("subjects is empty.")
         for subject in wanted:
             check_subscribe_subject(subject)
         if up_to_seq is not None and up_to_time is not None:
@@ -178,13 +178,13 @@ class StoredCalls:
     async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
-        Raises MessageNotFoundError.
+        Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
         try:
             await self._api.call(js_api.MSG_DELETE, body, stream=stream)
         except APIError as error:
-            # A file store has one code for every failure, and Go's texts for the reason.
+            # A file store has one code for every failure, and the reason only in the text.
             if error.err_code == SEQUENCE_NOT_FOUND or (
                 error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):

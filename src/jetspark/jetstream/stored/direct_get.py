@@ -1,11 +1,11 @@
-"""Direct gets: stored messages from whichever server has a copy (ADR-31, row J12).
+"""Direct gets: stored messages from any replica or mirror (ADR-31).
 
-Contract: every server of a stream and of its mirrors may answer, so an answer may be older than
-the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are asked
-for one after the other, small enough not to hold up the stream's writers. Each message names the
-one sent before it, and the end of a batch the last one: what is lost on the way shows at once, or
-after the context's timeout when the end is, and is asked for again behind the last message in
-order. Nothing runs while nobody iterates.
+Contract: every replica of a stream and of its mirrors may answer, so an answer may be older than
+the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are requested
+one after the other, small enough not to hold up the stream's publishers. Each message names the
+sequence sent before it, and the end of a batch the last one: a lost message shows at once (a lost
+end after the context's timeout), and the next request starts after the last message in order.
+Nothing runs while nobody iterates.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
 BATCHES = "reading stored messages in batches"
 
 _ATTEMPTS = 3
-"""How often the first batch of last messages is asked for when its end is lost each time."""
+"""Requests of the first batch of last messages, when its end is lost each time."""
 
 
 class StoredMsgs(Listing[StoredMsg]):
@@ -54,15 +54,15 @@ class StoredMsgs(Listing[StoredMsg]):
 
 
 async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
-    """One message. Raises NoRespondersError when there are no direct gets (`no_direct_gets`).
+    """One message. Raises NoRespondersError without direct gets (see `no_direct_gets`).
 
-    Servers before 2.10 stay silent instead. Raises MessageNotFoundError, DirectGetError,
+    Servers before 2.10 do not answer then. Raises MessageNotFoundError, DirectGetError,
     RequestTimeoutError.
     """
     call, names, payload = js_api.DIRECT_GET, {"stream": stream}, encode_document(body)
     last = body.get("last_by_subj")
     if last is not None and not any(wildcard in last for wildcard in "*>"):
-        # The subject as a part of the API's subject, so that permissions can be given by it.
+        # With the subject in the request's subject, permissions can be given by it.
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
     where = js_api.subject_of(jetstream_api.prefix, call, names)
     jetstream_api.note_request(where, payload)
@@ -89,7 +89,7 @@ class Range(NamedTuple):
 
 
 async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
-    """Messages with gaps skipped, until nothing is left."""
+    """Messages in order until nothing is left. Raises as `StoredCalls.get_msgs`."""
     where = wanted.where
     subject = {} if wanted.subject is None else {"next_by_subj": wanted.subject}
     left = sys.maxsize if wanted.max_msgs is None else wanted.max_msgs
@@ -97,7 +97,7 @@ async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredM
     while True:
         size = min(wanted.batch, left, last - where.get("seq", 1) + 1)
         request = {**where, **subject, "batch": size, "max_bytes": wanted.max_bytes}
-        page = await _ask(jetstream_api, wanted.stream, request)
+        page = await _request_batch(jetstream_api, wanted.stream, request)
         if page.messages:
             where = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
@@ -119,13 +119,13 @@ async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredM
 async def read_last(
     jetstream_api: Api, stream: str, body: Mapping[str, Any]
 ) -> AsyncIterator[StoredMsg]:
-    """The last message of each subject of `body`, all as of one moment, however many batches."""
+    """The last message of each subject of `body`, all as of one moment, over all batches."""
     request = dict(body)
     attempts = 0
     while True:
-        page = await _ask(jetstream_api, stream, request)
+        page = await _request_batch(jetstream_api, stream, request)
         if page.more and page.up_to_seq is None and "up_to_seq" not in request:
-            # The moment is told at the batch's end: without it, what follows would be of another.
+            # The batch's end names the moment: without it, the next batch would be of another one.
             attempts += 1
             if attempts == _ATTEMPTS:
                 raise RequestTimeoutError(f'No batch of stream "{stream}" came to its end.')
@@ -142,7 +142,7 @@ async def read_last(
 
 
 class _Page:
-    """One batch. `more`: whether something may follow, True as well when its end was lost."""
+    """One batch. `more`: whether more may follow; True also when its end was lost."""
 
     __slots__ = ("messages", "more", "pending", "up_to_seq")
 
@@ -153,8 +153,8 @@ class _Page:
         self.up_to_seq: int | None = None
 
 
-async def _ask(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
-    """One batch, as far as it came. Raises RequestTimeoutError when nothing of it did."""
+async def _request_batch(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
+    """One batch, as far as it came. Raises RequestTimeoutError when nothing came."""
     page = _Page()
     last = 0
     subject = js_api.subject_of(jetstream_api.prefix, js_api.DIRECT_GET, {"stream": stream})
@@ -191,8 +191,8 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0
-        # Neither alone: the end counts what was stored meanwhile, and before 2.12 one too few
-        # of last messages; one too many costs an empty batch.
+        # Both are needed: the end counts messages stored meanwhile, and before 2.12 one too few for
+        # last messages; one too many costs an empty batch.
         page.more = last != end.last_seq or (max(end.pending, page.pending) > 0 and last > 0)
         page.up_to_seq = end.up_to_seq
 
@@ -214,13 +214,13 @@ async def leader_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -
 
 
 async def no_direct_gets(jetstream_api: Api, stream: str) -> JetStreamError:
-    """Why nobody answered: StreamNotFoundError, or DirectGetError."""
+    """Why there were no responders: StreamNotFoundError, or DirectGetError."""
     try:
         await jetstream_api.call(js_api.STREAM_INFO, stream=stream)
     except APIError as error:
         return error
     except RequestTimeoutError:
-        pass  # without a leader, or without the permission to ask
+        pass  # no leader, or no permission to ask
     return DirectGetError(
         NO_RESPONDERS,
         "No Responders",

@@ -1,1 +1,1 @@
-"""Streams, and the templates that make them."""
+"""Streams and stream templates; what buckets and object stores take from their stream."""

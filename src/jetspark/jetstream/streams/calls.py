@@ -1,10 +1,8 @@
-"""Streams: make, change, look at, empty, delete (row J7).
+"""Streams: create, update, info, purge, delete, list.
 
 Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
-file, keyword arguments, or one of the first four with keyword arguments on top; all but a
-StreamConfig are wire documents (durations in nanoseconds) and are sent as they are. Every call
-raises BadNameError (ADR-6), ConfigError and UnsupportedByServerError before anything is sent, and
-then what `Api.call` raises.
+file, keyword arguments, or one of the first four with keyword arguments on top. Mappings and JSON
+are wire documents (durations in nanoseconds) and are sent as they are. Names follow ADR-6.
 """
 
 from __future__ import annotations
@@ -30,17 +28,18 @@ StreamConfigLike: TypeAlias = StreamConfig | Configuration
 
 @checked
 class StreamCalls:
-    """The part of JetStream that is about streams."""
+    """The calls of JetStream for streams."""
 
     _api: Api
 
     async def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Make a stream. Options are the fields of StreamConfig; `name` is required.
+        """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
-        One that exists with the same configuration is left alone; with another one,
-        NameInUseError.
+        An existing one with the same configuration is left alone. Raises NameInUseError when it
+        has another one, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         name, wire = self._named(config, options)
         return await self._send_config(js_api.STREAM_CREATE, name, wire)
@@ -48,10 +47,11 @@ class StreamCalls:
     async def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Change a stream; what is not named keeps its value. `name` says which.
+        """Change the stream `name`; options not given keep their values.
 
-        The current configuration is read first, so of two updates at the same moment one may
-        undo the other. Raises StreamNotFoundError.
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
         """
         return await self._update(*self._named(config, options))
 
@@ -62,7 +62,7 @@ class StreamCalls:
     async def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """update_stream, or create_stream when there is none."""
+        """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         name, wire = self._named(config, options)
         try:
             return await self._update(name, wire)
@@ -70,11 +70,14 @@ class StreamCalls:
             pass
         try:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
-        except NameInUseError:  # somebody made it in between
+        except NameInUseError:  # created in between
             return await self._update(name, wire)
 
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream with all it holds. Raises StreamNotFoundError."""
+        """Delete a stream and its messages.
+
+        Raises StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         await self._api.call(js_api.STREAM_DELETE, stream=name)
 
     async def purge_stream(
@@ -85,16 +88,17 @@ class StreamCalls:
         keep: int | None = None,
         seq: int | None = None,
     ) -> int:
-        """Delete messages, all or some; returns how many.
+        """Delete all messages or some; returns how many.
 
         `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. `keep` and `seq` exclude each other.
+        before this sequence. Raises ConfigError when both `keep` and `seq` are given,
+        BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         if keep is not None and seq is not None:
             raise ConfigError("Give either keep or seq, not both.")
         if filter is not None:
             check_subscribe_subject(filter)
-        # To the server 0 is "not said", that is: purge everything.
+        # To the server, 0 is "not given": purge everything.
         if keep is not None:
             check_whole("keep", keep, 0)
         if seq is not None:
@@ -106,10 +110,11 @@ class StreamCalls:
     async def stream_info(
         self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
     ) -> StreamInfo:
-        """Configuration and state. Raises StreamNotFoundError.
+        """Configuration and state of a stream.
 
         `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of
-        each matching subject (">" for all), however many pages that takes.
+        each matching subject (">" for all), in as many pages as that takes. Raises
+        StreamNotFoundError, BadSubjectError, and as every API call (see `JetStream`).
         """
         if subjects_filter is not None:
             check_subscribe_subject(subjects_filter)
@@ -129,11 +134,14 @@ class StreamCalls:
         return _stream_info(answer)
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:
-        """The names of all streams, or of those that listen to `subject`."""
+        """The names of all streams, or of those with `subject` among their subjects.
+
+        Raises BadSubjectError; while iterating, as every API call (see `JetStream`).
+        """
         return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those that listen to `subject`."""
+        """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
 
     def _named(
@@ -154,7 +162,7 @@ class StreamCalls:
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:
-    # The envelope of a paged answer is not a part of the stream.
+    # The envelope of a paged answer does not belong to the stream.
     return from_wire(
         StreamInfo, {k: v for k, v in answer.items() if k not in ("total", "offset", "limit")}
     )

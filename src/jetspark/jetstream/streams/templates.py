@@ -1,8 +1,8 @@
-"""Stream templates (row W3): the server makes a stream of its own for each new subject.
+"""Stream templates: the server creates a stream for each new subject.
 
-Contract: for servers that still have them, which are those before 2.14 without a cluster; with a
-newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or an API
-prefix the answering server is not known; a new one there stays silent, and the call times out.
+Contract: for servers that still have them, which are those before 2.14 that are not clustered; with
+a newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or an API
+prefix the answering server is unknown; a newer one does not answer, and the call times out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jetspark.wire import js_api
 
 
 class StreamTemplateConfig(Document, frozen=True, kw_only=True):
-    """A template: what its streams are like, and how many there may be."""
+    """A template: the configuration of its streams, and how many there may be."""
 
     name: str
     config: StreamConfig
@@ -32,7 +32,7 @@ class StreamTemplateConfig(Document, frozen=True, kw_only=True):
 
 
 class StreamTemplateInfo(Document, frozen=True, kw_only=True):
-    """A template and the names of the streams that it has made."""
+    """A template and the names of its streams."""
 
     config: StreamTemplateConfig
     streams: list[str] = msgspec.field(default_factory=list)
@@ -40,7 +40,7 @@ class StreamTemplateInfo(Document, frozen=True, kw_only=True):
 
 @checked
 class TemplateCalls:
-    """The part of JetStream that is about stream templates."""
+    """The calls of JetStream for stream templates."""
 
     _api: Api
 
@@ -53,10 +53,11 @@ class TemplateCalls:
         max_streams: int,
         **options: Any,
     ) -> StreamTemplateInfo:
-        """Make a template: each new subject gets a stream of its own, named after it.
+        """Create a template: each new subject gets a stream of its own, named after it.
 
-        `config` and `options` are the fields of StreamConfig, without a name; `subjects` say what
-        the template listens to. Raises APIError when there is one of that name.
+        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
+        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
+        UnsupportedByServerError, and as every API call (see `JetStream`).
         """
         self._check(name)
         if max_streams < 1:
@@ -71,19 +72,26 @@ class TemplateCalls:
         )
 
     async def template_info(self, name: str) -> StreamTemplateInfo:
-        """A template and its streams."""
+        """A template and the names of its streams.
+
+        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
+        call (see `JetStream`).
+        """
         self._check(name)
         return from_wire(
             StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_INFO, template=name)
         )
 
     async def delete_template(self, name: str) -> None:
-        """Delete a template and all streams that it has made."""
+        """Delete a template and all its streams. Raises as `template_info`."""
         self._check(name)
         await self._api.call(js_api.TEMPLATE_DELETE, template=name)
 
     def template_names(self) -> Paged[str]:
-        """The names of all templates."""
+        """The names of all templates.
+
+        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
+        """
         self._check()
         return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
 

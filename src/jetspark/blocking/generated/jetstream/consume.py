@@ -27,30 +27,30 @@ class GeneratedConsumerMessages(Taking[JsMsg]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """What ended it; None while it goes on, and after an end that was asked for."""
+        """The error that ended it; None while it goes on, and after `stop` or `drain`."""
         return self._inner.error
 
     def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         return self._next_within(timeout)
 
     def stop(self) -> None:
-        """End it now. Any number of times.
+        """End it now. May be called again.
 
-        Discards what was not taken: the server delivers it again when the consumer's ack_wait is
-        over. A callback that runs is left to finish.
+        Discards messages not taken: with acks the server delivers them again after ack_wait. A
+        running callback finishes.
         """
         self._stop(self._inner.stop)
 
     def drain(self, timeout: Seconds | None = None) -> None:
-        """Ask for no more, and take all that is on its way.
+        """Request no more, and take the messages on their way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """

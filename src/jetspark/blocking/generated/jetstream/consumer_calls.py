@@ -32,13 +32,16 @@ class GeneratedConsumerCalls:
     def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PullConsumer:
-        """Make a pull consumer, or bind it when it exists with the same configuration.
+        """Create a pull consumer, or bind to it when it exists with the same configuration.
 
         Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
-        it is deleted; with `name` and `inactive_threshold` until nobody has used it for so long;
-        without a name for 5 s of that. A `config` is sent as it is: there only `durable_name`
-        makes it stay. Raises StreamNotFoundError, and NameInUseError when it exists with another
-        configuration: `update_consumer` changes it, `consumer` binds it as it is.
+        it is deleted; with `name` and `inactive_threshold`, until it was unused for that long;
+        without a name, until it was unused for 5 s. A `config` is sent as it is: only its
+        `durable_name` makes the consumer durable.
+
+        Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
+        exists with another configuration (`update_consumer` changes it, `consumer` binds to it),
+        and as every API call (see `JetStream`).
         """
         return PullConsumer(
             self._caller, self._thread.run(self._inner.create_consumer, stream, config, **options)
@@ -47,7 +50,7 @@ class GeneratedConsumerCalls:
     def create_push_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
-        """Make a push consumer; `deliver_subject` is required. Otherwise as create_consumer."""
+        """Create a push consumer; `deliver_subject` is required. Otherwise as `create_consumer`."""
         return PushConsumer(
             self._caller,
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),
@@ -56,52 +59,71 @@ class GeneratedConsumerCalls:
     def update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
-        """Change a consumer; what is not named keeps its value. A name is required.
+        """Change a consumer; options not given keep their values. A name is required.
 
-        The current configuration is read first, so of two updates at the same moment one may
-        undo the other. Raises ConsumerNotFoundError.
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return self._thread.run(self._inner.update_consumer, stream, config, **options)
 
     def create_or_update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
-        """update_consumer, or a new consumer, pull or push, when there is none of that name."""
+        """Update a consumer, or create it, pull or push, when none has that name.
+
+        Raises as `update_consumer` and `create_consumer`.
+        """
         return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
 
     def consumer(self, stream: str, name: str) -> PullConsumer:
-        """Bind to a pull consumer that exists.
+        """Bind to an existing pull consumer.
 
-        Raises ConsumerNotFoundError, and ConsumerIsPushError for a push consumer.
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer,
+        and as every API call (see `JetStream`).
         """
         return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
 
     def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """Bind to a push consumer that exists. Raises ConsumerNotFoundError, ConfigError."""
+        """Bind to an existing push consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer, and as
+        every API call (see `JetStream`).
+        """
         return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
 
     def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
-        """Configuration and state of a consumer. Raises ConsumerNotFoundError."""
+        """Configuration and state of a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         return self._thread.run(self._inner.consumer_info, stream, name)
 
     def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer. Raises ConsumerNotFoundError."""
+        """Delete a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         self._thread.run(self._inner.delete_consumer, stream, name)
 
     def consumer_names(self, stream: str) -> Paged[str]:
-        """The names of a stream's consumers."""
+        """The names of a stream's consumers.
+
+        Raises BadNameError; while iterating StreamNotFoundError, and as every API call (see
+        `JetStream`).
+        """
         return Paged(self._thread, self._inner.consumer_names(stream))
 
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers."""
+        """A stream's consumers. Raises as `consumer_names`."""
         return Paged(self._thread, self._inner.consumers(stream))
 
     def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
         """Deliver nothing until then (server 2.11).
 
-        `until`: an aware datetime; one in the past resumes. Raises BadNameError, ConfigError,
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError,
-        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
         """
         return self._thread.run(self._inner.pause_consumer, stream, name, until)
 
@@ -114,9 +136,8 @@ class GeneratedConsumerCalls:
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
         deliver_policy of "all" or one with a start, and must not be before that start; otherwise
-        APIError. Raises BadNameError, ConfigError, UnsupportedByServerError,
-        ConsumerNotFoundError, StreamNotFoundError, JetStreamNotEnabledError,
-        RequestTimeoutError, ConnectionClosedError.
+        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return self._thread.run(self._inner.reset_consumer, stream, name, seq)
 
@@ -140,18 +161,18 @@ class GeneratedConsumerCalls:
         """A stream in order, without a gap and without acks: iterate it, or give a callback.
 
         `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
-        DeliverPolicy, "all" by default; `start_seq` or `start_time` instead of it begin there.
-        `headers_only`: without payloads; their sizes are in the header Nats-Msg-Size.
-        `replay_policy`: "original" keeps the pace of publishing.
+        DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
+        without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
+        keeps the pace of publishing.
 
-        It pulls ahead: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are here
-        or on their way. `expires`: seconds that one pull may wait at the server. `heartbeat`:
-        seconds of silence after which the server gives a sign of life; twice as long without one,
-        and the consumer is made again. `inactive_threshold`: how long the server keeps the
-        consumer of a reader that vanished.
+        It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
+        or requested ahead. `expires`: seconds that a pull request may wait at the server.
+        `heartbeat`: seconds between the server's heartbeats; when none comes for twice as long,
+        the consumer is recreated. `inactive_threshold`: how long the server keeps the consumer of
+        a reader that is gone.
 
-        Nothing is sent before the first message is asked for, except with a callback. Raises
-        ConfigError, UnsupportedByServerError; how it ends: see
+        Nothing is sent before the first message is wanted, except with a callback. Raises
+        ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered.ordered`.
         """
         return OrderedMessages(

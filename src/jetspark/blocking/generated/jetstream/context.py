@@ -78,9 +78,8 @@ class GeneratedJetStreamContext:
     def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
         """Make the stream's leader step down; `preferred` names the next one (server 2.11).
 
-        Raises APIError on a server that is not clustered, BadNameError,
-        UnsupportedByServerError, StreamNotFoundError, JetStreamNotEnabledError,
-        RequestTimeoutError, ConnectionClosedError.
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
 
@@ -89,8 +88,7 @@ class GeneratedJetStreamContext:
     ) -> None:
         """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
 
-        Raises APIError on a server that is not clustered, BadNameError,
-        UnsupportedByServerError, StreamNotFoundError, ConsumerNotFoundError,
-        JetStreamNotEnabledError, RequestTimeoutError, ConnectionClosedError.
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
         """
         self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)

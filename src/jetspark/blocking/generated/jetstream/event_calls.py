@@ -31,13 +31,13 @@ class GeneratedEventCalls:
     ) -> Events:
         """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
 
-        `kinds`: EventKind or their words, None for all, unknown ones too. `stream`, `consumer`:
-        only what is about these. A context with a domain gets that domain's events only. `prefix`:
-        where the events of another account were imported to. Connected as a user of the system
-        account, it gives the events of servers too.
+        `kinds`: EventKind values or their words, None for all, unknown ones too. `stream`,
+        `consumer`: only events about these. A context with a domain gets that domain's events
+        only. `prefix`: where the events of another account are imported to. A user of the system
+        account gets the events of servers too.
 
-        Raises ConfigError for an unknown kind, or one that is about no stream or consumer when
-        one is named; BadNameError, BadSubjectError, ConnectionClosedError.
+        Raises ConfigError for an unknown kind, or one without a stream or consumer when one is
+        given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
         return Events(
             self._caller,

@@ -22,7 +22,7 @@ class GeneratedEvents:
 
     @property
     def subjects(self) -> list[str]:
-        """What is subscribed to."""
+        """The subjects subscribed to."""
         return self._inner.subjects
 
     @property
@@ -32,7 +32,7 @@ class GeneratedEvents:
 
     @property
     def pending(self) -> int:
-        """Messages received and not looked at yet."""
+        """Messages received and not taken yet."""
         return self._inner.pending
 
     @property
@@ -41,21 +41,22 @@ class GeneratedEvents:
         return self._inner.dropped
 
     def next(self, timeout: Seconds | None = None) -> Event:
-        """The next event; waits `timeout` seconds, or for ever.
+        """The next event; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, and ConnectionClosedError when no more will come.
+        Raises RequestTimeoutError, ConnectionClosedError when no more will come, PermissionsError
+        when the server refused a subject, and ConfigError when there is a callback.
         """
         return self._thread.run(self._inner.next, timeout)
 
     def close(self) -> None:
-        """Listen no more; events that are here can still be read. Any number of times."""
+        """Unsubscribe; events received can still be read. May be called again."""
         raise NotImplementedError
 
     def drain(self, timeout: Seconds | None = None) -> None:
-        """Take what the server has sent until now, then `close`.
+        """Take the events that the server has sent so far, then `close`.
 
-        Returns when the events are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """

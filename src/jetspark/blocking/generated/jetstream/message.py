@@ -19,32 +19,38 @@ class GeneratedJsMsg(Message):
 
     @property
     def is_acked(self) -> bool:
-        """Whether this object has sent a final answer."""
+        """Whether this object has sent a final acknowledgement."""
         return self._answerer().is_acked
 
     def ack(self) -> None:
-        """Done; does not wait for the server to confirm it."""
+        """Acknowledge it, without waiting for the server's confirmation (see `JsMsg`)."""
         drive(self._answerer().ack())
 
     def ack_sync(self, *, timeout: Seconds | None = None) -> None:
-        """Done, and the server confirmed it within `timeout` seconds (None: the client's).
+        """Acknowledge it, and wait `timeout` seconds (None: the client's) for the confirmation.
 
-        Raises RequestTimeoutError, and NoRespondersError when the consumer is gone.
+        Raises RequestTimeoutError, NoRespondersError when the consumer is gone, and as every
+        acknowledgement (see `JsMsg`).
         """
         drive(self._answerer().ack_sync(timeout=timeout))
 
     def nak(self, delay: Seconds | None = None) -> None:
-        """Deliver it again: now, or after `delay` (a timedelta, or seconds)."""
+        """Not processed: deliver it again, at once or after `delay` (a timedelta, or seconds).
+
+        Raises ConfigError for a negative delay, BadTimeError, and as every acknowledgement (see
+        `JsMsg`).
+        """
         drive(self._answerer().nak(delay))
 
     def in_progress(self) -> None:
-        """Still working: begins the consumer's ack_wait anew."""
+        """Still being processed: restarts the consumer's ack_wait (see `JsMsg`)."""
         drive(self._answerer().in_progress())
 
     def term(self, reason: str = "") -> None:
-        """Never deliver it again. The server's advisory shows the reason.
+        """Never deliver it again. The server's advisory has the reason.
 
-        A reason needs server 2.10.4, or raises UnsupportedByServerError: older ones would not
-        take the answer at all.
+        A reason needs server 2.10.4: older ones would ignore the whole acknowledgement. Raises
+        UnsupportedByServerError, ConfigError for a reason that is not one line of text, and as
+        every acknowledgement (see `JsMsg`).
         """
         drive(self._answerer().term(reason))

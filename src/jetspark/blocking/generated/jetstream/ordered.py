@@ -21,16 +21,20 @@ class GeneratedOrderedMessages(ConsumerMessages):
 
     @property
     def name(self) -> str:
-        """The name of the present consumer; empty while there is none."""
+        """The name of the current consumer; empty while there is none."""
         return self._inner.name
 
     @property
     def last_error(self) -> JetsparkError | None:
-        """Why the consumer had to be made again the last time, or could not be."""
+        """Why the consumer was recreated the last time, or could not be."""
         return self._inner.last_error
 
     def info(self) -> ConsumerInfo:
-        """The present consumer as it is now. Raises ConsumerNotFoundError."""
+        """The current consumer as it is now.
+
+        Raises ConsumerNotFoundError, also when there is none at the moment, StreamNotFoundError,
+        and as every API call (see `JetStream`).
+        """
         return self._thread.run(self._inner.info)
 
     def __repr__(self) -> str:

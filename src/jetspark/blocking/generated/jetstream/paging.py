@@ -20,14 +20,14 @@ class GeneratedPaged(Generic[ItemT]):
 
     @property
     def missing(self) -> list[str]:
-        """Names of assets that exist and did not answer, as of the last iteration."""
+        """Names of streams or consumers that did not answer, as of the last iteration."""
         return self._inner.missing
 
     @property
     def offline(self) -> dict[str, str]:
-        """Names of assets that the server cannot run, with its reason (2.12)."""
+        """Names of streams or consumers that the server cannot run, with its reason (2.12)."""
         return self._inner.offline
 
     def all(self) -> list[ItemT]:
-        """Every item in a list."""
+        """Every item in a list. Raises as iterating."""
         return self._thread.run(self._inner.all)

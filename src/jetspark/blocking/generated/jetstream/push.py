@@ -21,7 +21,7 @@ class GeneratedPushMessages(Taking[JsMsg]):
 
     @property
     def pending_msgs(self) -> int:
-        """Messages received and not taken yet, the server's own included."""
+        """Messages received and not taken yet, control messages included."""
         return self._inner.pending_msgs + len(self._taken)
 
     @property
@@ -30,22 +30,22 @@ class GeneratedPushMessages(Taking[JsMsg]):
         return self._inner.dropped
 
     def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, and ConfigError when there is a callback.
         """
         return self._next_within(timeout)
 
     def stop(self) -> None:
-        """End it now, discarding what was not taken. Any number of times."""
+        """End it now, and discard messages not taken. May be called again."""
         self._stop(self._inner.stop)
 
     def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
+        """Stop the deliveries, and take those on their way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
         given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
         ended in any case.
         """

@@ -30,13 +30,14 @@ class GeneratedStoredCalls:
     ) -> StoredMsg:
         """One stored message.
 
-        By `seq`; the last of a subject; or the first of a subject, from `seq` on when given.
-        `direct`: False asks the stream's leader, True any server that has a copy. None asks any
-        server if the stream's `allow_direct` is on (looked up once for each stream), and the
-        leader if it is off or if that server does not have the message. A server other than the
-        leader may miss what was stored a moment ago, and answer with an older message.
+        By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
+        `direct`: False reads from the stream's leader, True from any replica or mirror. None:
+        from any if the stream's `allow_direct` is on (looked up once for each stream), and from
+        the leader if it is off or the message was not found. A replica may miss what was stored a
+        moment ago, and answer with an older message.
 
-        Raises MessageNotFoundError, and DirectGetError when `direct` is True and not allowed.
+        Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
+        not allowed, ConfigError, BadSubjectError, and as every API call (see `JetStream`).
         """
         return self._thread.run(
             self._inner.get_msg,
@@ -62,15 +63,14 @@ class GeneratedStoredCalls:
     ) -> StoredMsgs:
         """Stored messages in order, without a consumer.
 
-        From `seq` (default: the first), or from `start_time`, to what is the end when it is
-        reached, to `up_to_seq` included, or until there were `max_msgs`. `subject`: only matching
-        ones. They are asked for in batches of up to `batch` messages and about `max_bytes` bytes.
-        `confirm`: when the server that answers has no more, the leader is asked too, since the
-        others may lag.
+        From `seq` (default: the first) or `start_time`, to the end, to `up_to_seq` included, or
+        `max_msgs` at most. `subject`: only matching ones. Batches have up to `batch` messages and
+        about `max_bytes` bytes. `confirm`: when a replica has no more, the leader is asked too,
+        since the replica may lag.
 
-        The stream's `allow_direct` must be on. Needs server 2.11, or raises
-        UnsupportedByServerError. While iterating: StreamNotFoundError, DirectGetError,
-        RequestTimeoutError.
+        The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
+        ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
+        DirectGetError, and as every API call (see `JetStream`).
         """
         return StoredMsgs(
             self._thread,
@@ -99,9 +99,9 @@ class GeneratedStoredCalls:
     ) -> StoredMsgs:
         """The last message of each subject that matches one of `subjects`, in stream order.
 
-        All as of one moment: now, or as the stream was after `up_to_seq` or before `up_to_time`,
-        as far as it still holds those messages. The server answers for 1024 subjects at most
-        (DirectGetError, status 413). `batch`, `max_bytes` and errors: see `get_msgs`.
+        All as of one moment: now, or after `up_to_seq`, or before `up_to_time`, as far as the
+        stream still has those messages. The server answers for 1,024 subjects at most: otherwise
+        DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
         """
         return StoredMsgs(
             self._thread,
@@ -118,6 +118,6 @@ class GeneratedStoredCalls:
     def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
-        Raises MessageNotFoundError.
+        Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         self._thread.run(self._inner.delete_msg, stream, seq, erase=erase)

@@ -22,31 +22,36 @@ class GeneratedStreamCalls:
     def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Make a stream. Options are the fields of StreamConfig; `name` is required.
+        """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
-        One that exists with the same configuration is left alone; with another one,
-        NameInUseError.
+        An existing one with the same configuration is left alone. Raises NameInUseError when it
+        has another one, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         return self._thread.run(self._inner.create_stream, config, **options)
 
     def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Change a stream; what is not named keeps its value. `name` says which.
+        """Change the stream `name`; options not given keep their values.
 
-        The current configuration is read first, so of two updates at the same moment one may
-        undo the other. Raises StreamNotFoundError.
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
         """
         return self._thread.run(self._inner.update_stream, config, **options)
 
     def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
-        """update_stream, or create_stream when there is none."""
+        """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         return self._thread.run(self._inner.create_or_update_stream, config, **options)
 
     def delete_stream(self, name: str) -> None:
-        """Delete a stream with all it holds. Raises StreamNotFoundError."""
+        """Delete a stream and its messages.
+
+        Raises StreamNotFoundError, and as every API call (see `JetStream`).
+        """
         self._thread.run(self._inner.delete_stream, name)
 
     def purge_stream(
@@ -57,20 +62,22 @@ class GeneratedStreamCalls:
         keep: int | None = None,
         seq: int | None = None,
     ) -> int:
-        """Delete messages, all or some; returns how many.
+        """Delete all messages or some; returns how many.
 
         `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. `keep` and `seq` exclude each other.
+        before this sequence. Raises ConfigError when both `keep` and `seq` are given,
+        BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
 
     def stream_info(
         self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
     ) -> StreamInfo:
-        """Configuration and state. Raises StreamNotFoundError.
+        """Configuration and state of a stream.
 
         `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of
-        each matching subject (">" for all), however many pages that takes.
+        each matching subject (">" for all), in as many pages as that takes. Raises
+        StreamNotFoundError, BadSubjectError, and as every API call (see `JetStream`).
         """
         return self._thread.run(
             self._inner.stream_info,
@@ -80,11 +87,14 @@ class GeneratedStreamCalls:
         )
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:
-        """The names of all streams, or of those that listen to `subject`."""
+        """The names of all streams, or of those with `subject` among their subjects.
+
+        Raises BadSubjectError; while iterating, as every API call (see `JetStream`).
+        """
         return Paged(self._thread, self._inner.stream_names(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those that listen to `subject`."""
+        """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._thread, self._inner.streams(subject))
 
 
@@ -103,23 +113,31 @@ class GeneratedTemplateCalls:
         max_streams: int,
         **options: Any,
     ) -> StreamTemplateInfo:
-        """Make a template: each new subject gets a stream of its own, named after it.
+        """Create a template: each new subject gets a stream of its own, named after it.
 
-        `config` and `options` are the fields of StreamConfig, without a name; `subjects` say what
-        the template listens to. Raises APIError when there is one of that name.
+        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
+        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
+        UnsupportedByServerError, and as every API call (see `JetStream`).
         """
         return self._thread.run(
             self._inner.create_template, name, config, max_streams=max_streams, **options
         )
 
     def template_info(self, name: str) -> StreamTemplateInfo:
-        """A template and its streams."""
+        """A template and the names of its streams.
+
+        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
+        call (see `JetStream`).
+        """
         return self._thread.run(self._inner.template_info, name)
 
     def delete_template(self, name: str) -> None:
-        """Delete a template and all streams that it has made."""
+        """Delete a template and all its streams. Raises as `template_info`."""
         self._thread.run(self._inner.delete_template, name)
 
     def template_names(self) -> Paged[str]:
-        """The names of all templates."""
+        """The names of all templates.
+
+        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
+        """
         return Paged(self._thread, self._inner.template_names())
