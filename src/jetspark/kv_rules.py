@@ -1,6 +1,6 @@
-"""Rules of Key-Value buckets (ADR-6, ADR-8, ADR-48), all pure: names, and what an entry did.
+"""Rules of Key-Value buckets (ADR-6, ADR-8, ADR-48): names, and the operations of entries. Pure.
 
-For the client's buckets and for Spark, which share nothing else.
+Shared by the client's buckets and by Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STREAM_PREFIX: Final = "KV_"
-"""A bucket is the stream of this name and the bucket's."""
+"""The stream of a bucket has this before the bucket's name."""
 
 OPERATION: Final = "KV-Operation"
 MARKER_REASON: Final = "Nats-Marker-Reason"
@@ -37,7 +37,7 @@ def check_bucket(name: str) -> str:
 
 
 def check_key(key: str, shown: str | None = None) -> str:
-    """The key itself. Raises BadNameError, which names `shown`: what it was made of."""
+    """The key itself. Raises BadNameError, which shows `shown`: the key before encoding."""
     if not isinstance(key, str):
         raise BadNameError("key", key, f"it is a str, not {type(key).__name__}")
     if _KEY.fullmatch(key) is None:
@@ -50,7 +50,10 @@ def check_key(key: str, shown: str | None = None) -> str:
 
 
 def check_filter(text: str, shown: str | None = None) -> str:
-    """The filter itself: a key, in which * stands for a token and a last > for the rest."""
+    """The filter itself: a key in which * stands for a token, a last > for the rest.
+
+    Raises BadNameError.
+    """
     if not isinstance(text, str):
         raise BadNameError("key", text, f"it is a str, not {type(text).__name__}")
     if _FILTER.fullmatch(text) is None:
@@ -77,7 +80,7 @@ class Operation(StrEnum):
 
     PUT = "PUT"
     DEL = "DEL"
-    """Deleted; what was before is in the history still."""
+    """Deleted; earlier values are still in the history."""
     PURGE = "PURGE"
     """Deleted with its history, or by a limit."""
 
@@ -87,12 +90,12 @@ _REASONS: Final[Mapping[str, Operation]] = {"MaxAge": _PURGE, "Purge": _PURGE, "
 
 
 def has_operation(block: bytes) -> bool:
-    """Whether a header block may tell one: most do not, and need not be parsed."""
+    """Whether a header block may have one: most do not, and need not be parsed."""
     return b"KV-Operation" in block or b"Nats-Marker-Reason" in block
 
 
 def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
-    """The operation that the two headers tell. Whatever is not known deletes (ADR-8)."""
+    """The operation of the two headers. Unknown ones delete (ADR-8)."""
     if operation is not None:
         return _PUT if operation == "PUT" else _PURGE if operation == "PURGE" else _DEL
     if marker_reason is not None:

@@ -1,6 +1,6 @@
-"""Key-Value buckets over JetStream (ADR-8), built on the public surface of `jetspark.jetstream`.
+"""Key-Value buckets over JetStream (ADR-8), built on the public classes of `jetspark.jetstream`.
 
-Buckets are made and bound by `JetStream.create_bucket` and `JetStream.bucket`.
+`JetStream.create_bucket` creates one, `JetStream.bucket` binds to one.
 """
 
 from jetspark.jetstream.listing import Listing

@@ -1,12 +1,12 @@
-"""A bucket: get, put and delete keys (ADR-8; row K2).
+"""A bucket: get, put and delete keys; list, watch and mirror them (ADR-8).
 
 Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are checked
-before anything is sent. Every write gives a revision, and may be made to depend on the key's last
-one: the server decides, so of several writers one wins. Reads are direct gets where the bucket
-allows them, answered by any server that has it, which may lag behind the last write by a moment;
-`leader=True` asks the leader, which has every acknowledged write. A bucket that is gone raises
-BucketNotFoundError; one that nobody serves at the moment, DirectGetError with status 503 (servers
-before 2.10 do not answer: RequestTimeoutError).
+before anything is sent. Every write returns a revision, and may depend on the key's last one: the
+server decides, so one of several writers wins. Reads are direct gets where the bucket allows them,
+answered by any replica or mirror, which may lag behind the last write by a moment; `leader=True`
+reads from the leader, which has every acknowledged write. Keys of the calls for many entries are
+filters: * stands for one token, a last > for the rest; several filters need server 2.10. These
+calls end with the last entry that the bucket had at their start.
 """
 
 from __future__ import annotations
@@ -55,7 +55,14 @@ _UNAVAILABLE = 503
 
 @checked_but("get", "get_value", "put", "create", "update", "delete")
 class Bucket:
-    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return."""
+    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return.
+
+    Every call raises BadNameError for a key that cannot be, CodecError when a codec cannot encode
+    or decode it, BucketNotFoundError when the bucket does not exist any more, and as every API
+    call (see `JetStream`). Reads raise DirectGetError with status 503 while no server with the
+    bucket is available (before server 2.10: RequestTimeoutError); writes raise
+    NoStreamResponseError, and ConfigError for a read-only bucket.
+    """
 
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
         self._js = js
@@ -79,9 +86,9 @@ class Bucket:
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
     ) -> Self:
-        """The same bucket, with keys and values encoded on the way in and decoded on the way out.
+        """The same bucket, with keys and values encoded when written and decoded when read.
 
-        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None for as they are.
+        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
         """
         other = object.__new__(type(self))
         other._js = self._js
@@ -89,7 +96,7 @@ class Bucket:
         return other
 
     async def status(self) -> BucketStatus:
-        """What it is and holds now."""
+        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
         try:
             return BucketStatus(await self._js.stream_info(self.stream))
         except StreamNotFoundError:
@@ -100,8 +107,9 @@ class Bucket:
     async def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
         """The latest entry of a key, or the one with this revision.
 
-        `leader`: ask the leader, so that every write that was acknowledged before is seen. Raises
-        KeyNotFoundError, for a key that was deleted too, BadNameError, CodecError.
+        `leader`: read from the leader, which has every acknowledged write. Raises
+        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
+        every call of a bucket (see `Bucket`).
         """
         subject = self._encoding.subject(key)
         try:
@@ -123,7 +131,7 @@ class Bucket:
     async def get_value(
         self, key: str, revision: int | None = None, *, leader: bool = False
     ) -> bytes:
-        """Only the value of `get`."""
+        """The value of `get`. Raises as `get`."""
         return (await self.get(key, revision, leader=leader)).value
 
     async def _stored(self, seq: int | None, subject: str | None, *, leader: bool) -> StoredMsg:
@@ -135,7 +143,7 @@ class Bucket:
         except StreamNotFoundError:
             raise BucketNotFoundError(self.name) from None
         except RequestTimeoutError:
-            # Servers before 2.10 are silent where the others say 503.
+            # Servers before 2.10 do not answer where others answer 503.
             await self.status()
             raise
         except DirectGetError as error:
@@ -144,7 +152,7 @@ class Bucket:
             raise DirectGetError(
                 error.status,
                 error.description,
-                f'Bucket "{self.name}" is unavailable: no server that has it answered.',
+                f'Bucket "{self.name}" is unavailable: no server with it answered.',
             ) from None
 
     # -- many entries --------------------------------------------------------------------------
@@ -152,7 +160,9 @@ class Bucket:
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
 
-        None of them is held here: a bucket of any size can be listed.
+        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
+        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
+        `Bucket`).
         """
         wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
         return Listing(partial(self._keys, wanted))
@@ -162,7 +172,7 @@ class Bucket:
             yield entry.key
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
-        """All entries that the bucket holds of a key, oldest first; of several with a filter."""
+        """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
         wanted = Wanted(self._subjects(keys), include_history=True)
         return Listing(partial(self._initial_data, wanted))
 
@@ -185,21 +195,23 @@ class Bucket:
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
-        """The entries of the bucket, then None once, then every change: iterate, or a callback.
+        """Current entries, then None once, then every change: iterate, or give a callback.
 
-        First comes the last entry of each key, deleted ones too. `include_history`: all entries.
-        `updates_only`: none, only changes. `resume_from`: all from this revision on. `meta_only`:
-        without values. `ignore_deletes`: only values. `heartbeat`: seconds between two signs of
-        life of the server; after twice as long without one the watch asks anew. The rest is in
-        `jetspark.kv.watch`. Raises BadNameError, ConfigError.
+        The current entries are the last one of each key, deleted ones too. `include_history`: all
+        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
+        `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
+        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
+        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
+        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
+        (see `Bucket`).
         """
         if [include_history, updates_only, resume_from is not None].count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
         heartbeat = in_seconds(heartbeat)
-        if not 0.5 <= heartbeat <= 15:  # what pulls of 30 s allow
-            raise ConfigError("heartbeat is from 0.5 to 15 seconds.")
+        if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
+            raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
         if resume_from is not None and resume_from < 1:
-            raise ConfigError("resume_from begins at 1.")
+            raise ConfigError("resume_from must be at least 1.")
         wanted = Wanted(
             self._subjects(keys),
             include_history=include_history,
@@ -218,11 +230,12 @@ class Bucket:
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """The bucket as a mapping that follows every change, once it is entered.
+        """A mapping of the bucket's keys and values that follows every change, once entered.
 
-        `on_change` is called with each entry, those of the initial data too. `resync`: seconds
-        between two looks at what the bucket has removed by itself. The rest is in
-        `jetspark.kv.live`. Raises BadNameError, ConfigError.
+        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
+        checks for entries that the bucket has removed itself. How it goes on and ends: see
+        `jetspark.kv.live`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
+        raises as every call of a bucket (see `Bucket`).
         """
         resync = in_seconds(resync)
         if not resync > 0:
@@ -237,24 +250,30 @@ class Bucket:
         for one, other in combinations(subjects, 2):
             if subjects_overlap(one, other):
                 raise ConfigError(
-                    f"The filters for {one!r} and {other!r} overlap: give one of them."
+                    f"The filters for {one!r} and {other!r} overlap: give only one of them."
                 )
         return subjects
 
     # -- writing -------------------------------------------------------------------------------
 
     async def put(self, key: str, value: Payload = b"") -> int:
-        """Set a key's value, whatever it was; returns the new revision."""
+        """Set a key's value; returns the new revision.
+
+        Raises APIError when the bucket is full or the value too large, MaxPayloadError, and as
+        every call of a bucket (see `Bucket`).
+        """
         return await self._write(key, value)
 
     async def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
-        """Set the value of a key that has none, or whose last value was deleted.
+        """Set the value of a key that has none, or was deleted; returns the revision.
 
-        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
-        and with a history of more than one the server makes it at least as long. Raises
-        KeyExistsError, NotEnabledOnStreamError.
+        `ttl`: the value is removed after so long, whole seconds; the bucket needs
+        `limit_marker_ttl` (2.11), and with a history of more than one the server makes the ttl at
+        least as long as that. Raises KeyExistsError, NotEnabledOnStreamError,
+        UnsupportedByServerError, WrongLastSequenceError when others kept writing the key, and as
+        `put`.
         """
-        value = payload_bytes(value)  # once: every try writes the same
+        value = payload_bytes(value)  # once: every attempt writes the same
         last = 0
         for _ in range(_CREATE_TRIES):
             try:
@@ -264,45 +283,48 @@ class Bucket:
             try:
                 entry = await self.get(key, leader=True)
             except KeyNotFoundError as gone:
-                # The marker of its deletion, or nothing any more.
+                # The delete marker, or nothing any more.
                 last = gone.revision or 0
             else:
                 raise KeyExistsError(self.name, key, entry.revision)
         raise failed
 
     async def update(self, key: str, value: Payload, revision: int) -> int:
-        """Set a key's value if its last entry is still this revision; returns the new one.
+        """Set a key's value if its last entry has this revision; returns the new revision.
 
-        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
-        somebody else was faster, ConfigError for what is no revision.
+        `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
+        changed, ConfigError for an impossible revision, and as `put`.
         """
         check_whole("revision", revision, 0)
         return await self._write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:
-        """Leave a mark that the key is deleted, behind its history; returns the mark's revision.
+        """Delete a key by a delete marker after its history; returns the marker's revision.
 
-        `revision`: only if the key's last entry is still this one, or WrongLastSequenceError.
+        `revision`: only if the key's last entry has it, otherwise WrongLastSequenceError. Raises
+        as every call of a bucket (see `Bucket`).
         """
         return await self._write(key, last=revision, operation=Operation.DEL)
 
     async def purge(
         self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None
     ) -> int:
-        """`delete`, and its history with it.
+        """Delete a key and its history; returns the marker's revision.
 
-        `ttl`: remove the mark, too, after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11).
+        `ttl`: the marker is removed after so long, whole seconds; the bucket needs
+        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision` and other errors: see
+        `delete`.
         """
         return await self._write(key, last=revision, operation=Operation.PURGE, ttl=ttl)
 
     async def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
-        """Remove deleted keys with their history; returns how many.
+        """Remove the history and markers of deleted keys; returns how many keys.
 
-        Of those deleted less than `older_than` ago the marker stays, so that watchers that are
-        away for a while learn of it. A key that is written meanwhile keeps what is new.
+        The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
+        watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
+        Raises BadTimeError, and as `keys`.
         """
         before = time.time_ns() - duration_to_ns(older_than)
         wanted = Wanted(self._subjects(keys), meta_only=True)
@@ -311,7 +333,7 @@ class Bucket:
         for marker in markers:
             old = marker.created_ns <= before
             removed += old
-            # By sequence: what was written behind the marker is not touched.
+            # By sequence: entries after the marker stay.
             await self._js.purge_stream(
                 self._encoding.stream,
                 filter=self._encoding.subject(marker.key),
@@ -322,8 +344,8 @@ class Bucket:
     async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
-        for what is no revision.
+        Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError
+        for an impossible one, and as `put`.
         """
         check_whole("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
@@ -351,7 +373,7 @@ class Bucket:
                 ttl=ttl,
             )
         except NoStreamResponseError:
-            # Nobody listens there: it may be gone, or have no leader just now.
+            # The bucket does not exist any more, or has no leader at the moment.
             await self.status()
             raise
         return ack.seq

@@ -1,8 +1,7 @@
-"""Buckets: make, change, bind, empty, delete, list (ADR-8, ADR-57; row K1).
+"""Buckets: create, change, bind, empty, delete, list; aggregates and mirrors (ADR-8, ADR-57).
 
-Contract: options are the fields of BucketConfig, given as one, as keyword arguments, or as both
-with the latter on top. Every call raises BadNameError, ConfigError and UnsupportedByServerError
-before anything is sent, and then what the calls for streams raise.
+Contract: options are the fields of BucketConfig, given as one, as keyword arguments, or as both,
+where keyword arguments win. Names and options are checked before anything is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from jetspark.subjects import check_name
 
 @checked
 class BucketCalls:
-    """The part of JetStream that is about Key-Value buckets."""
+    """The calls of JetStream for Key-Value buckets."""
 
     @property
     def _js(self) -> JetStreamContext:
@@ -40,9 +39,11 @@ class BucketCalls:
     async def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """Make a bucket. Options are the fields of BucketConfig.
+        """Create a bucket, or bind to it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
+        Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
+        configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         said = bucket_config(config, options)
         info = await self._make_bucket(check_bucket(name), said, _where(name, said))
@@ -51,7 +52,11 @@ class BucketCalls:
     async def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """Change a bucket; what is not named keeps its value. Raises BucketNotFoundError."""
+        """Change a bucket; options not given keep their values.
+
+        Raises BucketNotFoundError, ConfigError, UnsupportedByServerError, and as every API call
+        (see `JetStream`).
+        """
         said = bucket_config(config, options)
         if said.mirror_name is not None:
             raise ConfigError("A bucket that exists cannot become a mirror.")
@@ -66,7 +71,7 @@ class BucketCalls:
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """update_bucket, or create_bucket when there is none."""
+        """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
         said = bucket_config(config, options)
         if said.mirror_name is None:
             try:
@@ -75,7 +80,7 @@ class BucketCalls:
                 pass
         try:
             return await self.create_bucket(name, said)
-        except NameInUseError:  # somebody made it in between
+        except NameInUseError:  # created in between
             return await self.update_bucket(name, said)
 
     async def create_bucket_aggregate(
@@ -88,11 +93,12 @@ class BucketCalls:
         writable: bool = True,
         **options: Any,
     ) -> Bucket:
-        """Make a bucket that also takes the entries of other buckets (2.10).
+        """Create a bucket that also takes the entries of other buckets (server 2.10).
 
         `origins`: buckets, here or in other domains and accounts. A Source with subject transforms
-        of its own is taken as it is, so any stream may be one. `writable`: whether it takes writes
-        of its own. Options are the fields of BucketConfig, but no mirror_name.
+        is used as it is, so any stream may be an origin. `writable`: whether the aggregate takes
+        writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
+        `create_bucket`.
         """
         said = bucket_config(config, options)
         sources = [_source(origin, check_bucket(name)) for origin in origins]
@@ -101,17 +107,18 @@ class BucketCalls:
         _no_mirror(said)
         where: dict[str, Any] = {"sources": sources}
         if writable:
-            # What came from an origin can be removed here, one by one.
+            # Entries from an origin can be removed here one by one.
             where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
         return Bucket(self._js, await self._make_bucket(name, said, where))
 
     async def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Make a copy of a bucket that answers its direct gets, nearer to some readers.
+        """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
 
-        It is a stream of this name and no bucket: nobody binds to it, and `delete_stream` ends it.
-        Options are the fields of BucketConfig, but no mirror_name. Filters of keys need 2.10.
+        It is a stream of this name and not a bucket: it cannot be bound, and `delete_stream`
+        deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys
+        need server 2.10. Raises as `create_bucket`.
         """
         said = bucket_config(config, options)
         _no_mirror(said)
@@ -122,7 +129,10 @@ class BucketCalls:
         return await self._make_bucket(name, said, where, stream=name)
 
     async def bucket(self, name: str) -> Bucket:
-        """Bind to a bucket that exists. Raises BucketNotFoundError."""
+        """Bind to an existing bucket.
+
+        Raises BucketNotFoundError, and as every API call (see `JetStream`).
+        """
         try:
             info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
         except StreamNotFoundError:
@@ -132,16 +142,16 @@ class BucketCalls:
         return Bucket(self._js, info)
 
     async def delete_bucket(self, name: str) -> None:
-        """Delete a bucket with all it holds. Raises BucketNotFoundError."""
+        """Delete a bucket and its entries. Raises as `bucket`."""
         try:
             await self._js.delete_stream(STREAM_PREFIX + check_bucket(name))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
     async def empty_bucket(self, name: str) -> int:
-        """Delete all entries, and no more; returns how many there were.
+        """Delete all entries, but not the bucket; returns how many there were.
 
-        Revisions go on from where they were. Watchers are not told. Raises BucketNotFoundError.
+        Revisions continue. Watchers are not told. Raises as `bucket`.
         """
         try:
             return await self._js.purge_stream(STREAM_PREFIX + check_bucket(name))
@@ -149,17 +159,17 @@ class BucketCalls:
             raise BucketNotFoundError(name) from None
 
     def bucket_names(self) -> Listing[str]:
-        """The names of all buckets."""
+        """The names of all buckets. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._bucket_names)
 
     async def _bucket_names(self) -> AsyncIterator[str]:
-        # Read-only aggregates and mirrors listen to nothing: a list by subject would miss them.
+        # Read-only aggregates and mirrors have no subjects: a list by subject would miss them.
         async for name in self._js.stream_names():
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
 
     def buckets(self) -> Listing[BucketStatus]:
-        """The statuses of all buckets."""
+        """The statuses of all buckets. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._buckets)
 
     async def _buckets(self) -> AsyncIterator[BucketStatus]:
@@ -184,7 +194,7 @@ class BucketCalls:
             ) from None
 
     async def _check_markers(self, said: BucketConfig) -> None:
-        """The answering server's own word: behind a domain it is not the connected one."""
+        """Asks the server that answers: behind a domain it is not the connected one."""
         if said.limit_marker_ttl is None:
             return
         stats = (await self._js.account_info()).api
@@ -206,7 +216,7 @@ def _source(origin: Origin | Source, bucket: str) -> Source:
     if isinstance(origin, Origin):
         return origin.source_of(bucket)
     if not origin.subject_transforms:
-        raise ConfigError("A Source without subject_transforms: use Origin for a bucket.")
+        raise ConfigError("A Source needs subject_transforms; for a bucket, use Origin.")
     return origin
 
 

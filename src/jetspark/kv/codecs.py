@@ -1,9 +1,9 @@
-"""Codecs: what keys and values become on their way into a bucket, and back (ADR-54, row K5).
+"""Codecs: how keys and values are encoded in a bucket (ADR-54).
 
-Contract: a codec is pure, and decodes what it encoded to the same key or value. What it cannot
-encode or decode raises CodecError. Filters with wildcards need `encode_filter`; a codec without it
-still takes ">" and plain keys. Other programs see the encoded form: the ones here are those of
-Orbit's codecs for Go, token by token.
+Contract: a codec is pure, and decodes what it encoded to the same key or value. CodecError says
+what it cannot encode or decode. Filters with wildcards need `encode_filter`; a codec without it
+still takes ">" and plain keys. Other programs see the encoded form: these codecs are compatible
+with Orbit's for Go, token by token.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ _ALL = ">"
 
 
 class KeyCodec(Protocol):
-    """Keys to the keys that are stored."""
+    """Encodes keys."""
 
     def encode_key(self, key: str) -> str:
-        """What is stored for a key."""
+        """The stored form of a key. Raises CodecError."""
 
     def decode_key(self, stored: str) -> str:
-        """The key of what is stored."""
+        """The key of a stored form. Raises CodecError."""
 
 
 @runtime_checkable
 class FilterCodec(Protocol):
-    """A key codec that leaves wildcards where they are."""
+    """A key codec that can encode filters."""
 
     def encode_filter(self, text: str) -> str:
-        """A filter that takes the stored forms of the keys that `text` takes."""
+        """The filter that matches the stored forms of the keys that `text` matches."""
 
 
 class ValueCodec(Protocol):
-    """Values to the values that are stored."""
+    """Encodes values."""
 
     def encode_value(self, value: bytes) -> bytes:
-        """What is stored for a value."""
+        """The stored form of a value. Raises CodecError."""
 
     def decode_value(self, stored: bytes) -> bytes:
-        """The value of what is stored."""
+        """The value of a stored form. Raises CodecError."""
 
 
 class NoCodec:
-    """Everything as it is."""
+    """Leaves keys and values unchanged."""
 
     def encode_key(self, key: str) -> str:
         """The key."""
@@ -72,10 +72,10 @@ class NoCodec:
 
 
 class Base64Codec:
-    """Keys and values in Base64 for URLs, without padding; of a key each token by itself."""
+    """URL-safe Base64 without padding; of a key, each token by itself."""
 
     def encode_key(self, key: str) -> str:
-        """Any characters but dots make a token. Raises CodecError for what is no text."""
+        """Tokens may have any characters but dots. Raises CodecError for a lone surrogate."""
         return ".".join(map(_token, key.split(".")))
 
     def decode_key(self, stored: str) -> str:
@@ -83,15 +83,15 @@ class Base64Codec:
         try:
             return ".".join(_plain(token.encode()).decode() for token in stored.split("."))
         except UnicodeDecodeError:
-            raise CodecError(f"The stored key {stored!r} is no Base64 of text.") from None
+            raise CodecError(f"The stored key {stored!r} is not Base64 of UTF-8.") from None
 
     def encode_filter(self, text: str) -> str:
-        """Tokens that are a wildcard stay."""
+        """Wildcards stay. Raises CodecError for a lone surrogate."""
         tokens = text.split(".")
         return ".".join(token if token in ("*", _ALL) else _token(token) for token in tokens)
 
     def encode_value(self, value: bytes) -> bytes:
-        """A third longer."""
+        """The value in Base64, a third longer."""
         return _base64(value)
 
     def decode_value(self, stored: bytes) -> bytes:
@@ -111,27 +111,27 @@ def _base64(data: bytes) -> bytes:
 
 
 def _plain(data: bytes) -> bytes:
-    # Python's decoder lets the other alphabet's two characters pass.
+    # Python's decoder also accepts the two characters of the standard alphabet.
     if not (b"+" in data or b"/" in data):
         try:
             return base64.b64decode(data + b"=" * (-len(data) % 4), b"-_", validate=True)
         except binascii.Error:
             pass
-    raise CodecError(f"{data[:40]!r} is no Base64 for URLs.")
+    raise CodecError(f"{data[:40]!r} is not URL-safe Base64.")
 
 
 class PathCodec:
     """Keys written as paths: "/user/settings" is stored as "_root_.user.settings".
 
-    A slash at the end is not kept. Keys must not hold dots: they would come back as slashes.
+    A slash at the end is dropped. Keys must not have dots: they would be decoded as slashes.
     """
 
     _ROOT = "_root_"
 
     def encode_key(self, key: str) -> str:
-        """Raises CodecError for a key that would not come back."""
+        """Raises CodecError for a key with a dot."""
         if "." in key:
-            raise CodecError(f"The path {key!r} holds a dot.")
+            raise CodecError(f"The path {key!r} has a dot.")
         return self.encode_filter(key)
 
     def decode_key(self, stored: str) -> str:
@@ -142,7 +142,7 @@ class PathCodec:
         return (first + dot + rest).replace(".", "/")
 
     def encode_filter(self, text: str) -> str:
-        """Wildcards stand between slashes as they do between dots."""
+        """Wildcards stand between slashes instead of dots."""
         if text == "/":
             return self._ROOT
         if text.startswith("/"):
@@ -156,11 +156,11 @@ class ZlibCodec:
     @checked
     def __init__(self, level: int = -1) -> None:
         if not -1 <= level <= 9:
-            raise ConfigError("level is from -1 to 9.")
+            raise ConfigError("level must be from -1 to 9.")
         self.level = level
 
     def encode_value(self, value: bytes) -> bytes:
-        """With zlib's header and checksum."""
+        """The value compressed, with zlib's header and checksum."""
         return zlib.compress(value, self.level)
 
     def decode_value(self, stored: bytes) -> bytes:
@@ -168,11 +168,11 @@ class ZlibCodec:
         try:
             return zlib.decompress(stored)
         except zlib.error as error:
-            raise CodecError(f"A stored value is no zlib data: {error}.") from None
+            raise CodecError(f"A stored value is not zlib data: {error}.") from None
 
 
 class KeyChain:
-    """Key codecs one after the other; decoding goes the other way round."""
+    """Key codecs applied one after the other; decoding in reverse order."""
 
     @checked
     def __init__(self, *codecs: KeyCodec) -> None:
@@ -193,14 +193,14 @@ class KeyChain:
         return stored
 
     def encode_filter(self, text: str) -> str:
-        """Raises ConfigError when one of them has no filters."""
+        """Raises ConfigError when one of them has no `encode_filter`."""
         for codec in self.codecs:
             text = encode_filter(codec, text)
         return text
 
 
 class ValueChain:
-    """Value codecs one after the other; decoding goes the other way round."""
+    """Value codecs applied one after the other; decoding in reverse order."""
 
     @checked
     def __init__(self, *codecs: ValueCodec) -> None:
@@ -222,7 +222,7 @@ class ValueChain:
 
 
 def encode_filter(codec: KeyCodec, text: str) -> str:
-    """The filter on stored keys. Raises ConfigError for wildcards that the codec cannot keep."""
+    """The filter on stored keys. Raises ConfigError for wildcards without `encode_filter`."""
     if text == _ALL:
         return text
     if isinstance(codec, FilterCodec):

@@ -1,7 +1,7 @@
-"""How a bucket becomes a stream: ADR-8's table, sources, mirrors (ADR-57), limit markers (ADR-48).
+"""The stream configuration of a bucket (ADR-8): sources, mirrors (ADR-57), limit markers (ADR-48).
 
-Contract: pure. What cannot work raises ConfigError here, before anything is sent. Only what was
-said is written, so that an update keeps the rest; `NEW_BUCKET` adds what makes a stream a bucket.
+Contract: pure. ConfigError says what cannot work, before anything is sent. Only given options are
+set, so that an update keeps the rest; `NEW_BUCKET` adds what makes a stream a bucket.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ NEW_BUCKET: Final[Mapping[str, Any]] = {
 
 
 class BucketConfig(BackedConfig, frozen=True, kw_only=True):
-    """A bucket's configuration. None: not said (the default, or the value as it is)."""
+    """A bucket's configuration. None: not given (the default, or unchanged)."""
 
     max_value_size: int | None = None
-    """Bytes of one value, with its headers; -1 for no limit, the default."""
+    """Most bytes of one value with its headers; -1 (the default): no limit."""
     history: int | None = None
     """Entries kept of each key, 1 (default) to 64."""
     max_bucket_size: int | None = None
-    """Bytes of the whole bucket; a full one refuses writes. -1 for no limit, the default."""
+    """Most bytes of the bucket, which refuses writes when full; -1 (the default): no limit."""
     republish: Republish | None = None
     limit_marker_ttl: Span | None = None
-    """At least a second: keys may have a time to live, and when a limit removes a value, a PURGE
-    entry tells the watchers and stays for so long (2.11, ADR-48). It cannot be turned off again."""
+    """At least a second: allows keys with a time to live; when a limit removes a value, a PURGE
+    marker tells watchers, and stays for so long (2.11, ADR-48). It cannot be turned off again."""
     mirror_name: str | None = None
-    """Makes it a copy of another bucket. Prefer `create_bucket_mirror`: this form is deprecated."""
+    """Makes it a mirror of another bucket. Deprecated: use `create_bucket_mirror`."""
     mirror_domain: str | None = None
     """The JetStream domain of the bucket `mirror_name`."""
 
@@ -69,10 +69,10 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
 class Origin:
     """A bucket that an aggregate or a mirror takes its entries from.
 
-    `keys`: only those that match one of these filters. `domain`: the JetStream domain that it is
-    in; or `api`, the prefix of an imported API, when it belongs to another account. `deliver`: the
-    subject prefix that its entries come on, when the import needs one. `stream`: the stream's
-    name, when the origin is a mirror and not the bucket itself.
+    `keys`: only those that match one of these filters. `domain`: its JetStream domain; or `api`,
+    the prefix of an imported API, when it belongs to another account. `deliver`: the subject
+    prefix of its entries, if the import needs one. `stream`: the stream's name, when the origin is
+    a mirror and not the bucket itself. Raises BadNameError, ConfigError.
     """
 
     bucket: str
@@ -97,7 +97,7 @@ class Origin:
         return self._source(bucket, self.keys or [">"])
 
     def mirror(self) -> Source:
-        """As the origin of a mirror, whose subjects stay as they are."""
+        """As the origin of a mirror, which keeps the subjects."""
         return self._source(self.bucket, self.keys or [])
 
     def _source(self, bucket: str, keys: Iterable[str]) -> Source:
@@ -121,7 +121,7 @@ class Origin:
 
 
 def _destination(text: str) -> str:
-    """The same tokens, as the destination of a transform names them."""
+    """The same tokens, as the destination of a subject transform."""
     tokens, stars = text.split("."), 0
     for index, token in enumerate(tokens):
         if token == "*":
@@ -131,18 +131,18 @@ def _destination(text: str) -> str:
 
 
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
-    """What a caller gave as a checked whole. Raises ConfigError."""
+    """A caller's arguments as one checked configuration. Raises ConfigError."""
     check_names(BucketConfig, options)
     said = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
     if said.history is not None and not 1 <= said.history <= MAX_HISTORY:
-        raise ConfigError(f"history is from 1 to {MAX_HISTORY}.")
+        raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
     check_backed(said)
     if said.limit_marker_ttl is not None and said.limit_marker_ttl < timedelta(seconds=1):
-        raise ConfigError("limit_marker_ttl is at least one second.")
+        raise ConfigError("limit_marker_ttl must be at least one second.")
     for name in ("max_value_size", "max_bucket_size"):
         value = getattr(said, name)
         if value is not None and value < 1 and value != -1:
-            raise ConfigError(f"{name} is at least 1, or -1 for no limit.")
+            raise ConfigError(f"{name} must be at least 1, or -1 for no limit.")
     if said.mirror_domain is not None and said.mirror_name is None:
         raise ConfigError("mirror_domain needs mirror_name.")
     if said.mirror_name is not None:
@@ -151,7 +151,7 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
 
 
 def stream_options(said: BucketConfig) -> dict[str, Any]:
-    """The stream's options that say the same. Sources and mirrors are not among them."""
+    """The stream's options with the same meaning, without sources and mirror."""
     options = stream_options_of(
         said,
         max_msg_size=said.max_value_size,
@@ -165,8 +165,8 @@ def stream_options(said: BucketConfig) -> dict[str, Any]:
     return options
 
 
-def said_by(stream: StreamConfig) -> BucketConfig:
-    """The bucket's configuration, read back from its stream."""
+def config_of(stream: StreamConfig) -> BucketConfig:
+    """The bucket's configuration, read from its stream."""
     mirror = stream.mirror
     return BucketConfig(
         max_value_size=stream.max_msg_size,

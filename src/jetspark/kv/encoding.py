@@ -1,8 +1,7 @@
-"""Where a bucket's keys are read and written, in which stream, through which codecs. Pure.
+"""How a bucket's keys and values are encoded in its stream: subjects, headers, codecs. Pure.
 
-A mirror holds the subjects of its origin, and is written through it: across a domain by the
-domain's API prefix, behind which a server takes "$KV.…" as well. The same goes for a context with
-a domain or prefix of its own.
+A mirror has the subjects of its origin, and writes go to the origin: in another domain with that
+domain's API prefix before "$KV.…". The same applies to a context with a domain or prefix.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DEFAULT_API: Final = "$JS.API"
 
 
 class BucketEncoding:
-    """What the calls of one bucket share."""
+    """For one bucket: key to subject, value to payload, and back."""
 
     __slots__ = ("_at", "_writes", "direct", "history", "keys", "name", "stream", "values")
 
@@ -47,11 +46,11 @@ class BucketEncoding:
         elif api_prefix != _DEFAULT_API:
             before = api_prefix + "."
         self._at = f"$KV.{bucket}."
-        # A read-only aggregate listens to nothing.
+        # A read-only aggregate has no subjects.
         self._writes = before + self._at if mirror is not None or config.subjects else None
 
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
-        """The same bucket through these codecs."""
+        """The same bucket with these codecs."""
         other = object.__new__(BucketEncoding)
         for name in ("_at", "_writes", "direct", "history", "name", "stream"):
             setattr(other, name, getattr(self, name))
@@ -65,7 +64,7 @@ class BucketEncoding:
 
     @property
     def plain(self) -> bool:
-        """Whether keys and values are stored as they are."""
+        """Whether there are no codecs."""
         return self.keys is None and self.values is None
 
     # -- keys ----------------------------------------------------------------------------------
@@ -74,11 +73,11 @@ class BucketEncoding:
         return check_key(key if self.keys is None else self.keys.encode_key(key), key)
 
     def subject(self, key: str) -> str:
-        """Under which the bucket's stream has a key. Raises BadNameError, CodecError."""
+        """The subject of a key in the bucket's stream. Raises BadNameError, CodecError."""
         return self._at + self._stored_key(key)
 
     def write_subject(self, key: str) -> str:
-        """To which a key is written. Raises ConfigError when the bucket is read-only."""
+        """The subject that a key is written to. Raises ConfigError for a read-only bucket."""
         stored = self._stored_key(key)
         if self._writes is None:
             raise ConfigError(f'Bucket "{self.name}" is read-only.')
@@ -88,30 +87,30 @@ class BucketEncoding:
         """The subjects of one or several filters. Raises BadNameError, ConfigError."""
         wanted = [keys] if isinstance(keys, str) else list(keys)
         if not wanted:
-            raise ConfigError("Say which keys; '>' is all of them.")
+            raise ConfigError("keys is empty; '>' means all of them.")
         return [self._at + self._filter(text) for text in wanted]
 
     def _filter(self, text: str) -> str:
         return check_filter(text if self.keys is None else encode_filter(self.keys, text), text)
 
     def key_of(self, subject: bytes) -> str:
-        """The key that the stream has under a subject. Raises CodecError, UnicodeDecodeError."""
+        """The key of a subject in the stream. Raises CodecError, UnicodeDecodeError."""
         stored = subject[self.cut :].decode()
         return stored if self.keys is None else self.keys.decode_key(stored)
 
     # -- values --------------------------------------------------------------------------------
 
     def stored_value(self, value: Payload) -> bytes:
-        """What is written for a value."""
+        """The payload of a value. Raises BadPayloadError, CodecError."""
         plain = payload_bytes(value)
         return plain if self.values is None else self.values.encode_value(plain)
 
     def value_of(self, stored: bytes) -> bytes:
-        """The value of what was written. Raises CodecError."""
+        """The value of a payload. Raises CodecError."""
         return stored if self.values is None else self.values.decode_value(stored)
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
-        """The entry of a message that lies under the key. Raises CodecError."""
+        """The entry of a stored message of this key. Raises CodecError."""
         headers = message.headers
         operation = operation_of(None, None)
         if headers is not None:

@@ -1,4 +1,4 @@
-"""Entries: what a bucket holds of a key, one for each write (row K3)."""
+"""Entries: one for each write to a key."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from jetspark.client.messages import Message
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One write to a key. `gc=False`: a million of them are no work for the garbage collector."""
+class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
+    """One write to a key."""
 
     bucket: str
     key: str
     value: bytes
-    """Empty when deleted, and in a watch with `meta_only`."""
+    """Empty for deletions, and in a watch with `meta_only`."""
     revision: int
     """Counts the writes of the whole bucket, from 1."""
     created_ns: int
     """When the server stored it, nanoseconds since the epoch."""
     delta: int = 0
-    """From a watch or a history: how many more were to come after it at that moment."""
+    """In a watch or history: entries pending after this one when it was sent."""
     operation: Operation = Operation.PUT
 
     @property
@@ -36,13 +36,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the key has no value after this."""
+        """Whether it deletes the key."""
         return self.operation is not Operation.PUT
 
 
 def operation_of_message(message: Message, block: bytes) -> Operation:
-    """That of a delivered message with this header block."""
-    # A meta-only watch has headers on every message, and seldom these.
+    """The operation of a delivered message with this header block."""
+    # In a meta-only watch every message has headers, seldom these.
     if not has_operation(block):
         return Operation.PUT
     headers = message.headers

@@ -1,13 +1,13 @@
-"""A bucket as a mapping in this process that always mirrors it (row K4).
+"""A bucket as a mapping in this process, kept up to date.
 
 Contract
-- Entering it returns when all that the bucket held is here; from then on one task follows every
-  change. Reading waits for nothing and asks nobody; it may be done from any thread. While the link
-  is down the mapping stands still, and afterwards it catches up.
-- What is removed without a trace (a bucket that was emptied, values past the bucket's ttl) is
-  noticed within RESYNC seconds, and told to `on_change` as a PURGE of that revision.
-- When it cannot follow any more (the bucket was deleted, the connection is closed for good) it
-  does not pretend: reading raises that error. After the block it stays as it was at the end.
+- Entering it returns when all current entries are here; from then on one task follows every change.
+  Reading is local and may be done from any thread. While the link is down the mapping does not
+  change; afterwards it catches up.
+- Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
+  noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
+- When it cannot follow any more (the bucket was deleted, the connection closed for good), reading
+  raises that error. After the block it stays as it was at the end.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from jetspark.kv.encoding import BucketEncoding
 
 RESYNC = 5.0
-"""Seconds between two looks at what the bucket has removed."""
+"""Seconds between two checks for entries that the bucket has removed itself."""
 
 ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
 
 
 class LiveBucket(Mapping[str, bytes]):
-    """What `Bucket.live` returns: enter it, then read it as a dict of keys and values."""
+    """What `Bucket.live` returns: enter it, then read it like a dict of keys and values."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LiveBucket(Mapping[str, bytes]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it cannot follow any more; None while it does."""
+        """Why it cannot follow any more; None while it can."""
         return self._error
 
     # -- reading: from any thread --------------------------------------------------------------
@@ -84,30 +84,30 @@ class LiveBucket(Mapping[str, bytes]):
         return key in self._current()
 
     def entry(self, key: str) -> Entry:
-        """The whole entry of a key. Raises KeyError."""
+        """The entry of a key. Raises KeyError, and `error` when it cannot follow any more."""
         return self._current()[key]
 
     def entries(self) -> dict[str, Entry]:
-        """All entries as of this moment."""
+        """All entries as of this moment. Raises `error`."""
         return self._current().copy()
 
     def snapshot(self) -> dict[str, bytes]:
-        """All values as of this moment."""
+        """All values as of this moment. Raises `error`."""
         return {key: entry.value for key, entry in self.entries().items()}
 
     def items(self) -> ItemsView[str, bytes]:
-        """Those of a snapshot: nothing changes while they are iterated."""
+        """The items of a `snapshot`, which does not change meanwhile."""
         return self.snapshot().items()
 
     def values(self) -> ValuesView[bytes]:
-        """Those of a snapshot."""
+        """The values of a `snapshot`."""
         return self.snapshot().values()
 
     # -- following -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._tasks:
-            raise ConfigError("A live bucket is entered once.")
+            raise ConfigError("A live bucket can be entered only once.")
         loop = self._js.client.loop
         watcher = Watcher(self._js, self._encoding, self._wanted)
         started: asyncio.Future[None] = loop.create_future()
@@ -162,7 +162,7 @@ class LiveBucket(Mapping[str, bytes]):
             self._js.client.report(error)
 
     def _set(self, entry: Entry) -> None:
-        # Put last, so that the entries stay in the order of their revisions.
+        # Appended, so that the entries stay in the order of their revisions.
         self._entries.pop(entry.key, None)
         if entry.operation is Operation.PUT:
             self._entries[entry.key] = entry
@@ -172,13 +172,13 @@ class LiveBucket(Mapping[str, bytes]):
             await rest
 
     async def _look(self) -> None:
-        """Removal by limits and by emptying begins at a stream's head."""
+        """Limits and purges remove messages from the head of a stream."""
         while True:
             await asyncio.sleep(self._resync)
             try:
                 info = await self._js.stream_info(self._encoding.stream)
             except JetsparkError:
-                continue  # no leader, no link; or no bucket, which `_follow` hears of
+                continue  # no leader, no link; or no bucket, which `_follow` notices
             await self._forget_before(info.state.first_seq)
 
     async def _forget_before(self, first_seq: int) -> None:

@@ -1,4 +1,4 @@
-"""What a bucket is and holds at a moment (row K3)."""
+"""The status of a bucket: its configuration and state at a moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from jetspark.jetstream.documents import StreamConfig, StreamState
 from jetspark.jetstream.streams.backing import BackedStatus
-from jetspark.kv.config import BucketConfig, domain_of, said_by
+from jetspark.kv.config import BucketConfig, config_of, domain_of
 from jetspark.kv_rules import STREAM_PREFIX
 
 
@@ -20,16 +20,16 @@ class BucketStatus(BackedStatus):
     @property
     def config(self) -> BucketConfig:
         """Its options, as `create_bucket` takes them."""
-        return said_by(self.stream_info.config)
+        return config_of(self.stream_info.config)
 
     @property
     def values(self) -> int:
-        """All entries, those of the history and delete markers too."""
+        """The number of entries, with history and delete markers."""
         return self.stream_info.state.messages
 
     @property
     def bytes(self) -> int:
-        """What they use."""
+        """Bytes of all entries."""
         return self.stream_info.state.bytes
 
     @property
@@ -39,12 +39,12 @@ class BucketStatus(BackedStatus):
 
     @property
     def limit_marker_ttl(self) -> timedelta:
-        """How long the markers of limits stay; 0 when there are none."""
+        """How long markers of limits stay; 0: there are none."""
         return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
 
     @property
     def mirror_name(self) -> str | None:
-        """The bucket that it is a copy of."""
+        """The bucket that it mirrors."""
         mirror = self.stream_info.config.mirror
         return None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX)
 

@@ -1,9 +1,10 @@
-"""Watching a bucket: its entries now, and every change from then on (ADR-8; row K4).
+"""Watching a bucket: its current entries, None once, then every change (ADR-8).
 
 Contract: that of `jetspark.jetstream.ordered.watching`, and
-- With a callback there is a task, which begins at once and calls it entry by entry; what it raises
-  is reported and the next entry comes. An error that ends the watch is reported.
-- What a codec cannot read is reported (log, last_error, error callback) and left out.
+- With a callback there is a task, which starts at once and calls it for one entry after the other;
+  an exception of it is reported, and the next entry follows. An error that ends the watch is
+  reported.
+- Entries that a codec cannot decode are reported (log, last_error, error callback) and left out.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
     from jetspark.kv.encoding import BucketEncoding
 
 PULL_AHEAD = 5000
-"""Entries that are here or on their way."""
+"""Entries buffered or requested ahead."""
 
 HEARTBEAT = 2.0
-"""Seconds: within twice as long a lost frame is noticed, and the consumer made again."""
+"""Seconds between heartbeats: a lost frame is noticed within twice as long."""
 
 EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
 
 
 class Wanted(NamedTuple):
-    """What a watch is to give out; see `Bucket.watch`."""
+    """The options of a watch; see `Bucket.watch`."""
 
     subjects: list[str]
     include_history: bool = False
@@ -96,7 +97,7 @@ class Watcher(Watching[Entry]):
         return self._task
 
     def report(self, error: JetsparkError) -> None:
-        """To the client: last_error, the log, the error callback."""
+        """Report to the client: last_error, the log, the error callback."""
         self._js.client.report(error)
 
     # -- entries -------------------------------------------------------------------------------
@@ -107,17 +108,17 @@ class Watcher(Watching[Entry]):
         return self._loop()
 
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
-        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         if self._callback is not None:
             raise ConfigError("There is a callback; next() would take its entries.")
         return await super().next(timeout)
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
-        """One loop and few calls: a large bucket starts with a million of them."""
+        """One loop with few calls: a large bucket has millions of entries."""
         encoding, ready = self._encoding, self._ready
         name, cut, plain = encoding.name, encoding.cut, encoding.plain
         meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
@@ -158,7 +159,7 @@ class Watcher(Watching[Entry]):
 
 
 class _WithClient:
-    """What the client's `drain` and `close` do with a callback; the messages are known to them."""
+    """For the client's `drain` and `close`: the callback's task. The messages are known to them."""
 
     def __init__(self, task: asyncio.Task[None], ready: deque[Entry | None]) -> None:
         self._task = task
@@ -179,4 +180,4 @@ class _WithClient:
 def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecError:
     if isinstance(error, CodecError):
         return error
-    return CodecError(f"A key of bucket {bucket!r} is no text: {error}.")
+    return CodecError(f"A key of bucket {bucket!r} is not UTF-8: {error}.")

@@ -1,4 +1,4 @@
-"""The permissions that a role needs with this client (row W5)."""
+"""The permissions that a user needs for a role with this client."""
 
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.acl.roles import Roles

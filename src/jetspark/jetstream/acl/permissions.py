@@ -1,6 +1,6 @@
-"""What a user may publish and subscribe to, as a nats-server configuration says it (row W5).
+"""Permissions of a user, as a nats-server configuration has them.
 
-Contract: pure. Only what is listed is allowed. Joined with `|`, two sets allow what either does.
+Contract: pure. Only what is listed is allowed. `|` joins two sets: allowed is what either allows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from jetspark.timestamps import Seconds, in_seconds
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Leave to answer what was received, in place of subjects for acknowledgements.
+    """Permission to respond to received messages (`allow_responses`), instead of ack subjects.
 
-    `max`: answers to one message; each in_progress counts. `expires`: how long after its delivery,
-    in seconds or as a timedelta: not less than the consumer's ack_wait.
+    `max`: responses to one message; each in_progress counts. `expires`: how long after its
+    delivery, in seconds or as a timedelta, at least the consumer's ack_wait. Raises ConfigError.
     """
 
     max: int = 10
@@ -36,15 +36,15 @@ class Responses:
         return Responses(max(self.max, other.max), max(self.expires, other.expires, key=in_seconds))
 
     def to_dict(self) -> dict[str, Any]:
-        """As the configuration has it."""
+        """The value of `allow_responses` in a server's configuration."""
         return {"max": self.max, "expires": f"{round(in_seconds(self.expires))}s"}
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Subjects that may be published to and subscribed to; nothing else may.
+    """The subjects that may be published and subscribed to, and no others.
 
-    A subscription of a queue group only is written "subject group".
+    A subscription allowed for a queue group only is written "subject group".
     """
 
     publish: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Permissions:
         return document
 
     def to_json(self) -> str:
-        """`to_dict` as JSON, which a server's configuration may hold as well."""
+        """`to_dict` as JSON, which a server's configuration may contain too."""
         return json.dumps(self.to_dict(), indent=2)
 
     def to_config(self) -> str:
@@ -94,5 +94,5 @@ def _joined(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
 
 
 def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
-    # To a server an empty list of what is allowed may mean: everything.
+    # To a server an empty allow list may mean everything.
     return {"allow": list(subjects)} if subjects else {"deny": [">"]}

@@ -1,12 +1,12 @@
-"""Which permissions a role needs with this client: no more, no less (row W5).
+"""The permissions that roles need with this client, no more and no less.
 
-Contract: pure; only subjects are built. Each role allows what jetspark itself sends for that work,
-on every supported server, and what it listens to. Names are checked by ADR-6 and subjects by
-NATS's rules; ConfigError for what cannot work. Roles are joined with `|`.
+Contract: pure; only subjects are built. A role allows what jetspark publishes for that work, on
+every supported server, and what it subscribes to. Names are checked by ADR-6, subjects by NATS's
+rules; ConfigError for what cannot work. Roles are joined with `|`.
 
-What permissions cannot hold apart: who may read a stream through a consumer of his own may read
-all of it, may pull from its other consumers and delete them, because consumers that are made for
-reading have random names. Who administers a stream decides where it takes messages from.
+Limits of permissions: a user who may read a stream through an ephemeral consumer may read all of
+it, and may pull from its other consumers and delete them, because ephemeral consumers have random
+names. A user who administers a stream decides which subjects it has.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ _ADMINISTRATION: Final = (
     js_api.CONSUMER_UNPIN,
     js_api.CONSUMER_LEADER_STEPDOWN,
 )
-# A consumer of one's own: named at random, so all names are allowed.
+# An ephemeral consumer: its name is random, so all names are allowed.
 _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
-# A consumer that is moved, and that nobody reads from.
+# A consumer that only marks progress: it is reset, and nothing reads from it.
 _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
 @checked_but(also=("__init__",))
 class Roles:
-    """Makes the permissions of roles for one kind of connection.
+    """The permissions of roles, for one kind of connection.
 
-    `inbox_prefix`: that of the connection's option; users who may not see each other's answers
-    need different ones. `domain`, `api_prefix`: those of the JetStream context. Raises ConfigError.
+    `inbox_prefix`: the connection's option; users who must not see each other's replies need
+    different ones. `domain`, `api_prefix`: those of the JetStream context. Raises ConfigError,
+    BadNameError, BadSubjectError; so do the roles, for their arguments.
     """
 
     __slots__ = ("_inbox", "_prefix")
@@ -79,8 +80,8 @@ class Roles:
     # -- writing and reading ---------------------------------------------------------------------
 
     def publisher(self, subjects: str | Iterable[str]) -> Permissions:
-        """Publish to a stream. `subjects`: those that the stream takes in, or some of them."""
-        return self._asking(_subjects(subjects))
+        """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
+        return self._requesting(_subjects(subjects))
 
     def pull_reader(
         self,
@@ -92,8 +93,8 @@ class Roles:
     ) -> Permissions:
         """Bind to a pull consumer, fetch and acknowledge.
 
-        `may_create`: make and change the consumer, too. `responses`: acknowledge by leave to
-        answer, in place of subjects.
+        `may_create`: create and update the consumer too. `responses`: acknowledge by the permission
+        to respond, instead of ack subjects.
         """
         return self._reader(stream, consumer, (js_api.MSG_NEXT,), may_create, responses)
 
@@ -107,21 +108,21 @@ class Roles:
         may_create: bool = False,
         responses: Responses | None = None,
     ) -> Permissions:
-        """Receive from a push consumer, acknowledge, and answer its flow control.
+        """Receive from a push consumer, acknowledge, and answer its flow control requests.
 
-        `deliver_group`: subscribe as a member of this queue group only. The rest as pull_reader.
+        `deliver_group`: subscribe as a member of this queue group only. The rest as `pull_reader`.
         """
         check_subscribe_subject(deliver_subject)
-        listens = deliver_subject
+        subscribed = deliver_subject
         if deliver_group is not None:
             check_queue(deliver_group)
-            listens = f"{deliver_subject} {deliver_group}"
-        told = self._reader(stream, consumer, (), may_create, responses)
+            subscribed = f"{deliver_subject} {deliver_group}"
+        reader = self._reader(stream, consumer, (), may_create, responses)
         flow = () if responses is not None else _flow_subjects(stream, consumer)
-        return told | Permissions(publish=flow, subscribe=(listens,))
+        return reader | Permissions(publish=flow, subscribe=(subscribed,))
 
     def ordered_reader(self, stream: str) -> Permissions:
-        """Read a stream in order, through consumers of one's own."""
+        """Read a stream in order, through ephemeral consumers."""
         calls = (js_api.CONSUMER_CREATE_UNNAMED, js_api.CONSUMER_INFO, *_OWN_CONSUMER)
         return self._about(stream, calls)
 
@@ -131,7 +132,7 @@ class Roles:
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
 
     def stored_reader(self, stream: str) -> Permissions:
-        """Read stored messages without a consumer: get_msg, get_msgs."""
+        """Read stored messages without a consumer: get_msg, get_msgs, get_last_msgs."""
         return self._about(
             stream,
             (
@@ -155,15 +156,17 @@ class Roles:
     ) -> Permissions:
         """Read streams with Spark.
 
-        `pattern`: they are chosen by streamPattern, which lists the names of all. `sole_reader`:
-        with the option soleReader, which removes from work queues what was read.
+        `pattern`: with the option streamPattern, which lists the names of all streams.
+        `sole_reader`: with soleReader, which purges from work queues what was read.
         `interest_consumer`, `progress_consumer`: with the option of that name.
         """
         if progress_consumer is not None and (sole_reader or interest_consumer is not None):
-            raise ConfigError("There is a progress consumer only where nothing is removed.")
-        # No consumer reads here: on a work queue, for one, it would take the messages away.
+            raise ConfigError(
+                "A progress consumer goes with neither sole_reader nor interest_consumer."
+            )
+        # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
-        found = self._asking((self._api(js_api.STREAM_NAMES),) if pattern else ())
+        found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
         for stream in _several("streams", streams):
             if sole_reader:
                 found |= self._about(stream, (*direct, js_api.STREAM_PURGE))
@@ -188,12 +191,12 @@ class Roles:
     ) -> Permissions:
         """Write to a stream with Spark.
 
-        `exactly_once`: with that guarantee, which keeps a ledger in a stream beside it.
+        `exactly_once`: with that guarantee, which needs a ledger in a second stream.
         `prepare_stream`: with the option prepareStream, which changes the stream's configuration
-        where exactly-once needs it. Raises ConfigError for the second without the first.
+        as exactly-once needs it. Raises ConfigError for `prepare_stream` without `exactly_once`.
         """
         if prepare_stream and not exactly_once:
-            raise ConfigError("A stream is prepared for exactly-once only: ask for that, too.")
+            raise ConfigError("prepare_stream goes with exactly_once only.")
         found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
             ledger = (
@@ -205,23 +208,23 @@ class Roles:
             update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
             found |= self._about(stream, (js_api.MSG_GET, *update))
             found |= self._about(f"{stream}_SPARK", ledger)
-            # Names are asked for when the ledger's stream is not there yet.
+            # Stream names are listed when the ledger's stream does not exist yet.
             found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))
         return found
 
     # -- Key-Value -------------------------------------------------------------------------------
 
     def kv_reader(self, bucket: str) -> Permissions:
-        """Get, watch, list keys and history of a bucket."""
+        """Get and watch keys of a bucket, list keys and history."""
         return self.stored_reader(f"KV_{bucket}") | self.ordered_reader(f"KV_{bucket}")
 
     def kv_writer(
         self, bucket: str, keys: str | Iterable[str] = (">",), *, origin: str | None = None
     ) -> Permissions:
-        """Put, create, update, delete and purge keys, and what a reader may.
+        """Put, create, update, delete and purge keys, and all of `kv_reader`.
 
-        `keys`: only those under one of these filters. `origin`: the bucket that a mirror's writes
-        go to, for a mirror in the same domain and account.
+        `keys`: only those that match one of these filters. `origin`: the bucket that a mirror's
+        writes go to, for a mirror in the same domain and account.
         """
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
         written = check_name("bucket", origin or bucket)
@@ -231,14 +234,14 @@ class Roles:
         puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
         return self.kv_reader(bucket) | Permissions(publish=puts)
 
-    # -- running ---------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------
 
     def administrator(self, stream: str) -> Permissions:
-        """Make, change, purge and delete a stream and its consumers; single messages, too."""
+        """Create, update, purge and delete a stream and its consumers; delete single messages."""
         return self._about(stream, _ADMINISTRATION)
 
     def monitor(self, stream: str | None = None) -> Permissions:
-        """Look, and change nothing: the account and all streams and consumers, or one stream's."""
+        """Information only: of the account, all streams and consumers, or of one stream."""
         if stream is not None:
             check_name("stream", stream)
         of_all = (js_api.ACCOUNT_INFO, js_api.STREAM_LIST, js_api.STREAM_NAMES)
@@ -249,17 +252,17 @@ class Roles:
             js_api.CONSUMER_INFO,
         )
         calls = (*of_all, *of_each) if stream is None else of_each
-        return self._asking(tuple(self._api(call, stream or "*") for call in calls))
+        return self._requesting(tuple(self._api(call, stream or "*") for call in calls))
 
     def backup(self, stream: str) -> Permissions:
-        """Save a stream: backup_stream, `jetspark stream backup`."""
+        """Back up a stream: backup_stream, `jetspark stream backup`."""
         saved = self._about(stream, (js_api.STREAM_SNAPSHOT,))
         return saved | Permissions(publish=(f"$JS.SNAPSHOT.ACK.{stream}.>",))
 
     def restore(self, stream: str) -> Permissions:
-        """Restore a stream that is not there: restore_stream, `jetspark stream restore`.
+        """Restore a stream that does not exist: restore_stream, `jetspark stream restore`.
 
-        A restore that fails half-way deletes what it has made of the stream.
+        A restore that fails half-way deletes the partial stream, so this allows deleting it.
         """
         restored = self._about(stream, (js_api.STREAM_RESTORE, js_api.STREAM_DELETE))
         return restored | Permissions(publish=(f"$JS.SNAPSHOT.RESTORE.{stream}.*",))
@@ -272,10 +275,10 @@ class Roles:
         *,
         prefix: str = DEFAULT_EVENT_PREFIX,
     ) -> Permissions:
-        """Watch events, and publish nothing.
+        """Receive events, and publish nothing.
 
-        The arguments are those of `JetStream.events`. Audits of API calls cannot be told apart by
-        stream: who may hear them hears all.
+        The arguments are those of `JetStream.events`. API audits have one subject for all streams:
+        they are allowed for all or none.
         """
         return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
 
@@ -300,10 +303,10 @@ class Roles:
 
     def _about(self, stream: str, calls: Iterable[Call], consumer: str = "*") -> Permissions:
         check_name("stream", stream)
-        return self._asking(tuple(self._api(call, stream, consumer) for call in calls))
+        return self._requesting(tuple(self._api(call, stream, consumer) for call in calls))
 
-    def _asking(self, publish: tuple[str, ...]) -> Permissions:
-        """Publish, and hear the answers."""
+    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
+        """Publish requests, and receive the replies."""
         return Permissions(publish, (self._inbox,))
 
     def _api(self, call: Call, stream: str = "*", consumer: str = "*") -> str:
@@ -312,7 +315,7 @@ class Roles:
 
 
 def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
-    # As many tokens as each form has, so that neither is some other consumer's of the other form.
+    # With the exact number of tokens, so that neither form matches acks of another consumer.
     return (
         f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*",
         f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>",
@@ -326,7 +329,7 @@ def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
 def _several(what: str, words: str | Iterable[str]) -> list[str]:
     found = [words] if isinstance(words, str) else list(words)
     if not found:
-        raise ConfigError(f"Say which {what}.")
+        raise ConfigError(f"{what} is empty.")
     return found
 
 

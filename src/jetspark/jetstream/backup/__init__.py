@@ -1,1 +1,1 @@
-"""Backup of a stream into a folder, and restore."""
+"""Backup of a stream into a folder, and restore from it."""

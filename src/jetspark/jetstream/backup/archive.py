@@ -1,11 +1,11 @@
-"""Looking at a stream's archive without unpacking it: whole frames, real size, digest.
+"""Scanning a stream's archive without unpacking it: complete frames, unpacked size, digest.
 
-An archive is what the server sends for a snapshot: an S2 stream (framed like Snappy's) around a
-tar of the stream's files or, from server 2.15 on, around a list of messages. Contract: pure and
-incremental, in pieces of any size; costs no more than the SHA-256. The frames tell how long their
-content is, so progress can be shown in bytes of the stream, and where they end, so an archive that
-was cut off or is something else is told at once. The content's own checksums are the server's
-business: it verifies them when it restores.
+An archive is what the server sends for a snapshot: an S2 stream (framed like Snappy's) of a tar of
+the stream's files or, from server 2.15 on, of a list of messages. Contract: pure and incremental,
+in pieces of any size; costs no more than the SHA-256. The frames have the length of their content,
+so progress can be shown in bytes of the stream, and their own length, so an archive that was cut
+off or is something else is noticed at once. The checksums of the content are verified by the server
+when it restores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from jetspark.errors import BackupError
 
 _HEAD: Final = 4  # a byte for the kind of frame, three for its length
-_BODY: Final = 24  # as much of a frame as we look at
+_BODY: Final = 24  # bytes of a frame that are looked at
 _IDENTIFIERS: Final = (b"S2sTwO", b"sNaPpY")
 _COMPRESSED, _PLAIN, _IDENTIFIER = 0x00, 0x01, 0xFF
 _SKIPPABLE: Final = 0x80
@@ -25,11 +25,11 @@ _MESSAGE_LIST: Final = b"NATSARC1"
 
 
 class ArchiveScan:
-    """Feed it an archive piece by piece, then `finish`. Raises BackupError for what is none."""
+    """Feed it an archive piece by piece, then `finish`. Raises BackupError for anything else."""
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes so far."""
+        """Bytes fed so far."""
         self.content = 0
         """Bytes they unpack to."""
         self.is_message_list = False
@@ -63,12 +63,12 @@ class ArchiveScan:
                 self._look()
 
     def finish(self) -> None:
-        """No more comes."""
+        """The archive has ended. Raises BackupError when it is not complete."""
         if not self._identified or self._head or self._skip:
             raise BackupError("The archive is not complete: it ends in the middle of a block.")
 
     def _look(self) -> None:
-        """At what is there of a frame: its head, or its head and the beginning of its body."""
+        """At a frame's head, or its head and the start of its body."""
         length = int.from_bytes(self._head[1:_HEAD], "little")
         seen = min(length, _BODY)
         if self._wanted == _HEAD and seen:
@@ -83,7 +83,7 @@ class ArchiveScan:
         if kind == _IDENTIFIER and body in _IDENTIFIERS:
             self._identified = True
         elif not self._identified or (kind > _PLAIN and kind < _SKIPPABLE):
-            raise BackupError("The archive is damaged, or no archive of a stream at all.")
+            raise BackupError("The archive is damaged, or is not the archive of a stream.")
         elif kind in (_COMPRESSED, _PLAIN):
             if not self.content:
                 self.is_message_list = _MESSAGE_LIST in body
@@ -96,4 +96,4 @@ def _uvarint(data: bytes) -> int:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value
-    raise BackupError("The archive is damaged: a block without length.")
+    raise BackupError("The archive is damaged: a block without a length.")

@@ -1,14 +1,13 @@
-"""Backing up a stream into a folder (STREAM.SNAPSHOT; row W2).
+"""Backing up a stream into a folder (STREAM.SNAPSHOT).
 
-Contract: the server sends the archive in chunks to an inbox and waits for answers when its window
-(8 MB) is full. The read loop only queues chunks; a thread writes them. A chunk is answered when it
-arrives, or, while more than `AHEAD` bytes wait for the disk, when it is written: memory is
-bounded, and a server's patience (2 s before 2.12) is not tried by one slow write. Chunks are
-numbered, the archive's frames counted and the last message's status looked at, so a folder that is
-there at the end is whole; when anything fails, the call is cancelled or the connection is lost, it
-is not there. Servers before 2.10 do not tell a failure of their own: there the archive must not be
-shorter than the stream. What is written while the backup runs may be in it or not, as the server
-pleases.
+Contract: the server sends the archive in chunks to an inbox and waits for acks when its window
+(8 MB) is full. The read loop only queues chunks; a thread writes them. A chunk is acknowledged when
+it arrives or, while more than `AHEAD` bytes wait for the disk, when it is written: memory is
+bounded, and one slow write does not exceed the server's timeout (2 s before 2.12). Chunk numbers,
+the archive's frames and the status of the last message are checked, so a folder that exists at the
+end is complete; when anything fails, the call is cancelled or the connection is lost, it does not
+exist. Servers before 2.10 do not report their own failures: there the archive must not be shorter
+than the stream. Messages published during the backup may be in it or not.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ AHEAD: Final = 32 << 20
 """Bytes that may wait for the disk before the server has to wait."""
 
 SILENCE: Final = 30.0
-"""Seconds without a sign of the server after which a transfer has failed."""
+"""Seconds of silence of the server after which a transfer fails."""
 
 ANSWER_WITHIN: Final = 60.0
-"""Seconds for a server to begin, and ten times as many when it shall check all messages first."""
+"""Seconds for the server to start, and ten times as many when it verifies all messages first."""
 
 
-def patient(api: Api, seconds: float) -> Api:
-    """The same API, for a call that the server may think about for long."""
+def with_timeout(api: Api, seconds: float) -> Api:
+    """The same API for a long call, with a timeout of at least so many seconds."""
     slow = copy(api)
     slow.timeout = max(api.timeout, seconds)
     return slow
 
 
 async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
-    """Tell the user; the transfer goes on when he has taken it, and ends with what he raises."""
+    """Call `progress` and wait for it; an exception that it raises ends the transfer."""
     if progress is not None:
         result = progress(figures)
         if inspect.isawaitable(result):
@@ -60,7 +59,7 @@ async def report(progress: ProgressCallback | None, figures: BackupProgress) -> 
 
 @checked
 class BackupCalls:
-    """The part of JetStream that backs streams up."""
+    """The call of JetStream that backs up streams."""
 
     _api: Api
 
@@ -75,24 +74,24 @@ class BackupCalls:
         window_size: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> StreamBackup:
-        """Save a stream with all it holds in a folder, as `nats stream backup` does.
+        """Back up a stream with its messages into a folder, as `nats stream backup` does.
 
-        `folder` must not exist yet, or be empty; it appears when the backup is complete.
-        `consumers`: save them too, with their positions. `check`: the server first verifies every
-        message's checksum (servers before 2.15; newer ones always do). `chunk_size`, `window_size`:
-        bytes of a message and of all that are on their way (server's defaults: 128 KiB, 8 MiB; the
-        window from 2.12 on). `progress`, a function or coroutine function, is called with a
-        BackupProgress now and then; the backup waits for it, and what it raises ends the backup.
+        `folder` must not exist, or be empty; it appears when the backup is complete. `consumers`:
+        include them, with their state. `check`: the server first verifies every message's checksum
+        (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
+        and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
+        on). `progress`, a function or coroutine function, is called with a BackupProgress now and
+        then; the backup waits for it, and an exception of it ends the backup.
 
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
-        or the disk fails, APIError when the server refuses (streams in memory before 2.15).
-        Nothing is left behind then.
+        or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
+        every API call (see `JetStream`). Then nothing is left behind.
         """
         check_name("stream", name)
         for size in (chunk_size, window_size):
             if size is not None and size < 1:
                 raise ConfigError("chunk_size and window_size must be at least 1 byte.")
-        writer = BackupWriter(folder)  # in no thread: there is something to discard at once
+        writer = BackupWriter(folder)  # not in a thread, so that it can be discarded at once
         try:
             incoming = _Incoming(self._api, name)
             try:
@@ -105,7 +104,7 @@ class BackupCalls:
                     request["chunk_size"] = chunk_size
                 if window_size is not None:
                     request["window_size"] = window_size
-                api = patient(self._api, ANSWER_WITHIN * (10 if check else 1))
+                api = with_timeout(self._api, ANSWER_WITHIN * (10 if check else 1))
                 answer = await api.call(js_api.STREAM_SNAPSHOT, request, stream=name)
                 document = {"config": answer["config"], "state": answer["state"]}
                 size = int(answer["state"]["bytes"])
@@ -120,12 +119,12 @@ class BackupCalls:
         return backup
 
     def _check_length(self, name: str, writer: BackupWriter, document: dict[str, Any]) -> None:
-        # Before 2.10 blocks are stored and sent as they are, and a failure in the middle is silent.
+        # Before 2.10 blocks are sent uncompressed, and a failure in the middle is silent.
         server = self._api.server
         if server is None or server.at_least(2, 10):
             return
         if writer.scan.content < document["state"]["bytes"]:
-            raise BackupError(f'The server sent only a part of stream "{name}".')
+            raise BackupError(f'The server sent only part of stream "{name}".')
 
 
 async def _receive(
@@ -135,7 +134,7 @@ async def _receive(
         await asyncio.to_thread(writer.write, pieces)
         incoming.written(pieces)
         scan = writer.scan
-        # The archive has more than the messages' bytes: indexes, consumers, empty space.
+        # The archive has more than the messages: indexes, consumers, empty space.
         await report(progress, BackupProgress(min(scan.content, size), size, scan.size))
 
 
@@ -168,7 +167,7 @@ class _Incoming:
         self._listener.close()
 
     async def take(self) -> list[bytes]:
-        """All that has arrived; empty at the end. Raises BackupError, ConnectionClosedError."""
+        """All chunks received; empty at the end. Raises BackupError, ConnectionClosedError."""
         while not self._pieces and not self._over:
             self._waiter = self._client.loop.create_future()
             try:
@@ -184,7 +183,7 @@ class _Incoming:
         return pieces
 
     def written(self, pieces: list[bytes]) -> None:
-        """These need no memory any more."""
+        """These chunks are on disk."""
         self._waiting -= sum(map(len, pieces))
         if self._waiting < AHEAD:
             unanswered, self._unanswered = self._unanswered, []
@@ -210,7 +209,7 @@ class _Incoming:
         self._wake()
 
     def _count(self, reply: str, size: int) -> None:
-        """The reply subject ends in the chunk's size and number; an import may have mapped it."""
+        """The reply subject ends in the chunk's size and number, unless an import has mapped it."""
         *_, said_size, number = reply.split(".")
         self._received += 1
         plain = number.isdigit() and said_size.isdigit()

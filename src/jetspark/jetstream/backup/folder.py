@@ -1,10 +1,9 @@
 """A backup on disk: a folder with `backup.json` and `stream.tar.s2`, as the `nats` tool makes it.
 
-`backup.json` holds the stream's configuration and state as the server answered them, and what the
-`nats` tool does not write but reads past: size and SHA-256 of the archive. Contract: a folder that
-has the name asked for is complete. It is written under a hidden name beside it, synced to disk,
-`backup.json` last, and then renamed; whatever goes wrong before leaves at most the hidden folder,
-and only when the process itself is killed. All calls block; none knows of a network.
+`backup.json` has the stream's configuration and state from the server, and the size and SHA-256 of
+the archive, which the `nats` tool ignores. Contract: a folder with the final name is complete. It
+is written under a hidden name beside it, synced to disk, `backup.json` last, and then renamed; only
+a killed process leaves the hidden folder behind. All calls block.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from jetspark.jetstream.documents.document import from_wire
 
 METADATA: Final = "backup.json"
 ARCHIVE: Final = "stream.tar.s2"
-_OURS: Final = "archive"  # in backup.json, beside the config and state of the nats tool
+_OURS: Final = "archive"  # in backup.json, besides config and state
 _READ: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BackupProgress:
-    """How far a backup or restore is. `done` of `total`, in bytes, reaches it at the end."""
+    """The progress of a backup or restore: `done` of `total` bytes, which are equal at the end."""
 
     done: int
     total: int
     transferred: int
-    """Bytes that went over the network, which are compressed."""
+    """Bytes sent over the network, compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class StreamBackup:
     folder: Path
     config: StreamConfig
     state: StreamState
-    """What the stream held when the server began to send it."""
+    """The stream's state when the server started to send it."""
     size: int
     """Bytes of the archive."""
     content: int
@@ -58,7 +57,7 @@ class StreamBackup:
     is_message_list: bool
     """Whether the archive has the format of server 2.15, which older servers cannot restore."""
     document: dict[str, Any]
-    """`backup.json` as it is."""
+    """The content of `backup.json`."""
 
     @property
     def stream(self) -> str:
@@ -67,12 +66,12 @@ class StreamBackup:
 
     @property
     def archive(self) -> Path:
-        """The archive."""
+        """The path of the archive."""
         return self.folder / ARCHIVE
 
 
 class BackupWriter:
-    """Writes one backup. Raises ConfigError for a folder that is in use, BackupError for disks.
+    """Writes one backup. Raises ConfigError for a folder in use, BackupError when the disk fails.
 
     `write` and `complete` may run in other threads than `discard`, which waits for them.
     """
@@ -97,7 +96,7 @@ class BackupWriter:
                     self._file.write(piece)
 
     def complete(self, document: dict[str, Any]) -> StreamBackup:
-        """The archive is whole: write `backup.json`, and give the folder its name."""
+        """The archive is complete: write `backup.json`, and rename the folder."""
         self.scan.finish()
         ours = {"bytes": self.scan.size, "sha256": self.scan.sha256}
         text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
@@ -131,11 +130,11 @@ class BackupWriter:
 
 @checked
 def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
-    """Look at a backup on disk: is it complete and unchanged? Reads all of it.
+    """Verify that a backup on disk is complete and unchanged, by reading all of it.
 
-    The SHA-256 in `backup.json` is compared; for a backup of the `nats` tool, which has none, only
-    the frames of the archive are. Raises ConfigError for a folder that is no backup, BackupError
-    for a damaged one.
+    The SHA-256 is compared with that in `backup.json`; of a backup by the `nats` tool, which has
+    none, only the archive's frames are checked. Raises ConfigError when the folder is not a backup,
+    BackupError when it is damaged.
     """
     folder = path_of("folder", folder)
     document = _read_metadata(folder)
@@ -151,7 +150,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
         raise BackupError(f"{folder}: {error}") from None
     ours = document.get(_OURS)
     if isinstance(ours, dict) and ours.get("sha256") != scan.sha256:
-        raise BackupError(f"{folder}: The archive is damaged: it is not what was written.")
+        raise BackupError(f"{folder}: The archive is damaged: its SHA-256 does not match.")
     return _backup(folder, document, scan)
 
 
@@ -199,7 +198,7 @@ def _sync_and_close(file: Any) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Windows opens no folders, and needs it not.
+    # Windows cannot open folders, and does not need it.
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,13 +1,13 @@
-"""Restoring a stream from a folder (STREAM.RESTORE; row W2).
+"""Restoring a stream from a folder (STREAM.RESTORE).
 
-Contract: the backup is verified on disk before anything is sent. The archive goes out in chunks,
-with a few on their way at any time, each answered by the server. What servers do with a sender
-that only stops differs: before 2.12 they forget it after 5 s, later ones may have made the stream
-of what came, whole or, from 2.15 on, in part. So when anything fails, or the call is cancelled,
-the archive is ended with bytes that are none, the answer awaited, and what the server may have
-made deleted; after a reconnect if need be. Only the last step, when all was sent, cannot be taken
-back: a call that is cancelled or loses its connection then does not know the outcome, and the
-error says so. A restored stream that is shorter than `backup.json` says is deleted again.
+Contract: the backup is verified on disk before anything is sent. The archive is sent in chunks, a
+few at a time, each acknowledged by the server. Servers differ when a sender just stops: before 2.12
+they forget it after 5 s; later ones may create the stream from what came, whole or, from 2.15 on,
+in part. So when anything fails, or the call is cancelled, the archive is ended with invalid bytes,
+the answer awaited, and a stream that the server may have created is deleted; after a reconnect if
+need be. Only the last step, when all was sent, cannot be undone: when the call is cancelled or the
+connection lost then, the outcome is unknown, and the error says so. A restored stream that is
+shorter than `backup.json` says is deleted again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from jetspark.jetstream.backup.backup import (
     ANSWER_WITHIN,
     SILENCE,
     ProgressCallback,
-    patient,
     report,
+    with_timeout,
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 CHUNK: Final = 256 * 1024
 
 LAST_STEP_WITHIN: Final = 3600.0
-"""Seconds for the server to make the stream of what it has unpacked."""
+"""Seconds for the server to create the stream after all was sent."""
 
 CLEAN_UP_WITHIN: Final = 15.0
-"""Seconds after a failure, for the link to come back and the server to forget the attempt."""
+"""Seconds after a failure for a new link, and for the server to give up the attempt."""
 
 _WINDOW: Final = 8
-# A server before 2.12 that fails on more chunks than these blocks the connection for ever.
+# A server before 2.12 that fails with more chunks on their way blocks the connection for ever.
 _SMALL_WINDOW: Final = 2
 _NO_ARCHIVE: Final = b"no archive"
 _DONE: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CREATE.answer)
@@ -69,7 +69,7 @@ _DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
 
 @checked
 class RestoreCalls:
-    """The part of JetStream that restores streams."""
+    """The call of JetStream that restores streams."""
 
     _api: Api
 
@@ -82,22 +82,23 @@ class RestoreCalls:
         progress: ProgressCallback | None = None,
         **options: Any,
     ) -> StreamInfo:
-        """Make a stream again from a backup, with its messages, sequences, times and consumers.
+        """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
-        `config` and `options` (fields of StreamConfig) win over the configuration in the backup:
+        `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
-        and what it raises ends the restore.
+        and an exception of it ends the restore.
 
-        Raises ConfigError for a folder that is no backup, BackupError for a damaged one and when
-        the transfer fails, NameInUseError when the stream exists, APIError when the server
-        refuses, UnsupportedByServerError for a backup that needs a newer server.
+        Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
+        transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
+        backup that needs a newer server, APIError when the server refuses, and as every API call
+        (see `JetStream`).
         """
         backup = await asyncio.to_thread(verify_backup, folder)
         name = backup.stream
         wire = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
-        answer = await patient(self._api, ANSWER_WITHIN).call(
+        answer = await with_timeout(self._api, ANSWER_WITHIN).call(
             js_api.STREAM_RESTORE, request, stream=name
         )
         outgoing = _Outgoing(self._api, backup, answer["deliver_subject"])
@@ -106,7 +107,7 @@ class RestoreCalls:
             info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
             self._check_whole(backup, info)
         except NameInUseError:
-            raise  # somebody else's
+            raise  # not created by this restore
         except BaseException as error:
             await outgoing.give_up(error)
             raise
@@ -132,7 +133,7 @@ class RestoreCalls:
         return wire
 
     def _check_whole(self, backup: StreamBackup, info: StreamInfo) -> None:
-        # To an old server an archive that ends between two files is a whole one.
+        # To an old server an archive that ends between two files is complete.
         if info.state.last_seq < backup.state.last_seq:
             raise BackupError(
                 f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not at "
@@ -141,7 +142,7 @@ class RestoreCalls:
 
 
 class _Outgoing:
-    """The archive on its way to the server."""
+    """Sends the archive to the server."""
 
     def __init__(self, api: Api, backup: StreamBackup, subject: str) -> None:
         self._api = api
@@ -166,7 +167,7 @@ class _Outgoing:
         )
 
     async def send(self, progress: ProgressCallback | None) -> bytes:
-        """The whole archive; the server's last answer."""
+        """Send the whole archive; returns the server's last answer."""
         backup = self._backup
         size = min(CHUNK, self._client.max_payload)
         sent = 0
@@ -189,21 +190,21 @@ class _Outgoing:
         return self._answer
 
     async def give_up(self, error: BaseException) -> None:
-        """After an error, leave no part of a stream behind."""
+        """After an error, leave no partial stream behind."""
         if self._last and self._answer is None:
-            return  # nobody can tell how it ended
+            return  # the outcome is unknown
         try:
             async with asyncio.timeout(CLEAN_UP_WITHIN):
                 await self._linked()
-                await self._end_badly()
+                await self._send_invalid_end()
                 await self._api.call(js_api.STREAM_DELETE, stream=self._stream)
         except StreamNotFoundError:
             pass
         except (JetsparkError, TimeoutError):
-            error.add_note(f'A part of stream "{self._stream}" may have been restored.')
+            error.add_note(f'Part of stream "{self._stream}" may have been restored.')
 
-    async def _end_badly(self) -> None:
-        """Bytes that are no archive, and the end; returns when the server is done with it."""
+    async def _send_invalid_end(self) -> None:
+        """Send invalid bytes and the end; returns when the server has given up."""
         with contextlib.suppress(NoRespondersError):
             if self._answer is None:
                 for piece in (_NO_ARCHIVE, b""):
@@ -227,7 +228,7 @@ class _Outgoing:
         await self._client.publish(self._subject, piece, reply=self._listener.subject)
 
     async def _wait(self, enough: Callable[[], bool], seconds: float) -> None:
-        """Until there is enough room, or an answer. Raises what went wrong."""
+        """Until there is enough room, or an answer. Raises the error that ended the transfer."""
         while self._error is None and self._answer is None and not enough():
             self._waiter = self._client.loop.create_future()
             try:
@@ -235,7 +236,7 @@ class _Outgoing:
                     await self._waiter
             except TimeoutError:
                 raise BackupError(
-                    f'The server says nothing of the restore of stream "{self._stream}" '
+                    f'The server says nothing about the restore of stream "{self._stream}" '
                     f"for {seconds:g} s."
                 ) from None
         if self._answer is None and self._error is not None:
@@ -243,7 +244,7 @@ class _Outgoing:
 
     def _on_frame(self, frame: MessageFrame) -> None:
         if status_of(frame.headers) is not None:
-            self._fail(f'The server has given up the restore of stream "{self._stream}".')
+            self._fail(f'The server gave up the restore of stream "{self._stream}".')
         elif frame.payload.startswith(b"{"):
             self._answer = frame.payload
         elif frame.payload:  # -ERR of servers before 2.12
@@ -256,8 +257,8 @@ class _Outgoing:
     def _on_disconnect(self) -> None:
         if self._last:
             self._fail(
-                f'The connection was lost while the server made stream "{self._stream}" ready: '
-                f"look whether it exists and reaches sequence {self._backup.state.last_seq}."
+                f'The connection was lost while the server created stream "{self._stream}": '
+                f"check whether it exists and reaches sequence {self._backup.state.last_seq}."
             )
         else:
             self._fail(f'The connection was lost during the restore of stream "{self._stream}".')

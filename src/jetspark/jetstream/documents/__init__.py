@@ -1,4 +1,4 @@
-"""All JetStream documents but events (`event_documents`) under one name; see `document`."""
+"""All JetStream documents except events (`event_documents`) under one name; see `document`."""
 
 from jetspark.jetstream.documents.consumers import (
     AckPolicy,

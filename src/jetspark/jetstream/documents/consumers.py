@@ -1,4 +1,4 @@
-"""Documents about consumers: every field of nats-server 2.15, under its wire name (row J8)."""
+"""Documents about consumers: every field of nats-server 2.15, under its wire name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jetspark.jetstream.documents.streams import ClusterInfo
 
 
 class DeliverPolicy(StrEnum):
-    """Where in the stream a new consumer begins."""
+    """Where in the stream a new consumer starts."""
 
     ALL = "all"
     LAST = "last"
@@ -22,7 +22,7 @@ class DeliverPolicy(StrEnum):
 
 
 class AckPolicy(StrEnum):
-    """Which messages have to be acknowledged."""
+    """Which messages must be acknowledged."""
 
     EXPLICIT = "explicit"
     ALL = "all"
@@ -38,7 +38,7 @@ class ReplayPolicy(StrEnum):
 
 
 class PriorityPolicy(StrEnum):
-    """How pulls of priority groups are served, ADR-42."""
+    """How pull requests of priority groups are served (ADR-42)."""
 
     NONE = "none"
     OVERFLOW = "overflow"
@@ -47,19 +47,19 @@ class PriorityPolicy(StrEnum):
 
 
 class ConsumerConfig(Document, frozen=True, kw_only=True):
-    """A consumer's configuration. None: not said (a server's default, or the value as it is)."""
+    """A consumer's configuration. None: not given (the server's default, or unchanged)."""
 
     durable_name: str | None = None
-    """A consumer with a durable name stays until it is deleted."""
+    """A consumer with a durable name exists until it is deleted."""
     name: str | None = None
-    """A consumer with only a name goes after `inactive_threshold` (server's default: 5 s)."""
+    """A consumer with only a name is removed after `inactive_threshold` (server's default: 5 s)."""
     description: str | None = None
     deliver_policy: str | None = None
     """A DeliverPolicy."""
     opt_start_seq: int | None = None
     opt_start_time: Moment | None = None
     ack_policy: str | None = None
-    """An AckPolicy; creating a consumer without it means "explicit"."""
+    """An AckPolicy; `create_consumer` sets "explicit" by default."""
     ack_wait: Span | None = None
     max_deliver: int | None = None
     backoff: list[Span] | None = None
@@ -71,13 +71,13 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """A ReplayPolicy."""
     rate_limit_bps: int | None = None
     sample_freq: str | None = None
-    """Percentage of acks to be reported as metrics, such as "30%"."""
+    """Percentage of acks reported as metrics, such as "30%"."""
     max_waiting: int | None = None
     max_ack_pending: int | None = None
     flow_control: bool | None = None
     headers_only: bool | None = None
     max_batch: int | None = None
-    """Most messages that one pull may ask for."""
+    """Most messages of one pull request."""
     max_expires: Span | None = None
     max_bytes: int | None = None
     deliver_subject: str | None = None
@@ -89,9 +89,9 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """0: as many as the stream."""
     mem_storage: bool | None = None
     direct: bool | None = None
-    """Of the server's own use."""
+    """For the server's own use."""
     sourcing: bool | None = None
-    """Of the server's own use (2.14)."""
+    """For the server's own use (2.14)."""
     metadata: dict[str, str] | None = None
     pause_until: Moment | None = None
     """Delivers nothing until then (2.11)."""
@@ -99,7 +99,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     priority_policy: str | None = None
     """A PriorityPolicy (2.11)."""
     priority_timeout: Span | None = None
-    """After which silence a pinned client loses its place (2.11)."""
+    """Time without a pull after which the pinned client is unpinned (2.11)."""
 
 
 class PauseState(Document, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class PauseState(Document, frozen=True, kw_only=True):
 
 
 class SequenceInfo(Document, frozen=True, kw_only=True):
-    """A position, counted by the consumer and by the stream."""
+    """A position, as consumer sequence and as stream sequence."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -119,7 +119,7 @@ class SequenceInfo(Document, frozen=True, kw_only=True):
 
 
 class PriorityGroupState(Document, frozen=True, kw_only=True):
-    """Who is pinned in a priority group."""
+    """The pinned client of a priority group."""
 
     group: str
     pinned_client_id: str | None = None
@@ -127,7 +127,7 @@ class PriorityGroupState(Document, frozen=True, kw_only=True):
 
 
 class ConsumerInfo(Document, frozen=True, kw_only=True):
-    """A consumer: its configuration and how far it is."""
+    """A consumer: its configuration and state."""
 
     stream_name: str
     name: str
@@ -139,7 +139,7 @@ class ConsumerInfo(Document, frozen=True, kw_only=True):
     num_ack_pending: int = 0
     num_redelivered: int = 0
     num_waiting: int = 0
-    """Pulls that wait."""
+    """Pull requests waiting."""
     num_pending: int = 0
     """Messages not yet delivered."""
     cluster: ClusterInfo | None = None

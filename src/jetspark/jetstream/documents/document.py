@@ -1,10 +1,10 @@
-"""The base of JetStream's JSON documents: typed, and nothing of the wire is lost.
+"""The base of JetStream's JSON documents: typed, without losing anything of the wire.
 
-Contract: field names are those of the wire. None means "not said" and is not sent, so an update
-keeps what is not named; 0, False and empty values are sent. Durations are `timedelta`, times are
-aware `datetime` (see `exact_times`: nanoseconds are kept). Fields that this version does not know
-are in `extra`, at every level, and are sent back. Documents are frozen; `replace` makes a changed
-copy. Words such as "limits" or "explicit" are plain text, so a newer server's words pass through.
+Contract: field names are those of the wire. None means "not given" and is not sent, so an update
+keeps other values; 0, False and empty values are sent. Durations are `timedelta`, times aware
+`datetime` (with nanoseconds, see `exact_times`). Unknown fields are in `extra`, at every level, and
+are sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits" or
+"explicit" are plain strings, so words of newer servers pass through.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jetspark.wire.documents import encode_document
 if TYPE_CHECKING:
     from typing import Self
 
-    # For people and type checkers an ordinary timedelta or datetime goes in and comes out.
+    # To users and type checkers these are an ordinary timedelta and datetime.
     Span: TypeAlias = timedelta
     Moment: TypeAlias = datetime
 else:
@@ -50,14 +50,14 @@ _MISSPELT = 0.85
 DocumentT = TypeVar("DocumentT", bound="Document")
 
 Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
-"""A wire document: parsed, as JSON text, or as the path of a JSON file (a str is text)."""
+"""A wire document: a mapping, JSON text, or the path of a JSON file (a str is text)."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Base class. Raises ConfigError for a naive datetime or a bare number as duration."""
+    """Base class. Raises ConfigError for a naive datetime, or a plain number as a duration."""
 
     extra: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRA)
-    """Fields of the wire that this class does not know, as parsed JSON."""
+    """Fields that this class does not know, as parsed JSON."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.extra, dict):
@@ -96,7 +96,7 @@ def field_names(cls: type[Document]) -> tuple[str, ...]:
 
 
 def check_names(cls: type[Document], options: Mapping[str, Any]) -> None:
-    """Raises ConfigError, naming the nearest, for an option that the document does not have."""
+    """Raises ConfigError, which suggests a similar one, for an option that does not exist."""
     known = cls.__struct_fields__
     for name in options:
         if name not in known:
@@ -109,7 +109,7 @@ def check_names(cls: type[Document], options: Mapping[str, Any]) -> None:
 
 
 def from_wire(cls: type[DocumentT], raw: Mapping[str, Any]) -> DocumentT:
-    """A document of parsed JSON. Raises JetStreamError when a known field has another type."""
+    """A document from parsed JSON. Raises JetStreamError when a known field has another type."""
     said = _without_nulls(raw)
     try:
         document = msgspec.convert(said, cls, dec_hook=_decode_time)
@@ -163,7 +163,7 @@ def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
 
 
 def to_wire(document: Document) -> dict[str, Any]:
-    """What is said, as plain JSON values, unknown fields included."""
+    """The fields given, as plain JSON values, unknown fields included."""
     wire: dict[str, Any] = {}
     for name in field_names(type(document)):
         value = getattr(document, name)
@@ -194,11 +194,11 @@ def config_to_wire(
     config: Document | Configuration | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The wire document of what a caller gave: a document or a Configuration, and options.
+    """The wire document of a caller's arguments: a document or a Configuration, and options.
 
-    A Configuration is a wire document: numbers for durations are nanoseconds, unknown
-    fields are sent as they are. Options win over `config`. Raises ConfigError for an unknown
-    option, for JSON that is no object, and for a value of the wrong type.
+    A Configuration is a wire document: durations are nanoseconds, unknown fields are sent as they
+    are. Options override `config`. Raises ConfigError for an unknown option, for JSON that is not
+    an object, and for a value of the wrong type.
     """
     check_names(cls, options)
     if isinstance(config, Document) and not isinstance(config, cls):
@@ -267,7 +267,7 @@ def _text_lists(cls: type[Document]) -> frozenset[str]:
 
 
 def json_of(document: Configuration) -> bytes:
-    """A wire document as JSON, unchanged. Raises ConfigError for what is no JSON object."""
+    """A wire document as JSON, unchanged. Raises ConfigError when it is not a JSON object."""
     if isinstance(document, Mapping):
         return encode_document(_wire_value(document))
     text = _text_of(document)

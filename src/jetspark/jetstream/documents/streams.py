@@ -1,4 +1,4 @@
-"""Documents about streams: every field of nats-server 2.15, under its wire name (row J7)."""
+"""Documents about streams: every field of nats-server 2.15, under its wire name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jetspark.wire.js_api import api_prefix_of
 
 
 class RetentionPolicy(StrEnum):
-    """When messages leave a stream: by limits only, when nobody is interested, when worked off."""
+    """When messages are removed: by limits only, without interest, or when acknowledged once."""
 
     LIMITS = "limits"
     INTEREST = "interest"
@@ -21,7 +21,7 @@ class RetentionPolicy(StrEnum):
 
 
 class DiscardPolicy(StrEnum):
-    """What a full stream refuses: its oldest messages, or new ones."""
+    """What a full stream discards: its oldest messages, or new ones."""
 
     OLD = "old"
     NEW = "new"
@@ -45,7 +45,7 @@ class PersistMode(StrEnum):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """Where in a deployment: a cluster, servers with all these tags, a preferred leader."""
+    """Placement: a cluster, servers with all these tags, a preferred leader."""
 
     cluster: str | None = None
     tags: list[str] | None = None
@@ -77,7 +77,7 @@ class SubjectTransform(Document, frozen=True, kw_only=True):
 
 
 class SourceConsumer(Document, frozen=True, kw_only=True):
-    """A consumer made beforehand, for a source or mirror to read through."""
+    """An existing consumer that a source or mirror reads through."""
 
     name: str | None = None
     deliver_subject: str | None = None
@@ -96,7 +96,7 @@ class Source(Document, frozen=True, kw_only=True):
 
 
 class Republish(Document, frozen=True, kw_only=True):
-    """Publish again, as core NATS messages, what the stream stored."""
+    """Republish stored messages as core NATS messages."""
 
     dest: str
     src: str | None = None
@@ -112,12 +112,12 @@ class ConsumerLimits(Document, frozen=True, kw_only=True):
 
 
 class StreamConfig(Document, frozen=True, kw_only=True):
-    """A stream's configuration. None: not said (a server's default, or the value as it is)."""
+    """A stream's configuration. None: not given (the server's default, or unchanged)."""
 
     name: str | None = None
     description: str | None = None
     subjects: list[str] | None = None
-    """What the stream listens to, wildcards allowed."""
+    """The stream's subjects; wildcards allowed."""
     retention: str | None = None
     """A RetentionPolicy."""
     max_consumers: int | None = None
@@ -167,7 +167,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     """Fast-ingest batches, ADR-50 (2.14)."""
     metadata: dict[str, str] | None = None
     template_owner: str | None = None
-    """The template that made the stream (servers before 2.11)."""
+    """The template that created the stream (servers before 2.11)."""
 
 
 class LostData(Document, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class LostData(Document, frozen=True, kw_only=True):
 
 
 class StreamState(Document, frozen=True, kw_only=True):
-    """What a stream holds. Times are None while it never held a message."""
+    """The state of a stream. Times are None until the first message."""
 
     messages: int
     bytes: int
@@ -188,10 +188,10 @@ class StreamState(Document, frozen=True, kw_only=True):
     last_ts: Moment | None = None
     num_subjects: int = 0
     subjects: dict[str, int] | None = None
-    """Messages by subject, when they were asked for."""
+    """Messages by subject, if requested."""
     num_deleted: int = 0
     deleted: list[int] | None = None
-    """Sequences missing between first and last, when they were asked for."""
+    """Sequences deleted between first and last, if requested."""
     lost: LostData | None = None
     consumer_count: int = 0
 
@@ -240,7 +240,7 @@ class PeerInfo(Document, frozen=True, kw_only=True):
 
 
 class DesiredPeer(Document, frozen=True, kw_only=True):
-    """A server that shall replicate."""
+    """A server that is to replicate the stream or consumer."""
 
     name: str
     offline: bool = False
@@ -248,7 +248,7 @@ class DesiredPeer(Document, frozen=True, kw_only=True):
 
 
 class MoveOrigin(Document, frozen=True, kw_only=True):
-    """Where an asset that is being moved comes from."""
+    """Where a stream or consumer is moved from."""
 
     replicas: int = 0
     placement: Placement | None = None
@@ -256,7 +256,7 @@ class MoveOrigin(Document, frozen=True, kw_only=True):
 
 
 class MoveStatus(Document, frozen=True, kw_only=True):
-    """How far a move is."""
+    """The progress of a move."""
 
     description: str = ""
     type: Any = None
@@ -264,7 +264,7 @@ class MoveStatus(Document, frozen=True, kw_only=True):
 
 
 class DesiredCluster(Document, frozen=True, kw_only=True):
-    """Where an asset that is being moved shall be (2.15)."""
+    """Where a stream or consumer is moved to (2.15)."""
 
     created: Moment | None = None
     name: str | None = None
@@ -274,7 +274,7 @@ class DesiredCluster(Document, frozen=True, kw_only=True):
 
 
 class ClusterInfo(Document, frozen=True, kw_only=True):
-    """Who replicates, and who leads."""
+    """The replicas and the leader."""
 
     name: str | None = None
     raft_group: str | None = None
@@ -287,7 +287,7 @@ class ClusterInfo(Document, frozen=True, kw_only=True):
 
 
 class StreamInfo(Document, frozen=True, kw_only=True):
-    """A stream: its configuration, when it was made, what it holds."""
+    """A stream: its configuration, creation time and state."""
 
     config: StreamConfig
     created: Moment
@@ -300,7 +300,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     ts: Moment | None = None
     """When the server answered."""
     did_create: bool = False
-    """The server answers so to create_stream, also when an equal stream was there already."""
+    """In the answer to create_stream: true also when an equal stream existed already."""
 
     @property
     def name(self) -> str:
@@ -314,7 +314,7 @@ class PubAck(Document, frozen=True, kw_only=True):
     stream: str
     seq: int
     duplicate: bool = False
-    """A message with this Nats-Msg-Id was there already; `seq` is that one's."""
+    """A message with this Nats-Msg-Id was stored before; `seq` is that one's."""
     domain: str | None = None
     val: str | None = None
     """A counter's value after this message (ADR-49)."""
@@ -324,7 +324,7 @@ class PubAck(Document, frozen=True, kw_only=True):
 
 
 class StoredMsg(Document, frozen=True, kw_only=True):
-    """A message as it lies in a stream."""
+    """A message stored in a stream."""
 
     subject: str
     seq: int
@@ -353,7 +353,7 @@ class AccountLimits(Document, frozen=True, kw_only=True):
 
 
 class Tier(Document, frozen=True, kw_only=True):
-    """What an account uses and may use, bytes and counts."""
+    """Usage and limits of an account, in bytes and counts."""
 
     memory: int = 0
     storage: int = 0
@@ -374,7 +374,7 @@ class APIStats(Document, frozen=True, kw_only=True):
 
 
 class AccountInfo(Tier, frozen=True, kw_only=True):
-    """The account's JetStream."""
+    """JetStream usage and limits of the account."""
 
     api: APIStats | None = None
     domain: str | None = None

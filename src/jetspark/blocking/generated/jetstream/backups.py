@@ -32,18 +32,18 @@ class GeneratedBackupCalls:
         window_size: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> StreamBackup:
-        """Save a stream with all it holds in a folder, as `nats stream backup` does.
+        """Back up a stream with its messages into a folder, as `nats stream backup` does.
 
-        `folder` must not exist yet, or be empty; it appears when the backup is complete.
-        `consumers`: save them too, with their positions. `check`: the server first verifies every
-        message's checksum (servers before 2.15; newer ones always do). `chunk_size`, `window_size`:
-        bytes of a message and of all that are on their way (server's defaults: 128 KiB, 8 MiB; the
-        window from 2.12 on). `progress` is called in the caller's thread with a BackupProgress now
-        and then; the backup waits for it, and what it raises ends the backup.
+        `folder` must not exist, or be empty; it appears when the backup is complete. `consumers`:
+        include them, with their state. `check`: the server first verifies every message's checksum
+        (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
+        and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
+        on). `progress` is called in the caller's thread with a BackupProgress now and then; the
+        backup waits for it, and an exception of it ends the backup.
 
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
-        or the disk fails, APIError when the server refuses (streams in memory before 2.15).
-        Nothing is left behind then.
+        or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
+        every API call (see `JetStream`). Then nothing is left behind.
         """
         return transfer(
             self._thread,
@@ -68,16 +68,17 @@ class GeneratedBackupCalls:
         progress: ProgressCallback | None = None,
         **options: Any,
     ) -> StreamInfo:
-        """Make a stream again from a backup, with its messages, sequences, times and consumers.
+        """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
-        `config` and `options` (fields of StreamConfig) win over the configuration in the backup:
+        `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress` is called in the
-        caller's thread with a BackupProgress now and then; the restore waits for it, and what it
-        raises ends the restore.
+        caller's thread with a BackupProgress now and then; the restore waits for it, and an
+        exception of it ends the restore.
 
-        Raises ConfigError for a folder that is no backup, BackupError for a damaged one and when
-        the transfer fails, NameInUseError when the stream exists, APIError when the server
-        refuses, UnsupportedByServerError for a backup that needs a newer server.
+        Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
+        transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
+        backup that needs a newer server, APIError when the server refuses, and as every API call
+        (see `JetStream`).
         """
         return transfer(
             self._thread, partial(self._inner.restore_stream, folder, config, **options), progress

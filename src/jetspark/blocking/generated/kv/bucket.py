@@ -40,38 +40,41 @@ class GeneratedBucket:
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Self:
-        """The same bucket, with keys and values encoded on the way in and decoded on the way out.
+    ) -> Bucket:
+        """The same bucket, with keys and values encoded when written and decoded when read.
 
-        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None for as they are.
+        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
         """
         raise NotImplementedError
 
     def status(self) -> BucketStatus:
-        """What it is and holds now."""
+        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
         return self._thread.run(self._inner.status)
 
     def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
         """The latest entry of a key, or the one with this revision.
 
-        `leader`: ask the leader, so that every write that was acknowledged before is seen. Raises
-        KeyNotFoundError, for a key that was deleted too, BadNameError, CodecError.
+        `leader`: read from the leader, which has every acknowledged write. Raises
+        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
+        every call of a bucket (see `Bucket`).
         """
         return self._thread.run(self._inner.get, key, revision, leader=leader)
 
     def get_value(self, key: str, revision: int | None = None, *, leader: bool = False) -> bytes:
-        """Only the value of `get`."""
+        """The value of `get`. Raises as `get`."""
         return self._thread.run(self._inner.get_value, key, revision, leader=leader)
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
 
-        None of them is held here: a bucket of any size can be listed.
+        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
+        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
+        `Bucket`).
         """
         return Listing(self._thread, self._inner.keys(keys))
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
-        """All entries that the bucket holds of a key, oldest first; of several with a filter."""
+        """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
         return Listing(self._thread, self._inner.history(keys))
 
     def watch(
@@ -86,13 +89,15 @@ class GeneratedBucket:
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
-        """The entries of the bucket, then None once, then every change: iterate, or a callback.
+        """Current entries, then None once, then every change: iterate, or give a callback.
 
-        First comes the last entry of each key, deleted ones too. `include_history`: all entries.
-        `updates_only`: none, only changes. `resume_from`: all from this revision on. `meta_only`:
-        without values. `ignore_deletes`: only values. `heartbeat`: seconds between two signs of
-        life of the server; after twice as long without one the watch asks anew. The rest is in
-        `jetspark.kv.watch`. Raises BadNameError, ConfigError.
+        The current entries are the last one of each key, deleted ones too. `include_history`: all
+        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
+        `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
+        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
+        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
+        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
+        (see `Bucket`).
         """
         return Watcher(
             self._thread,
@@ -118,11 +123,12 @@ class GeneratedBucket:
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """The bucket as a mapping that follows every change, once it is entered.
+        """A mapping of the bucket's keys and values that follows every change, once entered.
 
-        `on_change` is called with each entry, those of the initial data too. `resync`: seconds
-        between two looks at what the bucket has removed by itself. The rest is in
-        `jetspark.kv.live`. Raises BadNameError, ConfigError.
+        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
+        checks for entries that the bucket has removed itself. How it goes on and ends: see
+        `jetspark.kv.live`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
+        raises as every call of a bucket (see `Bucket`).
         """
         return LiveBucket(
             self._thread,
@@ -132,56 +138,65 @@ class GeneratedBucket:
         )
 
     def put(self, key: str, value: Payload = b"") -> int:
-        """Set a key's value, whatever it was; returns the new revision."""
+        """Set a key's value; returns the new revision.
+
+        Raises APIError when the bucket is full or the value too large, MaxPayloadError, and as
+        every call of a bucket (see `Bucket`).
+        """
         return self._thread.run(self._inner.put, key, value)
 
     def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
-        """Set the value of a key that has none, or whose last value was deleted.
+        """Set the value of a key that has none, or was deleted; returns the revision.
 
-        `ttl`: removed after so long, whole seconds; the bucket needs `limit_marker_ttl` (2.11),
-        and with a history of more than one the server makes it at least as long. Raises
-        KeyExistsError, NotEnabledOnStreamError.
+        `ttl`: the value is removed after so long, whole seconds; the bucket needs
+        `limit_marker_ttl` (2.11), and with a history of more than one the server makes the ttl at
+        least as long as that. Raises KeyExistsError, NotEnabledOnStreamError,
+        UnsupportedByServerError, WrongLastSequenceError when others kept writing the key, and as
+        `put`.
         """
         return self._thread.run(self._inner.create, key, value, ttl=ttl)
 
     def update(self, key: str, value: Payload, revision: int) -> int:
-        """Set a key's value if its last entry is still this revision; returns the new one.
+        """Set a key's value if its last entry has this revision; returns the new revision.
 
-        `revision`: 0 for a key that never had an entry. Raises WrongLastSequenceError when
-        somebody else was faster, ConfigError for what is no revision.
+        `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
+        changed, ConfigError for an impossible revision, and as `put`.
         """
         return self._thread.run(self._inner.update, key, value, revision)
 
     def delete(self, key: str, revision: int | None = None) -> int:
-        """Leave a mark that the key is deleted, behind its history; returns the mark's revision.
+        """Delete a key by a delete marker after its history; returns the marker's revision.
 
-        `revision`: only if the key's last entry is still this one, or WrongLastSequenceError.
+        `revision`: only if the key's last entry has it, otherwise WrongLastSequenceError. Raises
+        as every call of a bucket (see `Bucket`).
         """
         return self._thread.run(self._inner.delete, key, revision)
 
     def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:
-        """`delete`, and its history with it.
+        """Delete a key and its history; returns the marker's revision.
 
-        `ttl`: remove the mark, too, after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11).
+        `ttl`: the marker is removed after so long, whole seconds; the bucket needs
+        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision` and other errors: see
+        `delete`.
         """
         return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
 
     def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
-        """Remove deleted keys with their history; returns how many.
+        """Remove the history and markers of deleted keys; returns how many keys.
 
-        Of those deleted less than `older_than` ago the marker stays, so that watchers that are
-        away for a while learn of it. A key that is written meanwhile keeps what is new.
+        The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
+        watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
+        Raises BadTimeError, and as `keys`.
         """
         return self._thread.run(self._inner.purge_deletes, keys, older_than=older_than)
 
     def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not hold that revision any more, ConfigError
-        for what is no revision.
+        Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError
+        for an impossible one, and as `put`.
         """
         return self._thread.run(self._inner.revert, key, revision)
 

@@ -24,9 +24,11 @@ class GeneratedBucketCalls:
     def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """Make a bucket. Options are the fields of BucketConfig.
+        """Create a bucket, or bind to it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
+        Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
+        configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         return Bucket(
             self._thread, self._thread.run(self._inner.create_bucket, name, config, **options)
@@ -35,7 +37,11 @@ class GeneratedBucketCalls:
     def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """Change a bucket; what is not named keeps its value. Raises BucketNotFoundError."""
+        """Change a bucket; options not given keep their values.
+
+        Raises BucketNotFoundError, ConfigError, UnsupportedByServerError, and as every API call
+        (see `JetStream`).
+        """
         return Bucket(
             self._thread, self._thread.run(self._inner.update_bucket, name, config, **options)
         )
@@ -43,7 +49,7 @@ class GeneratedBucketCalls:
     def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
-        """update_bucket, or create_bucket when there is none."""
+        """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
         return Bucket(
             self._thread,
             self._thread.run(self._inner.create_or_update_bucket, name, config, **options),
@@ -59,11 +65,12 @@ class GeneratedBucketCalls:
         writable: bool = True,
         **options: Any,
     ) -> Bucket:
-        """Make a bucket that also takes the entries of other buckets (2.10).
+        """Create a bucket that also takes the entries of other buckets (server 2.10).
 
         `origins`: buckets, here or in other domains and accounts. A Source with subject transforms
-        of its own is taken as it is, so any stream may be one. `writable`: whether it takes writes
-        of its own. Options are the fields of BucketConfig, but no mirror_name.
+        is used as it is, so any stream may be an origin. `writable`: whether the aggregate takes
+        writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
+        `create_bucket`.
         """
         return Bucket(
             self._thread,
@@ -80,32 +87,36 @@ class GeneratedBucketCalls:
     def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
     ) -> StreamInfo:
-        """Make a copy of a bucket that answers its direct gets, nearer to some readers.
+        """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
 
-        It is a stream of this name and no bucket: nobody binds to it, and `delete_stream` ends it.
-        Options are the fields of BucketConfig, but no mirror_name. Filters of keys need 2.10.
+        It is a stream of this name and not a bucket: it cannot be bound, and `delete_stream`
+        deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys
+        need server 2.10. Raises as `create_bucket`.
         """
         return self._thread.run(self._inner.create_bucket_mirror, name, origin, config, **options)
 
     def bucket(self, name: str) -> Bucket:
-        """Bind to a bucket that exists. Raises BucketNotFoundError."""
+        """Bind to an existing bucket.
+
+        Raises BucketNotFoundError, and as every API call (see `JetStream`).
+        """
         return Bucket(self._thread, self._thread.run(self._inner.bucket, name))
 
     def delete_bucket(self, name: str) -> None:
-        """Delete a bucket with all it holds. Raises BucketNotFoundError."""
+        """Delete a bucket and its entries. Raises as `bucket`."""
         self._thread.run(self._inner.delete_bucket, name)
 
     def empty_bucket(self, name: str) -> int:
-        """Delete all entries, and no more; returns how many there were.
+        """Delete all entries, but not the bucket; returns how many there were.
 
-        Revisions go on from where they were. Watchers are not told. Raises BucketNotFoundError.
+        Revisions continue. Watchers are not told. Raises as `bucket`.
         """
         return self._thread.run(self._inner.empty_bucket, name)
 
     def bucket_names(self) -> Listing[str]:
-        """The names of all buckets."""
+        """The names of all buckets. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._thread, self._inner.bucket_names())
 
     def buckets(self) -> Listing[BucketStatus]:
-        """The statuses of all buckets."""
+        """The statuses of all buckets. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._thread, self._inner.buckets())

@@ -19,27 +19,27 @@ class GeneratedLiveBucket(Mapping[str, bytes]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it cannot follow any more; None while it does."""
+        """Why it cannot follow any more; None while it can."""
         return self._inner.error
 
     def entry(self, key: str) -> Entry:
-        """The whole entry of a key. Raises KeyError."""
+        """The entry of a key. Raises KeyError, and `error` when it cannot follow any more."""
         return self._inner.entry(key)
 
     def entries(self) -> dict[str, Entry]:
-        """All entries as of this moment."""
+        """All entries as of this moment. Raises `error`."""
         return self._inner.entries()
 
     def snapshot(self) -> dict[str, bytes]:
-        """All values as of this moment."""
+        """All values as of this moment. Raises `error`."""
         return self._inner.snapshot()
 
     def items(self) -> ItemsView[str, bytes]:
-        """Those of a snapshot: nothing changes while they are iterated."""
+        """The items of a `snapshot`, which does not change meanwhile."""
         return self._inner.items()
 
     def values(self) -> ValuesView[bytes]:
-        """Those of a snapshot."""
+        """The values of a `snapshot`."""
         return self._inner.values()
 
     def __repr__(self) -> str:
