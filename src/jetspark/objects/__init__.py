@@ -1,6 +1,6 @@
-"""Object stores over JetStream (ADR-20), built on the public surface of `jetspark.jetstream`.
+"""Object stores over JetStream (ADR-20), built on the public classes of `jetspark.jetstream`.
 
-Stores are made and bound by `JetStream.create_object_store` and `JetStream.object_store`.
+`JetStream.create_object_store` creates one, `JetStream.object_store` binds to one.
 """
 
 from jetspark.objects.calls import ObjectStoreCalls

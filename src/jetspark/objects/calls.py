@@ -1,8 +1,7 @@
-"""Object stores: make, change, bind, delete, list (ADR-20).
+"""Object stores: create, change, bind, delete, list (ADR-20).
 
 Contract: options are the fields of ObjectStoreConfig, given as one, as keyword arguments, or as
-both with the latter on top. Every call raises BadNameError, ConfigError and
-UnsupportedByServerError before anything is sent, and then what the calls for streams raise.
+both, where keyword arguments win. Names and options are checked before anything is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from jetspark.objects.store import ObjectStore
 
 @checked
 class ObjectStoreCalls:
-    """The part of JetStream that is about object stores."""
+    """The calls of JetStream for object stores."""
 
     @property
     def _js(self) -> JetStreamContext:
@@ -33,9 +32,11 @@ class ObjectStoreCalls:
     async def create_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
-        """Make an object store. Options are the fields of ObjectStoreConfig.
+        """Create an object store, or bind to it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
+        Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
+        another configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         said = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
@@ -53,9 +54,10 @@ class ObjectStoreCalls:
     async def update_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
-        """Change an object store; what is not named keeps its value.
+        """Change an object store; options not given keep their values.
 
-        Raises ObjectStoreNotFoundError.
+        Raises ObjectStoreNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
         """
         said = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
@@ -66,7 +68,10 @@ class ObjectStoreCalls:
         return ObjectStore(self._js, name)
 
     async def object_store(self, name: str) -> ObjectStore:
-        """Bind to an object store that exists. Raises ObjectStoreNotFoundError."""
+        """Bind to an existing object store.
+
+        Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
+        """
         try:
             await self._js.stream_info(STREAM_PREFIX + check_store(name))
         except StreamNotFoundError:
@@ -74,14 +79,14 @@ class ObjectStoreCalls:
         return ObjectStore(self._js, name)
 
     async def delete_object_store(self, name: str) -> None:
-        """Delete an object store with all it holds. Raises ObjectStoreNotFoundError."""
+        """Delete an object store and its objects. Raises as `object_store`."""
         try:
             await self._js.delete_stream(STREAM_PREFIX + check_store(name))
         except StreamNotFoundError:
             raise no_store(name) from None
 
     def object_store_names(self) -> Listing[str]:
-        """The names of all object stores."""
+        """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._object_store_names)
 
     async def _object_store_names(self) -> AsyncIterator[str]:
@@ -90,7 +95,7 @@ class ObjectStoreCalls:
                 yield name.removeprefix(STREAM_PREFIX)
 
     def object_stores(self) -> Listing[ObjectStoreStatus]:
-        """The statuses of all object stores."""
+        """The statuses of all stores. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._object_stores)
 
     async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:

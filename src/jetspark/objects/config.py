@@ -1,7 +1,7 @@
-"""How an object store becomes a stream: ADR-20's table.
+"""The stream configuration of an object store (ADR-20).
 
-Contract: pure. What cannot work raises ConfigError here, before anything is sent. Only what was
-said is written, so that an update keeps the rest; `new_store` adds what makes a stream a store.
+Contract: pure. ConfigError says what cannot work, before anything is sent. Only given options are
+set, so that an update keeps the rest; `new_store` adds what makes a stream a store.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from jetspark.jetstream.streams.backing import (
 
 
 class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
-    """An object store's configuration. None: not said (the default, or the value as it is)."""
+    """An object store's configuration. None: not given (the default, or unchanged)."""
 
     max_bytes: int | None = None
-    """Bytes of the whole store; a full one refuses objects. -1 for no limit, the default."""
+    """Most bytes of the store, which refuses objects when full; -1 (the default): no limit."""
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
-    """What a caller gave as a checked whole. Raises ConfigError."""
+    """A caller's arguments as one checked configuration. Raises ConfigError."""
     check_names(ObjectStoreConfig, options)
     said = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
     check_backed(said)
     if said.max_bytes is not None and said.max_bytes < 1 and said.max_bytes != -1:
-        raise ConfigError("max_bytes is at least 1, or -1 for no limit.")
+        raise ConfigError("max_bytes must be at least 1, or -1 for no limit.")
     return said
 
 
 def stream_options(said: ObjectStoreConfig) -> dict[str, Any]:
-    """The stream's options that say the same."""
+    """The stream's options with the same meaning."""
     return stream_options_of(said, max_bytes=said.max_bytes)
 
 
 def new_store(name: str, said: ObjectStoreConfig) -> dict[str, Any]:
-    """All options of the stream of a new store."""
+    """The options of the stream of a new store."""
     return {
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         "discard": "new",
@@ -57,6 +57,6 @@ def new_store(name: str, said: ObjectStoreConfig) -> dict[str, Any]:
     }
 
 
-def said_by(stream: StreamConfig) -> ObjectStoreConfig:
-    """The store's configuration, read back from its stream."""
+def config_of(stream: StreamConfig) -> ObjectStoreConfig:
+    """The store's configuration, read from its stream."""
     return ObjectStoreConfig(max_bytes=stream.max_bytes, **backed_options_of(stream))

@@ -1,9 +1,10 @@
-"""Where the bytes of an object come from and go to.
+"""The content of objects: read from bytes, files and iterables, written to files.
 
-Contract: files are read and written in threads, BLOCK bytes at a time. A file object that was given
-is left open, where reading or writing has ended. A path is written beside its place and moved
-there when it is complete, so that nobody finds half a file. Raises ConfigError for what is no
-source of bytes and for a path that cannot be opened, OSError while files are read or written.
+Contract: files are read and written in threads, BLOCK bytes at a time. A given file object stays
+open, at the position where reading or writing ended. A path is written under a temporary name and
+renamed when it is complete, so that nobody finds half a file. Raises ConfigError for anything that
+is not a source of bytes and for a path that cannot be opened, OSError while files are read or
+written.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ Bytes: TypeAlias = Payload
 
 @runtime_checkable
 class Readable(Protocol):
-    """A binary file object, or something that is read like one, such as asyncio.StreamReader."""
+    """A binary file object, or one that is read like it, such as asyncio.StreamReader."""
 
     def read(self, size: int, /) -> Any:
-        """Up to so many bytes; none at the end."""
+        """Up to `size` bytes; none at the end."""
 
 
 class Writable(Protocol):
-    """A binary file object that is open for writing."""
+    """A binary file object open for writing."""
 
     def write(self, data: bytes, /) -> object:
-        """Write all of it."""
+        """Write all bytes."""
 
 
 ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes] | AsyncIterable[Bytes]
@@ -45,7 +46,7 @@ ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
 
 
 async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
-    """The bytes of whatever was given."""
+    """The bytes of any source. Raises BadPayloadError, and what reading the source raises."""
     if isinstance(data, AsyncIterable) and not isinstance(data, Readable):
         async for piece in data:
             for block in pieces(piece):
@@ -60,7 +61,7 @@ async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
             while (ready := await asyncio.to_thread(_next, source)) is not None:
                 yield ready
         finally:
-            # When this was cancelled, a thread may be reading still; the generator ends with it.
+            # After a cancellation a thread may still be reading; the generator ends with it.
             with suppress(ValueError):
                 await asyncio.to_thread(source.close)
 
@@ -70,7 +71,7 @@ def _next(source: Iterator[bytes]) -> bytes | None:
 
 
 def sync_blocks(data: Any) -> Generator[bytes]:
-    """`blocks` of what needs no event loop."""
+    """`blocks` of a source that needs no event loop."""
     if not isinstance(data, Readable) and has_buffer(data):
         yield from pieces(data)
     elif isinstance(data, os.PathLike):
@@ -92,9 +93,9 @@ def _opened(path: os.PathLike[str]) -> BinaryIO:
 
 
 def check_data(data: object, *, awaitable: bool = True) -> None:
-    """Raises ConfigError for what is no source of bytes."""
+    """Raises ConfigError for anything that is not a source of bytes."""
     if isinstance(data, str):
-        raise ConfigError("A path is a pathlib.Path, and text is bytes: text.encode().")
+        raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
     if isinstance(data, Readable):
         fits = awaitable or not inspect.iscoroutinefunction(data.read)
     elif isinstance(data, AsyncIterable):
@@ -104,11 +105,11 @@ def check_data(data: object, *, awaitable: bool = True) -> None:
             isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
         )
     if not fits:
-        raise ConfigError(f"{type(data).__name__} is no source of bytes for an object.")
+        raise ConfigError(f"{type(data).__name__} is not a source of bytes for an object.")
 
 
 def pieces(block: Bytes) -> Iterator[bytes]:
-    """As it is, or copied piece by piece: its owner may change it while it is sent.
+    """Bytes as they are; other buffers copied piece by piece, as they may change meanwhile.
 
     Raises BadPayloadError.
     """
@@ -123,24 +124,24 @@ def pieces(block: Bytes) -> Iterator[bytes]:
 
 
 def check_writable(target: object) -> None:
-    """Raises ConfigError for what is not open for writing."""
+    """Raises ConfigError for anything that is neither a path nor a writable file."""
     if not callable(getattr(target, "write", None)):
         raise ConfigError(f"{type(target).__name__} is neither a path nor a writable file.")
 
 
 def write_all(file: Writable, lot: Iterable[bytes]) -> None:
-    """One after the other."""
+    """Write them one after the other."""
     for chunk in lot:
         file.write(chunk)
 
 
 class NewFile:
-    """A file that appears under its name when it is complete: `keep` or `drop` it."""
+    """A file that gets its name when it is complete: `keep` or `drop` it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path_of("target", path)
         if not self._path.name or self._path.is_dir():
-            raise ConfigError(f"target is the path of a file, not {str(path)!r}.")
+            raise ConfigError(f"target must be the path of a file, not {str(path)!r}.")
         self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
         try:
             self._file = self._part.open("xb")
@@ -149,11 +150,11 @@ class NewFile:
         self.write = self._file.write
 
     def keep(self) -> None:
-        """Put it in its place, whatever was there."""
+        """Give it its name, replacing an existing file."""
         self._file.close()
         self._part.replace(self._path)
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Remove it."""
         self._file.close()
         self._part.unlink(missing_ok=True)

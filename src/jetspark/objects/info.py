@@ -1,4 +1,4 @@
-"""What a store says about an object and about itself (ADR-20)."""
+"""The info of an object, and the status of a store (ADR-20)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from jetspark.errors import JetStreamError
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.documents.document import Document, Moment, from_wire, json_of, to_wire
 from jetspark.jetstream.streams.backing import BackedStatus
-from jetspark.objects.config import ObjectStoreConfig, said_by
+from jetspark.objects.config import ObjectStoreConfig, config_of
 from jetspark.objects.names import STREAM_PREFIX
 
 
 class ObjectLink(Document, frozen=True, kw_only=True):
-    """Where a link leads: to an object, or without a name to a whole store."""
+    """The target of a link: an object, or without a name a whole store."""
 
     bucket: str
     name: str | None = None
@@ -24,53 +24,53 @@ class ObjectOptions(Document, frozen=True, kw_only=True):
 
     link: ObjectLink | None = None
     max_chunk_size: int | None = None
-    """Bytes of each chunk but the last."""
+    """Bytes of each chunk except the last."""
 
 
 class ObjectInfo(Document, frozen=True, kw_only=True):
-    """What a store says about an object. Fields of other clients are in `extra`."""
+    """The info of an object or link. Fields that this client does not know are in `extra`."""
 
     name: str
     bucket: str
-    """The store."""
+    """The store's name."""
     nuid: str = ""
-    """Under which its chunks are; new with each `put`."""
+    """The id in the subject of its chunks; a new one with each `put`."""
     size: int = 0
     """Bytes."""
     chunks: int = 0
     digest: str | None = None
-    """Of the whole content: "SHA-256=" and base64url."""
+    """The digest of the content: "SHA-256=" and base64url."""
     description: str | None = None
     headers: dict[str, list[str]] | None = None
     metadata: dict[str, str] | None = None
     options: ObjectOptions | None = None
     deleted: bool = False
     mtime: Moment | None = None
-    """When this was stored; after a write by this client's clock, later by the server's."""
+    """When it was written: in the result of a write by this client's clock, else the server's."""
 
     @property
     def link(self) -> ObjectLink | None:
-        """Where it leads, if it is a link."""
+        """The target, if it is a link."""
         return None if self.options is None else self.options.link
 
 
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
-    """The information that lies in a store. Raises JetStreamError."""
+    """The info in a stored payload. Raises JetStreamError."""
     try:
         raw = msgspec.json.decode(data, type=dict[str, object])
     except msgspec.MsgspecError as error:
         raise JetStreamError(f"Unreadable ObjectInfo: {error}.") from None
-    raw.pop("mtime", None)  # the message's own time counts, and clients write it variously
+    raw.pop("mtime", None)  # the message's time counts; clients write this one differently
     return from_wire(ObjectInfo, raw).replace(mtime=mtime)
 
 
 def info_of_stored(stored: StoredMsg) -> ObjectInfo:
-    """The information in a stored message. Raises JetStreamError."""
+    """The info in a stored message. Raises JetStreamError."""
     return info_of(stored.data, stored.time)
 
 
 def to_stored(info: ObjectInfo) -> bytes:
-    """What is written for it."""
+    """The payload for an info."""
     return json_of(to_wire(info.replace(mtime=None)))
 
 
@@ -84,11 +84,11 @@ class ObjectStoreStatus(BackedStatus):
     @property
     def config(self) -> ObjectStoreConfig:
         """Its options, as `create_object_store` takes them."""
-        return said_by(self.stream_info.config)
+        return config_of(self.stream_info.config)
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The description in its configuration."""
         return self.stream_info.config.description or ""
 
     @property
@@ -103,12 +103,12 @@ class ObjectStoreStatus(BackedStatus):
 
     @property
     def sealed(self) -> bool:
-        """Whether nothing in it can be changed any more."""
+        """Whether it allows no more changes."""
         return bool(self.stream_info.config.sealed)
 
     @property
     def size(self) -> int:
-        """Bytes of all it holds, information about objects too."""
+        """Bytes of all objects and their infos."""
         return self.stream_info.state.bytes
 
     def __repr__(self) -> str:

@@ -1,10 +1,9 @@
-"""The information about objects as it is stored: read, and replaced by one writer at a time.
+"""The stored infos of a store's objects (its meta messages): read, and replaced atomically.
 
-Contract: the stream's leader is asked, so that a write that was acknowledged is seen. A write
-depends on what was there when it was decided (the subject's last sequence): of several writers one
-is first, and the others decide anew upon what it left. So whoever replaces an object knows exactly
-which one, and removes that one's chunks. When an ack is lost on the way the write is tried again
-with the same Nats-Msg-Id, which stores it once.
+Contract: infos are read from the stream's leader, which has every acknowledged write. A write
+depends on the subject's last sequence: one of several writers wins, and the others decide again
+from what it wrote. So a writer knows exactly which object it replaced, and removes that one's
+chunks. When an ack is lost, the write is retried with the same Nats-Msg-Id, which stores it once.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ _ROLLUP = {"Nats-Rollup": "sub"}
 
 
 class StoredMeta(NamedTuple):
-    """What is stored under a name; nothing with sequence 0."""
+    """The stored info of a name; without one, sequence 0."""
 
     info: ObjectInfo | None
     seq: int
     data: bytes
     subject: str
-    """Where it is, or belongs."""
+    """Its subject, also when nothing is stored."""
 
 
 class MetaStore:
-    """The calls of one store that concern what is stored about its objects."""
+    """The infos of one store."""
 
     __slots__ = ("js", "store", "stream")
 
@@ -57,9 +56,9 @@ class MetaStore:
         self.stream = STREAM_PREFIX + store
 
     async def find(self, name: str) -> StoredMeta:
-        """What is there now, a mark of deletion too. Raises ObjectStoreNotFoundError.
+        """The current info of a name, a delete marker too; transient errors are retried.
 
-        Lost links and answers are asked again for.
+        Raises BadNameError, ObjectStoreNotFoundError, and as every API call.
         """
         retry = TransferRetry()
         while True:
@@ -69,10 +68,10 @@ class MetaStore:
                 await retry.wait(error)
 
     async def _look(self, name: str) -> StoredMeta:
-        """Once.
+        """One attempt of `find`.
 
-        An object that the JavaScript client put under its own encoding of the name is found, and
-        replaced, there.
+        An object that the JavaScript client put under its own encoding of the name is found there,
+        and so replaced there.
         """
         found = await self._at(info_subject(self.store, name))
         if found.info is not None and not found.info.deleted:
@@ -100,7 +99,11 @@ class MetaStore:
     async def replace(
         self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
-        """Write what `decide` makes of what is there; returns both. It may be called again."""
+        """Store the info that `decide` makes from the current one; returns both.
+
+        `decide` may be called again, and its errors are raised. Raises ObjectStoreNotFoundError,
+        and what `publish` raises once it is not transient.
+        """
         message_id = new_nuid()
         retry = TransferRetry()
         unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
@@ -120,22 +123,22 @@ class MetaStore:
                     expect_last_subject_seq=found.seq,
                 )
             except WrongLastSequenceError:
-                retry.progress()  # somebody else was faster
+                retry.progress()  # another writer was first
             except JetsparkError as error:
                 if tried:
                     unsure.append((new, found.info))
                 await retry.wait(error)
             else:
                 if ack.duplicate:
-                    # Stored by an earlier attempt. If there were several, it is not known what
-                    # that one replaced.
+                    # Stored by an earlier attempt. If there were several, it is unknown what it
+                    # replaced.
                     return unsure[0] if len(unsure) == 1 else (new, None)
                 return new.replace(mtime=datetime.now(UTC)), found.info
 
     async def remove_chunks(self, nuid: str) -> bool:
-        """What is stored under an id that nothing leads to. Trouble is reported, not raised.
+        """Purge the chunks of an object that does not exist any more; False: some are left.
 
-        False: something is left.
+        Errors are reported, not raised.
         """
         subject = chunk_subject(self.store, nuid)
         retry = TransferRetry()

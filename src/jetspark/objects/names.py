@@ -1,4 +1,4 @@
-"""What stores and objects may be called, their subjects, ids and digests (ADR-20), all pure."""
+"""Names of stores and objects, their subjects, ids and digests (ADR-20). Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Final
 from jetspark.errors import BadNameError
 
 STREAM_PREFIX: Final = "OBJ_"
-"""A store is the stream of this name and the store's."""
+"""The stream of a store has this before the store's name."""
 
 LONGEST_NAME: Final = 2048
-"""Bytes of an object's name: it becomes a part of a subject, which servers do not take longer."""
+"""Most bytes of an object's name: it is part of a subject, whose length servers limit."""
 
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
 _ID_LETTERS: Final = string.digits + string.ascii_letters
@@ -32,13 +32,13 @@ def check_store(name: str) -> str:
 
 
 def info_subject(store: str, name: str) -> str:
-    """Where the information about an object is. Raises BadNameError."""
+    """The subject of an object's info. Raises BadNameError."""
     if not isinstance(name, str):
         raise BadNameError("object", name, f"it is a str, not {type(name).__name__}")
     try:
         raw = name.encode()
     except UnicodeEncodeError:
-        raise BadNameError("object", name, "it is no Unicode text") from None
+        raise BadNameError("object", name, "it has a lone surrogate") from None
     if not raw:
         raise BadNameError("object", name, "it is empty")
     if len(raw) > LONGEST_NAME:
@@ -47,9 +47,9 @@ def info_subject(store: str, name: str) -> str:
 
 
 def latin_info_subject(store: str, name: str) -> str | None:
-    """Where the JavaScript client has it: it encodes names as Latin-1; None where that is no other.
+    """The subject that the JavaScript client uses, which encodes names as Latin-1; None: the same.
 
-    It cannot write names with letters that Latin-1 has not.
+    It cannot write names with characters outside Latin-1.
     """
     if name.isascii():
         return None
@@ -61,27 +61,27 @@ def latin_info_subject(store: str, name: str) -> str | None:
 
 
 def all_infos(store: str) -> str:
-    """The subjects of the information about all objects."""
+    """The subjects of the infos of all objects."""
     return f"$O.{store}.M.>"
 
 
 def chunk_subject(store: str, nuid: str) -> str:
-    """Where the chunks of an object are."""
+    """The subject of an object's chunks."""
     return f"$O.{store}.C.{nuid}"
 
 
 def new_nuid() -> str:
-    """An id that no other object has."""
+    """A new unique id."""
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
 
 
 def digest_text(sha256: bytes) -> str:
-    """A digest as it is written."""
+    """A digest in the form of ADR-20."""
     return f"{_ALGORITHM}={base64.urlsafe_b64encode(sha256).decode()}"
 
 
 def is_digest(text: str, sha256: bytes) -> bool:
-    """Whether a written digest is this one, whoever wrote it."""
+    """Whether a digest in any client's form is this one."""
     algorithm, _, value = text.partition("=")
     value = value.rstrip("=")
     try:

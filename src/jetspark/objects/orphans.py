@@ -1,10 +1,9 @@
-"""Chunks that belong to no object, and how they are removed.
+"""Orphans: chunks that belong to no object, and their removal.
 
-They are left by a program that was killed in the middle of a put, by a link that was gone for
-good, and by a server that was killed: a part of what was purged just before may be there again when
-it comes back. No name leads to them, so the information about all objects is read to tell them from
-others. It is read from the leader, in the order of the stream: what is written meanwhile stands
-further on, and comes.
+They are left by a program killed during a put, by a connection lost for good, and by a killed
+server, which may bring back part of what was purged just before. No name leads to them, so the
+infos of all objects are read to tell them from others: from the leader, in stream order, so infos
+written meanwhile come too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ORPHAN_AGE: Final = timedelta(hours=1)
 
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
-    """What `ObjectStore.purge_orphans` does."""
+    """See `ObjectStore.purge_orphans`."""
     before = time.time() - in_seconds(older_than)
     try:
         return await _purge(meta, before)
@@ -34,7 +33,7 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
 
 async def _purge(meta: MetaStore, before: float) -> int:
     js, stream, store = meta.js, meta.stream, meta.store
-    # The chunks first: an object that is completed from now on has its information further on.
+    # The chunks first: an object completed from now on has its info later in the stream.
     found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
     subjects = set(found.state.subjects or ())
     if subjects:

@@ -1,14 +1,14 @@
-"""An object on its way out of a store (ADR-20).
+"""Reading an object (ADR-20).
 
 Contract
-- Chunks come through an ordered consumer, which goes on over reconnects, restarts and changes of
-  leader; at most about PULL_AHEAD bytes are here or on their way. It begins with the first chunk
-  that is asked for and ends with the last, or when the iteration is left.
-- The last chunk is given out only when number, size and digest are right: whoever gets all of the
-  bytes has the object. Otherwise ObjectDamagedError, or DigestMismatchError. Chunks that are gone
+- Chunks come through an ordered consumer, which survives reconnects, restarts and leader changes;
+  about PULL_AHEAD bytes at most are buffered or requested ahead. It is created for the first chunk,
+  and ends with the last one or when the iteration is left.
+- The last chunk is given out only when the number of chunks, size and digest are right: a caller
+  with all bytes has the object. Otherwise ObjectDamagedError or DigestMismatchError. Missing chunks
   are never waited for: the stream's leader is asked when none comes.
-- An object that is replaced or deleted while it is read loses its chunks: ObjectDamagedError.
-- The digest of many bytes is made in a thread. No task of its own.
+- An object that is replaced or deleted meanwhile loses its chunks: ObjectDamagedError.
+- The digest of many bytes is computed in a thread. No task of its own.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import chunk_subject, is_digest
 
 PULL_AHEAD = 8 * 1024 * 1024
-"""Bytes of chunks that are here or on their way."""
+"""Bytes of chunks buffered or requested ahead."""
 
 LOT_BYTES = 1024 * 1024
-"""Bytes that are handled at once."""
+"""Bytes handled at once."""
 
 HEARTBEAT = 2.0
-"""Seconds: within twice as long a chunk that was lost on the way is read again, the last too."""
+"""Seconds between heartbeats: a lost chunk, the last too, is read again within twice as long."""
 
 LOOK_AFTER = 0.5
-"""Seconds without a chunk until the leader is asked whether there is one."""
+"""Seconds without a chunk until the leader is asked for it."""
 
-_IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
+_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
 
 
 class ObjectReader:
-    """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.all()`.
+    """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.all()`, once.
 
-    For one use.
+    Reading raises ObjectDamagedError and DigestMismatchError instead of giving out the last chunk,
+    ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
     def __init__(self, meta: MetaStore, info: ObjectInfo) -> None:
@@ -66,11 +67,11 @@ class ObjectReader:
 
     @property
     def info(self) -> ObjectInfo:
-        """What it is; of a link, what it leads to."""
+        """The object's info; of a link, that of its target."""
         return self._info
 
     async def all(self) -> bytes:
-        """All of it."""
+        """The whole content. Raises as reading (see `ObjectReader`)."""
         return b"".join([chunk async for chunk in self])
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -82,13 +83,13 @@ class ObjectReader:
             self.stop()
 
     def stop(self) -> None:
-        """Read no more. Any number of times."""
+        """Read no more. May be called again."""
         self._stopped = True
         if self._messages is not None:
             self._messages.stop()
 
     async def next_lot(self) -> list[bytes]:
-        """The next chunks, those that are here at once; none at the end."""
+        """The next chunks: all that have arrived; none at the end. Raises as reading."""
         if self._stopped:
             return []
         try:
@@ -106,7 +107,7 @@ class ObjectReader:
             self._messages = self._meta.js.ordered(
                 self._meta.stream,
                 subjects=self._subject,
-                # One chunk at least, however large others have made it.
+                # At least one chunk of any size.
                 max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
                 heartbeat=HEARTBEAT,
             )
@@ -132,7 +133,7 @@ class ObjectReader:
                 async with asyncio.timeout(LOOK_AFTER):
                     return await anext(messages)
             except ConnectionClosedError:
-                raise  # a lost connection is a TimeoutError, too
+                raise  # a lost connection is a TimeoutError too
             except StreamNotFoundError:
                 raise no_store(self._meta.store) from None
             except StopAsyncIteration:
@@ -158,7 +159,7 @@ class ObjectReader:
         except ConnectionClosedError:
             raise
         except JetsparkError:
-            return  # no leader, no link: asked again soon
+            return  # no leader, no link: asked again after LOOK_AFTER
 
     def _digest(self, lot: Sequence[bytes]) -> None:
         for chunk in lot:
@@ -168,12 +169,12 @@ class ObjectReader:
         self.stop()
         info = self._info
         if self._size != info.size:
-            raise self._damaged(f"it has {self._size} bytes in place of {info.size}")
+            raise self._damaged(f"it has {self._size} bytes instead of {info.size}")
         if info.digest is None:
-            raise self._damaged("there is no digest of it")
+            raise self._damaged("its info has no digest")
         if not is_digest(info.digest, self._sha256.digest()):
             raise DigestMismatchError(
-                f'Object "{info.name}" of store "{info.bucket}" is not what was put: its digest '
+                f'Object "{info.name}" of store "{info.bucket}" is damaged: its digest '
                 f"is not {info.digest}."
             )
 

@@ -1,11 +1,10 @@
 """An object store: put, get, change, link and delete objects (ADR-20).
 
-Contract: a store is cheap, holds no state of the server's and needs no closing. An object is put
-as a stream of chunks and becomes visible when it is complete; until then the one that had its
-name stays. Of several writers of one name the last that is complete wins, and the chunks of the
-others are removed. How objects travel is in `writing` and `reading`; information about them comes
-from the stream's leader, so what was acknowledged is seen. Names are any text, not empty. A store
-that is gone raises ObjectStoreNotFoundError.
+Contract: a store is cheap, holds no state of the server's and needs no closing. An object is put in
+chunks and becomes visible when it is complete; until then the one with its name stays. Of several
+writers of one name the last to complete wins, and the chunks of the others are removed. `writer`
+and `reader` have the transfers. Infos are read from the stream's leader, which has every
+acknowledged write. Names are any text that is not empty.
 """
 
 from __future__ import annotations
@@ -57,7 +56,11 @@ T = TypeVar("T")
 
 @checked_but(also=("_writer",))  # which the blocking client asks for
 class ObjectStore:
-    """What `JetStream.object_store` and `JetStream.create_object_store` return."""
+    """What `JetStream.object_store` and `JetStream.create_object_store` return.
+
+    Every call raises BadNameError, ObjectStoreNotFoundError when the store does not exist any
+    more, and as every API call (see `JetStream`).
+    """
 
     def __init__(self, js: JetStreamContext, name: str) -> None:
         self._js = js
@@ -74,14 +77,17 @@ class ObjectStore:
         return self._meta.stream
 
     async def status(self) -> ObjectStoreStatus:
-        """What it is and holds now."""
+        """Configuration and state. Raises as every call of a store."""
         try:
             return ObjectStoreStatus(await self._js.stream_info(self.stream))
         except StreamNotFoundError:
             raise no_store(self.name) from None
 
     async def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        """Allow no more changes, for ever; the store can still be deleted as a whole.
+
+        Raises as every call of a store (see `ObjectStore`).
+        """
         try:
             return ObjectStoreStatus(await self._js.update_stream(name=self.stream, sealed=True))
         except StreamNotFoundError:
@@ -99,13 +105,14 @@ class ObjectStore:
         metadata: Mapping[str, str] | None = None,
         chunk_size: int | None = None,
     ) -> ObjectInfo:
-        """Store an object, in place of the one that has the name.
+        """Store an object, replacing the one with this name.
 
         `data`: bytes, the path of a file, a binary file object, or an iterable of bytes, async
         ones too; read piece by piece, files and iterables in threads. `chunk_size`: bytes of
-        each stored message, 128 KiB by default, at most the server's max_payload. Raises
-        BadNameError, ConfigError, what reading the data raises, and APIError when the store is
-        full or sealed; then the store is as it was.
+        each chunk, default 128 KiB, at most the server's max_payload. Raises ConfigError,
+        BadPayloadError, what reading the data raises, APIError when the store is full or sealed,
+        ObjectDamagedError when the stored chunks are not what was sent, and as every call of a
+        store (see `ObjectStore`). Then the store is unchanged.
         """
         check_data(data)
         writer = self.writer(name, description, headers, metadata, chunk_size)
@@ -134,7 +141,7 @@ class ObjectStore:
             chunk_size = min(CHUNK_SIZE, most)
         check_whole("chunk_size", chunk_size)
         if chunk_size > most:
-            raise ConfigError(f"chunk_size is from 1 to {most:,}, the server's max_payload.")
+            raise ConfigError(f"chunk_size must be from 1 to {most:,}, the server's max_payload.")
         info = ObjectInfo(
             name=name,
             bucket=self.name,
@@ -155,10 +162,11 @@ class ObjectStore:
         headers: HeaderValues | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
-        """Change what is said about an object or a link; None keeps it. The content stays.
+        """Change the info of an object or link; None keeps a value. The content stays.
 
-        `new_name`: rename it; raises ObjectExistsError when there is an object of that name.
-        Raises ObjectNotFoundError, also when it is replaced while it is renamed.
+        `new_name`: rename it. Raises ObjectNotFoundError, also when it is replaced while it is
+        renamed, ObjectExistsError when the new name is taken, ConfigError, and as every call of a
+        store (see `ObjectStore`).
         """
         said = {
             "description": description,
@@ -177,96 +185,105 @@ class ObjectStore:
 
     async def _rename(self, info: ObjectInfo, renamed: ObjectInfo) -> ObjectInfo:
         new, _ = await self._meta.replace(
-            renamed.name, partial(_in_free_place, renamed, links_too=False)
+            renamed.name, partial(_unless_taken, renamed, links_too=False)
         )
 
         def leave(there: ObjectInfo | None) -> ObjectInfo:
             if there is None or there.deleted or there.nuid != info.nuid:
                 raise object_not_found(self.name, info.name)
-            # With another id, lest somebody deletes the chunks with this mark.
-            return _mark(there).replace(nuid=new_nuid())
+            # With a new id, so that replacing this marker does not remove the chunks.
+            return _delete_marker(there).replace(nuid=new_nuid())
 
         try:
             await self._meta.replace(info.name, leave)
         except ObjectNotFoundError:
-            # Replaced or deleted meanwhile, and so its chunks are gone.
+            # Replaced or deleted meanwhile, so its chunks are gone.
             with suppress(ObjectNotFoundError):
                 await self._meta.replace(new.name, leave)
             raise
         return new
 
     async def delete(self, name: str) -> None:
-        """Delete an object, or a link. Nothing happens to one that was deleted before.
+        """Delete an object or link. One that was deleted before stays deleted.
 
-        A mark stays in its place, for watchers. Raises ObjectNotFoundError.
+        A delete marker stays, for watchers. Raises ObjectNotFoundError, APIError when the store is
+        sealed, and as every call of a store (see `ObjectStore`).
         """
         found = (await self._meta.find(name)).info
         if found is None:
             raise object_not_found(self.name, name)
         if found.deleted:
             return
-        _, old = await self._meta.replace(name, lambda there: _mark(there or found))
+        _, old = await self._meta.replace(name, lambda there: _delete_marker(there or found))
         if old is not None and old.chunks:
             await self._meta.remove_chunks(old.nuid)
 
     async def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
         """Remove chunks that belong to no object; returns how many.
 
-        Killed programs and servers leave such. `older_than`: seconds or a timedelta, 1 hour by
-        default; what got a chunk since then is left alone, for it may be a put that goes on. It
-        has to be longer than a put waits for its own data. One question for each object. Raises
-        ObjectStoreNotFoundError, ConfigError, and APIError when the store is sealed.
+        Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta,
+        default 1 hour; objects with a newer chunk are left alone, as a put may still be running:
+        it must be longer than a put waits for its data. Needs one request for each object. Raises
+        BadTimeError, APIError when the store is sealed, and as every call of a store (see
+        `ObjectStore`).
         """
         return await purge_orphans(self._meta, older_than)
 
     # -- links ---------------------------------------------------------------------------------
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
-        """Make `name` lead to an object, of this store or another one.
+        """Create a link to an object of this or another store; returns the link's info.
 
-        `target`: its info, from `put` or `info`. In place of another link of that name; an object
-        raises ObjectExistsError. Raises ConfigError for a target that is deleted or a link.
+        `target`: the object's info, from `put` or `info`. Replaces a link of that name. Raises
+        ObjectExistsError when an object has the name, ConfigError for a target that is deleted or
+        a link, and as every call of a store (see `ObjectStore`).
         """
         return await self._add_link(name, link_to(target))
 
     async def add_store_link(self, name: str, store: str) -> ObjectInfo:
-        """Make `name` lead to the object store of that name, as a folder would.
+        """Create a link to a whole object store, like a folder; returns the link's info.
 
-        In place of another link of that name; an object raises ObjectExistsError. Such a link
-        says where to go in its `info`; it has no content.
+        Replaces a link of that name. Such a link has no content: its `info` names the store.
+        Raises ObjectExistsError when an object has the name, and as every call of a store (see
+        `ObjectStore`).
         """
         return await self._add_link(name, ObjectLink(bucket=check_store(store)))
 
     async def _add_link(self, name: str, link: ObjectLink) -> ObjectInfo:
         info = info_of_link(self.name, name, link)
-        return (await self._meta.replace(name, partial(_in_free_place, info, links_too=True)))[0]
+        return (await self._meta.replace(name, partial(_unless_taken, info, links_too=True)))[0]
 
     # -- reading -------------------------------------------------------------------------------
 
     async def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
-        """What is stored about an object, or a link. Raises ObjectNotFoundError."""
+        """The info of an object or link; `include_deleted`: a delete marker too.
+
+        Raises ObjectNotFoundError, and as every call of a store (see `ObjectStore`).
+        """
         found = (await self._meta.find(name)).info
         if include_deleted and found is not None:
             return found
         return self._present(name, found)
 
     async def get(self, name: str) -> ObjectReader:
-        """An object to be read, chunk by chunk; a link gives what it leads to.
+        """Read an object, or a link's target, chunk by chunk.
 
-        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; while reading
-        ObjectDamagedError and DigestMismatchError, instead of the last chunk.
+        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError, and as every call
+        of a store (see `ObjectStore`); reading raises ObjectDamagedError and DigestMismatchError
+        instead of giving out the last chunk.
         """
         return ObjectReader(*await resolve(self._meta, name))
 
     async def get_bytes(self, name: str) -> bytes:
-        """All of an object. Raises as `get`."""
+        """The whole content of an object. Raises as `get` and as reading."""
         return await self._whole(name, ObjectReader.all)
 
     async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
-        """Write an object into a file; returns its info. Raises as `get`, ConfigError, OSError.
+        """Write an object into a file; returns its info.
 
         `target`: a path, where the file appears when it is complete; or a binary file object,
-        which is left open. Written in threads.
+        which stays open. Written in threads. Raises as `get` and as reading, OSError, and
+        ConfigError when `target` is neither.
         """
         if isinstance(target, str | os.PathLike):
             return await self._whole(name, partial(_save, target))
@@ -275,7 +292,7 @@ class ObjectStore:
         return reader.info
 
     async def _whole(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
-        """Again when the object was replaced meanwhile: nothing of it was given out."""
+        """Start again when the object was replaced meanwhile: nothing was given out yet."""
         tries = 0
         while True:
             reader = await self.get(name)
@@ -287,7 +304,10 @@ class ObjectStore:
                     raise
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """All objects and links, in the order in which they were last written."""
+        """The infos of all objects and links, in the order in which they were last written.
+
+        Iterating raises as every call of a store (see `ObjectStore`).
+        """
         return Listing(partial(self._objects, include_deleted))
 
     async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
@@ -300,11 +320,12 @@ class ObjectStore:
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
         """The infos of all objects, deleted ones too, then None once, then every change.
 
-        `ignore_deletes`: only objects that are there. `updates_only`: None first, then changes.
+        `ignore_deletes`: without deletions. `updates_only`: None first, then changes. Iterating
+        raises as every call of a store (see `ObjectStore`).
         """
         return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
 
-    # -- what was found ------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------
 
     def _present(self, name: str, found: ObjectInfo | None) -> ObjectInfo:
         if found is None or found.deleted:
@@ -324,16 +345,16 @@ def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
             for name, values in headers.items()
         }
     except (AttributeError, TypeError):
-        raise ConfigError(f"headers is a mapping of names to texts, not {headers!r:.80}.") from None
+        raise ConfigError(f"headers must map names to values, not {headers!r:.80}.") from None
 
 
-def _mark(info: ObjectInfo) -> ObjectInfo:
-    """What is left of a deleted object."""
+def _delete_marker(info: ObjectInfo) -> ObjectInfo:
+    """The delete marker of an object."""
     return info.replace(deleted=True, size=0, chunks=0, digest=None)
 
 
-def _in_free_place(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
-    """Raises ObjectExistsError when the name is taken; with `links_too` not by a link."""
+def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
+    """Raises ObjectExistsError when the name is taken; `links_too`: a link may be replaced."""
     if there is not None and not there.deleted and not (links_too and there.link is not None):
         text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
         raise ObjectExistsError(400, 0, "object exists", text)

@@ -1,6 +1,6 @@
-"""Watching a store: its objects now, and every change from then on (ADR-20).
+"""Watching a store: the infos of its objects, None once, then every change (ADR-20).
 
-Contract: that of `jetspark.jetstream.ordered.watching`. Information that cannot be read is reported
+Contract: that of `jetspark.jetstream.ordered.watching`. An info that cannot be read is reported
 (log, last_error, error callback) and left out.
 """
 

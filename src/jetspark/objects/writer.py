@@ -1,15 +1,14 @@
-"""An object on its way into a store (ADR-20).
+"""Writing an object (ADR-20).
 
 Contract
-- Chunks are published without waiting for each ack, about WINDOW_BYTES of them at a time, to a
-  subject of the object's own; only when all are stored is the information written, which makes
-  the object visible, in place of the one that had its name. Then that one's chunks are removed.
-- The stream keeps chunks in the order in which it took them. When an ack is missing (a lost link,
-  a change of leader), what was stored behind the last good chunk is removed and sent again, as long
-  as there is progress (`retry`).
-- What fails leaves nothing behind: its chunks are removed. Only a program or a connection that
-  ends in the middle cannot do that.
-- The digest is made in a thread beside the sending. No task of its own.
+- Chunks are published without waiting for each ack, about WINDOW_BYTES at a time, to the object's
+  own subject. When all are stored, the info is written, which makes the object visible and replaces
+  the one with its name. Then that one's chunks are removed.
+- When an ack is missing (a lost link, a leader change), the chunks stored after the last good one
+  are removed and sent again, as long as there is progress (`retry`), so their order stays right.
+- A failed write leaves nothing behind: its chunks are removed, unless the program or the connection
+  has ended.
+- The digest is computed in a thread meanwhile. No task of its own.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from jetspark.objects.names import chunk_subject, digest_text
 from jetspark.objects.retry import TransferRetry
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""Of chunks that have no ack yet."""
+"""Bytes of chunks without an ack, at most."""
 
 _MOST_CHUNKS = 4000
 _WORKED_OFF_SECONDS = 0.25
-_NEVER = 2**53  # no stream gets so far
+_NEVER = 2**53  # a sequence that no stream reaches
 _REMOVALS: set[asyncio.Task[None]] = set()  # an event loop keeps only a weak reference
-_IN_A_THREAD = 64 * 1024  # bytes from which on a digest is worth a change of thread
+_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
 
 
 class ObjectWriter:
-    """`begin`, any number of `write`, and `finish`; or `discard` at any time, which ends it."""
+    """`begin`, any number of `write`, then `finish`; or `discard` at any time."""
 
     def __init__(self, meta: MetaStore, info: ObjectInfo, chunk_size: int) -> None:
         self._meta = meta
@@ -61,10 +60,10 @@ class ObjectWriter:
         )
         self._sha256 = hashlib.sha256()
         self._rest: list[bytes] = []
-        """What does not fill a chunk yet."""
+        """Bytes that do not fill a chunk yet."""
         self._rest_size = 0
         self._sent: deque[tuple[bytes, asyncio.Future[PubAck]]] = deque()
-        """Chunks whose ack was not looked at yet."""
+        """Chunks with their acks, not checked yet."""
         self._last_good = 0
         """Sequence of the last chunk before those."""
         self._size = 0
@@ -78,7 +77,7 @@ class ObjectWriter:
         await self._publisher.__aenter__()
 
     async def write(self, block: bytes) -> None:
-        """The next bytes of the content, as many as they are."""
+        """The next bytes of the content, any number."""
         size = len(block)
         self._size += size
         digesting = None
@@ -93,21 +92,21 @@ class ObjectWriter:
                 await digesting
 
     async def finish(self) -> ObjectInfo:
-        """Send the rest, wait for all, and make the object visible.
+        """Send the rest, wait for all acks, and make the object visible.
 
-        Cancelled in the very last moment it may be visible all the same, as a whole.
+        When cancelled in the last step, the object may become visible, complete.
         """
         if self._rest:
             await self._send(b"".join(self._rest))
         while self._sent:
-            await self._settle(self._sent[0][1])
+            await self._check_ack(self._sent[0][1])
         if self._sent_again:
             await self._count_chunks()
         self._commit = asyncio.get_running_loop().create_task(self._make_visible())
         try:
             return await asyncio.shield(self._commit)
         except asyncio.CancelledError:
-            # Broken off in the middle nobody would know which chunks are of use.
+            # Otherwise it would be unknown whether the chunks are in use.
             await asyncio.wait({self._commit})
             raise
 
@@ -124,10 +123,10 @@ class ObjectWriter:
         )
 
     async def discard(self) -> None:
-        """Remove what was stored, unless the object is visible.
+        """Remove the stored chunks, unless the object is visible.
 
-        Returns within the context's timeout; without a link, say, removing goes on by itself. What
-        is left at last is reported.
+        Returns within the context's timeout; without a link the removal goes on in the background.
+        Chunks that are left in the end are reported.
         """
         removal = asyncio.get_running_loop().create_task(self._remove())
         _REMOVALS.add(removal)
@@ -137,11 +136,11 @@ class ObjectWriter:
     async def _remove(self) -> None:
         gone = False
         try:
-            # First the chunks on their way: they might be stored behind the removal.
+            # First the chunks on their way, which might be stored after the removal.
             await self._publisher.flush()
             gone = not self._chunks or await self._is_visible()
             gone = gone or await self._removed()
-        finally:  # cancelled, too, when the event loop ends
+        finally:  # also when the event loop ends and cancels it
             if not gone:
                 self._js.client.report(
                     JetStreamError(
@@ -154,7 +153,7 @@ class ObjectWriter:
         unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
         gone = await self._meta.remove_chunks(self._info.nuid)
         if gone and unknown:
-            # A server that stood still may store chunks that waited behind the removal.
+            # A server that was paused may store chunks that waited after the purge.
             await asyncio.sleep(_WORKED_OFF_SECONDS)
             gone = await self._meta.remove_chunks(self._info.nuid)
         return gone
@@ -175,14 +174,14 @@ class ObjectWriter:
                 return found is not None and found.nuid == self._info.nuid
 
     async def _close(self) -> None:
-        # As if broken off, which does not wait.
+        # As if cancelled, which does not wait.
         await self._publisher.__aexit__(asyncio.CancelledError, None, None)
         self._forget_sent()
 
     def _forget_sent(self) -> None:
         for _, ack in self._sent:
             if not ack.cancelled():
-                ack.exception()  # seen
+                ack.exception()  # marks it as retrieved
         self._sent.clear()
 
     # -- chunks --------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ class ObjectWriter:
         self._chunks += 1
         sent = self._sent
         while sent and sent[0][1].done():
-            await self._settle(sent[0][1])
+            await self._check_ack(sent[0][1])
 
     async def _submit(self, chunk: bytes) -> None:
         while True:
@@ -220,8 +219,8 @@ class ObjectWriter:
                 self._sent.append((chunk, ack))
                 return
 
-    async def _settle(self, ack: asyncio.Future[PubAck]) -> None:
-        """Look at the oldest ack."""
+    async def _check_ack(self, ack: asyncio.Future[PubAck]) -> None:
+        """Check the oldest ack."""
         try:
             seq = (await ack).seq
         except JetsparkError as error:
@@ -235,10 +234,10 @@ class ObjectWriter:
         self._last_good = seq
         self._retry.progress()
 
-    # -- trouble -------------------------------------------------------------------------------
+    # -- retrying ------------------------------------------------------------------------------
 
     async def _send_again(self, error: JetsparkError) -> None:
-        """All from the oldest chunk on whose fate is not good."""
+        """Send all chunks from the first one that is not surely stored."""
         self._sent_again = True
         while True:
             await self._publisher.flush()
@@ -256,7 +255,7 @@ class ObjectWriter:
             await self._submit(chunk)
 
     async def _remove_behind_good(self) -> None:
-        # What was kept for the next link is behind us when the stream has refused this.
+        # When the stream has refused this, everything sent before has been handled.
         with suppress(WrongLastSequenceError, NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
         stream = self._meta.stream
@@ -271,7 +270,7 @@ class ObjectWriter:
                 await self._js.delete_msg(stream, stored.seq)
 
     async def _count_chunks(self) -> None:
-        """A chunk that was on its way for very long may have come after all."""
+        """A chunk may arrive very late, and be stored twice."""
         while True:
             try:
                 info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
@@ -281,6 +280,6 @@ class ObjectWriter:
         stored = (info.state.subjects or {}).get(self._subject, 0)
         if stored != self._chunks:
             raise ObjectDamagedError(
-                f'Object "{self._info.name}": {stored} chunks are stored in place of '
+                f'Object "{self._info.name}": {stored} chunks are stored instead of '
                 f"{self._chunks}. Put it again."
             )

@@ -22,9 +22,11 @@ class GeneratedObjectStoreCalls:
     def create_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
-        """Make an object store. Options are the fields of ObjectStoreConfig.
+        """Create an object store, or bind to it when it exists with the same configuration.
 
-        One that exists with the same configuration is bound; with another one, NameInUseError.
+        Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
+        another configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         return ObjectStore(
             self._thread, self._thread.run(self._inner.create_object_store, name, config, **options)
@@ -33,26 +35,30 @@ class GeneratedObjectStoreCalls:
     def update_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
-        """Change an object store; what is not named keeps its value.
+        """Change an object store; options not given keep their values.
 
-        Raises ObjectStoreNotFoundError.
+        Raises ObjectStoreNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
         """
         return ObjectStore(
             self._thread, self._thread.run(self._inner.update_object_store, name, config, **options)
         )
 
     def object_store(self, name: str) -> ObjectStore:
-        """Bind to an object store that exists. Raises ObjectStoreNotFoundError."""
+        """Bind to an existing object store.
+
+        Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
+        """
         return ObjectStore(self._thread, self._thread.run(self._inner.object_store, name))
 
     def delete_object_store(self, name: str) -> None:
-        """Delete an object store with all it holds. Raises ObjectStoreNotFoundError."""
+        """Delete an object store and its objects. Raises as `object_store`."""
         self._thread.run(self._inner.delete_object_store, name)
 
     def object_store_names(self) -> Listing[str]:
-        """The names of all object stores."""
+        """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._thread, self._inner.object_store_names())
 
     def object_stores(self) -> Listing[ObjectStoreStatus]:
-        """The statuses of all object stores."""
+        """The statuses of all stores. Iterating raises as every API call (see `JetStream`)."""
         return Listing(self._thread, self._inner.object_stores())

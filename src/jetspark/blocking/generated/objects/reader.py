@@ -16,19 +16,19 @@ class GeneratedObjectReader:
 
     @property
     def info(self) -> ObjectInfo:
-        """What it is; of a link, what it leads to."""
+        """The object's info; of a link, that of its target."""
         return self._inner.info
 
     def all(self) -> bytes:
-        """All of it."""
+        """The whole content. Raises as reading (see `ObjectReader`)."""
         return self._thread.run(self._inner.all)
 
     def stop(self) -> None:
-        """Read no more. Any number of times."""
+        """Read no more. May be called again."""
         raise NotImplementedError
 
     def next_lot(self) -> list[bytes]:
-        """The next chunks, those that are here at once; none at the end."""
+        """The next chunks: all that have arrived; none at the end. Raises as reading."""
         return self._thread.run(self._inner.next_lot)
 
     def __repr__(self) -> str:

@@ -40,11 +40,14 @@ class GeneratedObjectStore:
         return self._inner.stream
 
     def status(self) -> ObjectStoreStatus:
-        """What it is and holds now."""
+        """Configuration and state. Raises as every call of a store."""
         return self._thread.run(self._inner.status)
 
     def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        """Allow no more changes, for ever; the store can still be deleted as a whole.
+
+        Raises as every call of a store (see `ObjectStore`).
+        """
         return self._thread.run(self._inner.seal)
 
     def put(
@@ -57,12 +60,14 @@ class GeneratedObjectStore:
         metadata: Mapping[str, str] | None = None,
         chunk_size: int | None = None,
     ) -> ObjectInfo:
-        """Store an object, in place of the one that has the name.
+        """Store an object, replacing the one with this name.
 
         `data`: bytes, the path of a file, a binary file object, or an iterable of bytes; read piece
-        by piece in this thread. `chunk_size`: bytes of each stored message, 128 KiB by default, at
-        most the server's max_payload. Raises BadNameError, ConfigError, what reading the data
-        raises, and APIError when the store is full or sealed; then the store is as it was.
+        by piece in this thread. `chunk_size`: bytes of each chunk, default 128 KiB, at most the
+        server's max_payload. Raises ConfigError, BadPayloadError, what reading the data raises,
+        APIError when the store is full or sealed, ObjectDamagedError when the stored chunks are not
+        what was sent, and as every call of a store (see `ObjectStore`). Then the store is
+        unchanged.
         """
         return self._put(
             data, partial(self._inner.writer, name, description, headers, metadata, chunk_size)
@@ -77,10 +82,11 @@ class GeneratedObjectStore:
         headers: HeaderValues | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
-        """Change what is said about an object or a link; None keeps it. The content stays.
+        """Change the info of an object or link; None keeps a value. The content stays.
 
-        `new_name`: rename it; raises ObjectExistsError when there is an object of that name.
-        Raises ObjectNotFoundError, also when it is replaced while it is renamed.
+        `new_name`: rename it. Raises ObjectNotFoundError, also when it is replaced while it is
+        renamed, ObjectExistsError when the new name is taken, ConfigError, and as every call of a
+        store (see `ObjectStore`).
         """
         return self._thread.run(
             self._inner.update_meta,
@@ -92,70 +98,83 @@ class GeneratedObjectStore:
         )
 
     def delete(self, name: str) -> None:
-        """Delete an object, or a link. Nothing happens to one that was deleted before.
+        """Delete an object or link. One that was deleted before stays deleted.
 
-        A mark stays in its place, for watchers. Raises ObjectNotFoundError.
+        A delete marker stays, for watchers. Raises ObjectNotFoundError, APIError when the store is
+        sealed, and as every call of a store (see `ObjectStore`).
         """
         self._thread.run(self._inner.delete, name)
 
     def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
         """Remove chunks that belong to no object; returns how many.
 
-        Killed programs and servers leave such. `older_than`: seconds or a timedelta, 1 hour by
-        default; what got a chunk since then is left alone, for it may be a put that goes on. It
-        has to be longer than a put waits for its own data. One question for each object. Raises
-        ObjectStoreNotFoundError, ConfigError, and APIError when the store is sealed.
+        Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta,
+        default 1 hour; objects with a newer chunk are left alone, as a put may still be running:
+        it must be longer than a put waits for its data. Needs one request for each object. Raises
+        BadTimeError, APIError when the store is sealed, and as every call of a store (see
+        `ObjectStore`).
         """
         return self._thread.run(self._inner.purge_orphans, older_than=older_than)
 
     def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
-        """Make `name` lead to an object, of this store or another one.
+        """Create a link to an object of this or another store; returns the link's info.
 
-        `target`: its info, from `put` or `info`. In place of another link of that name; an object
-        raises ObjectExistsError. Raises ConfigError for a target that is deleted or a link.
+        `target`: the object's info, from `put` or `info`. Replaces a link of that name. Raises
+        ObjectExistsError when an object has the name, ConfigError for a target that is deleted or
+        a link, and as every call of a store (see `ObjectStore`).
         """
         return self._thread.run(self._inner.add_link, name, target)
 
     def add_store_link(self, name: str, store: str) -> ObjectInfo:
-        """Make `name` lead to the object store of that name, as a folder would.
+        """Create a link to a whole object store, like a folder; returns the link's info.
 
-        In place of another link of that name; an object raises ObjectExistsError. Such a link
-        says where to go in its `info`; it has no content.
+        Replaces a link of that name. Such a link has no content: its `info` names the store.
+        Raises ObjectExistsError when an object has the name, and as every call of a store (see
+        `ObjectStore`).
         """
         return self._thread.run(self._inner.add_store_link, name, store)
 
     def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
-        """What is stored about an object, or a link. Raises ObjectNotFoundError."""
+        """The info of an object or link; `include_deleted`: a delete marker too.
+
+        Raises ObjectNotFoundError, and as every call of a store (see `ObjectStore`).
+        """
         return self._thread.run(self._inner.info, name, include_deleted=include_deleted)
 
     def get(self, name: str) -> ObjectReader:
-        """An object to be read, chunk by chunk; a link gives what it leads to.
+        """Read an object, or a link's target, chunk by chunk.
 
-        `for chunk in store.get(name)`. Raises ObjectNotFoundError; while reading ObjectDamagedError
-        and DigestMismatchError, instead of the last chunk.
+        `for chunk in store.get(name)`. Raises ObjectNotFoundError, and as every call of a store
+        (see `ObjectStore`); reading raises ObjectDamagedError and DigestMismatchError instead of
+        giving out the last chunk.
         """
         return ObjectReader(self._thread, self._thread.run(self._inner.get, name))
 
     def get_bytes(self, name: str) -> bytes:
-        """All of an object. Raises as `get`."""
+        """The whole content of an object. Raises as `get` and as reading."""
         return self._thread.run(self._inner.get_bytes, name)
 
     def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
-        """Write an object into a file; returns its info. Raises as `get`, ConfigError, OSError.
+        """Write an object into a file; returns its info.
 
         `target`: a path, where the file appears when it is complete; or a binary file object, which
-        is left open. Written in this thread.
+        stays open. Written in this thread. Raises as `get` and as reading, OSError, and ConfigError
+        when `target` is neither.
         """
         raise NotImplementedError
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """All objects and links, in the order in which they were last written."""
+        """The infos of all objects and links, in the order in which they were last written.
+
+        Iterating raises as every call of a store (see `ObjectStore`).
+        """
         return Listing(self._thread, self._inner.objects(include_deleted=include_deleted))
 
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
         """The infos of all objects, deleted ones too, then None once, then every change.
 
-        `ignore_deletes`: only objects that are there. `updates_only`: None first, then changes.
+        `ignore_deletes`: without deletions. `updates_only`: None first, then changes. Iterating
+        raises as every call of a store (see `ObjectStore`).
         """
         return ObjectWatcher(
             self._thread,
