@@ -57,7 +57,7 @@ def test_prefixes() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "a/b", "a\\b", "a\r\nb"])
-def test_names_are_checked_by_adr_6(name: str) -> None:
+def test_names_are_checked_against_adr_6(name: str) -> None:
     for call in (js_api.STREAM_INFO, js_api.CONSUMER_INFO):
         with pytest.raises(errors.BadNameError):
             js_api.subject_of("$JS.API", call, {"stream": name, "consumer": "c"})
@@ -88,7 +88,7 @@ def test_errors_are_typed_by_their_code(err_code: int, wanted: type[errors.APIEr
     assert (error.code, error.err_code, error.description) == (400, err_code, "why")
 
 
-def test_a_missing_stream_is_named() -> None:
+def test_the_error_for_a_missing_stream_names_it() -> None:
     document = {"code": 404, "err_code": 10059, "description": "stream not found"}
     assert str(js_api.error_of(document, {"stream": "ORDRES"})) == 'Stream "ORDRES" not found.'
 
@@ -97,7 +97,7 @@ def test_a_missing_stream_is_named() -> None:
     "answer",
     [b"", b"nonsense", b"[]", b"{}", b'{"type":"io.nats.jetstream.api.v1.stream_info_response"}'],
 )
-def test_what_is_no_answer_to_the_call_is_an_error(answer: bytes) -> None:
+def test_an_answer_of_another_type_is_an_error(answer: bytes) -> None:
     with pytest.raises(errors.JetStreamError):
         js_api.parse_answer(js_api.STREAM_DELETE, answer, {"stream": "S"})
 
@@ -143,7 +143,7 @@ async def test_a_server_without_jetstream_says_so(make_server: MakeServer) -> No
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"domain": ""}])
-async def test_arguments_that_cannot_work(nc: Client, options: dict[str, Any]) -> None:
+async def test_impossible_context_options_are_refused(nc: Client, options: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigError):
         JetStream(nc, **options)
 
@@ -200,7 +200,7 @@ async def test_no_bad_name_is_sent(nc: Client, method: str, parameter: str) -> N
 async def test_every_subject_of_the_wire_document_has_a_typed_call(
     nc: Client, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row W1, but for templates, snapshots and restores, which have tests of their own."""
+    """Except templates, snapshots and restores, which have tests of their own."""
     caplog.set_level(logging.DEBUG, "jetspark.trace")
     js = nc.jetstream(trace=True)
     name = unique("S")

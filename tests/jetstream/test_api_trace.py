@@ -1,4 +1,4 @@
-"""What a context with `trace` writes into the log (rows J1, C16)."""
+"""What a context with `trace` writes into the log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_each_request_and_its_answer_are_logged(
     await js.delete_stream(name)
 
 
-async def test_only_the_context_that_traces_is_logged(
+async def test_only_a_context_with_trace_is_logged(
     nc: Client, lines: Callable[[], list[str]]
 ) -> None:
     loud, quiet = nc.jetstream(trace=True, timeout=1), nc.jetstream(timeout=2)
@@ -152,7 +152,7 @@ def test_no_secret_field_keeps_its_value(value: Any) -> None:
         check(json.loads(text))
 
 
-def test_what_is_long_is_cut_off_and_what_is_no_object_is_counted() -> None:
+def test_long_documents_are_truncated_and_other_bytes_counted() -> None:
     long = json.dumps({"a": "x" * 10_000}).encode()
     assert len(api_trace.shown(long)) < api_trace.MOST + 30
     assert api_trace.shown(long).endswith(f"({len(long)} bytes)")

@@ -1,4 +1,4 @@
-"""Backing up and restoring streams on real servers (row W2)."""
+"""Backing up and restoring streams on real servers."""
 
 from __future__ import annotations
 

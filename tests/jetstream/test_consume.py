@@ -83,7 +83,7 @@ def holds(what: Callable[[], bool]) -> Any:
     ],
     ids=str,
 )
-async def test_all_messages_come_once_and_in_order(
+async def test_consume_delivers_every_message_once_in_order(
     js: JetStream, stream: str, consumer: PullConsumer, options: dict[str, Any]
 ) -> None:
     await fill(js, stream, 300)
@@ -95,7 +95,7 @@ async def test_all_messages_come_once_and_in_order(
     assert {msg.metadata.deliveries for msg in seen} == {1}
 
 
-async def test_it_can_be_iterated_without_a_block(
+async def test_consume_can_be_iterated_without_a_block(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     await fill(js, stream, 3)
@@ -109,7 +109,7 @@ async def test_it_can_be_iterated_without_a_block(
     assert (await consumer.info()).num_ack_pending == 0
 
 
-async def test_several_tasks_share_the_messages(
+async def test_several_tasks_share_the_messages_of_one_consume(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     async with consumer.consume(max_messages=10) as messages, asyncio.TaskGroup() as tasks:
@@ -119,7 +119,7 @@ async def test_several_tasks_share_the_messages(
     assert sorted(seen) == list(range(150))
 
 
-async def test_next_waits_as_long_as_told(
+async def test_next_waits_for_its_timeout(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     async with consumer.consume() as messages:
@@ -134,7 +134,7 @@ async def test_next_waits_as_long_as_told(
 # -- how much is here --------------------------------------------------------------------------
 
 
-async def test_who_takes_nothing_gets_no_more_than_the_buffer(
+async def test_a_reader_that_takes_nothing_gets_no_more_than_the_buffer(
     js: JetStream, stream: str, consumer: PullConsumer, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 200)
@@ -152,7 +152,7 @@ async def test_who_takes_nothing_gets_no_more_than_the_buffer(
     assert reported == []
 
 
-async def test_bytes_are_counted_as_the_server_does(
+async def test_max_bytes_counts_bytes_as_the_server_does(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     await fill(js, stream, 40, size=500)
@@ -179,7 +179,7 @@ async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
 
 
 @pytest.mark.parametrize("limits", [{"max_batch": 5}, {"max_bytes": 300}, {"max_waiting": 1}])
-async def test_the_consumers_own_limits_are_kept(
+async def test_pull_requests_stay_within_the_consumers_limits(
     js: JetStream, stream: str, reported: list[JetsparkError], limits: dict[str, int]
 ) -> None:
     consumer = await js.create_consumer(stream, durable_name="d", **limits)
@@ -212,7 +212,7 @@ async def test_stop_acknowledges_nothing_and_the_server_delivers_again(
     assert min(msg.metadata.deliveries for msg in again) >= 2
 
 
-async def test_drain_gives_what_has_arrived_and_ends(
+async def test_drain_gives_out_what_has_arrived_and_ends_consuming(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     await fill(js, stream, 100)
@@ -229,7 +229,7 @@ async def test_drain_gives_what_has_arrived_and_ends(
     await messages.drain()
 
 
-async def test_it_ends_with_an_error_when_the_consumer_is_deleted(
+async def test_consume_ends_with_an_error_when_the_consumer_is_deleted(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     await fill(js, stream, 3)
@@ -245,7 +245,7 @@ async def test_it_ends_with_an_error_when_the_consumer_is_deleted(
     assert isinstance(messages.error, ConsumerDeletedError)
 
 
-async def test_it_ends_with_an_error_when_there_is_no_such_consumer(
+async def test_consume_ends_with_an_error_when_the_consumer_does_not_exist(
     consumer: PullConsumer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")  # older ones say nothing to the pull
@@ -254,7 +254,7 @@ async def test_it_ends_with_an_error_when_there_is_no_such_consumer(
         await consumer.consume().next(30)
 
 
-async def test_closing_the_client_ends_it_quietly(
+async def test_closing_the_client_ends_consume_without_an_error(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
     await fill(js, stream, 2)
@@ -267,7 +267,7 @@ async def test_closing_the_client_ends_it_quietly(
         consumer.consume()
 
 
-async def test_every_end_leaves_nothing_behind(
+async def test_every_end_of_consume_leaves_nothing_behind(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
     routes, tasks = len(nc._link.routes), len(asyncio.all_tasks())
@@ -422,7 +422,7 @@ async def test_closing_the_client_cancels_a_callback(
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-async def test_it_lives_through_a_restart_of_the_server(make_server: MakeServer, how: str) -> None:
+async def test_consume_survives_a_server_restart(make_server: MakeServer, how: str) -> None:
     server = make_server()
     errors: list[JetsparkError] = []
     async with connect(server.url, reconnect_wait=0.05, error_callback=errors.append) as nc:
@@ -442,7 +442,7 @@ async def test_it_lives_through_a_restart_of_the_server(make_server: MakeServer,
     assert not any(isinstance(error, MissedHeartbeatError) for error in errors)
 
 
-async def test_it_lives_through_changes_of_the_leader(
+async def test_consume_survives_leader_changes(
     nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -466,7 +466,7 @@ async def test_it_lives_through_changes_of_the_leader(
         await js.delete_stream(name)
 
 
-async def test_begun_during_an_outage_it_asks_afterwards(make_server: MakeServer) -> None:
+async def test_consume_started_during_an_outage_pulls_afterwards(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05) as nc:
         js = JetStream(nc)
@@ -480,7 +480,7 @@ async def test_begun_during_an_outage_it_asks_afterwards(make_server: MakeServer
             assert (await messages.next(20)).data == b"0"
 
 
-async def test_after_a_reconnect_messages_come_on_a_fresh_inbox(
+async def test_after_a_reconnect_messages_come_on_a_new_inbox(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client, reported: list[JetsparkError]
 ) -> None:
     async with consumer.consume(max_messages=10) as messages:
@@ -498,7 +498,7 @@ async def test_after_a_reconnect_messages_come_on_a_fresh_inbox(
     assert reported == []
 
 
-async def test_a_connection_that_is_lost_for_good_raises(make_server: MakeServer) -> None:
+async def test_consume_raises_when_the_connection_is_lost_for_good(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect=False) as nc:
         js = JetStream(nc)
@@ -511,7 +511,7 @@ async def test_a_connection_that_is_lost_for_good_raises(make_server: MakeServer
         assert isinstance(messages.error, ConnectionClosedError)
 
 
-async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+async def test_consume_uses_the_inbox_prefix(shared_server: NatsServer, stream: str) -> None:
     async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
         consumer = await JetStream(nc).create_consumer(stream, name="c")
         async with consumer.consume() as messages:
@@ -540,7 +540,7 @@ async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: s
     ],
     ids=str,
 )
-async def test_arguments_that_cannot_work(
+async def test_impossible_consume_options_are_refused(
     consumer: PullConsumer, nc: Client, arguments: dict[str, Any]
 ) -> None:
     routes = len(nc._link.routes)

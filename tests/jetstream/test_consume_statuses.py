@@ -64,7 +64,7 @@ def ended(status: str, messages: int, size: int = 0) -> str:
 # -- asking ------------------------------------------------------------------------------------
 
 
-async def test_what_is_asked_by_default(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_the_default_pull_request(scripted: Callable[..., ScriptedConsumer]) -> None:
     async with scripted() as peer, peer.consumer.consume():
         await asked(peer, 1)
         assert peer.requests == [
@@ -72,7 +72,7 @@ async def test_what_is_asked_by_default(scripted: Callable[..., ScriptedConsumer
         ]
 
 
-async def test_what_is_asked_when_told(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_the_pull_request_has_the_options(scripted: Callable[..., ScriptedConsumer]) -> None:
     async with scripted() as peer:
         async with peer.consumer.consume(max_bytes=9000, expires=90):
             await asked(peer, 1)
@@ -89,7 +89,7 @@ async def test_what_is_asked_when_told(scripted: Callable[..., ScriptedConsumer]
         ]
 
 
-async def test_at_the_threshold_the_buffer_is_filled_up(
+async def test_at_the_threshold_a_request_fills_the_buffer(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with (
@@ -104,7 +104,9 @@ async def test_at_the_threshold_the_buffer_is_filled_up(
     assert await asked(peer, 3) == [10, 7, 7, 7][: len(peer.requests)]
 
 
-async def test_one_inbox_serves_all_pulls(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_one_inbox_serves_all_pull_requests(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
     async with (
         scripted([0, 1], [2], [3]) as peer,
         peer.consumer.consume(max_messages=2) as messages,
@@ -120,7 +122,7 @@ async def test_one_inbox_serves_all_pulls(scripted: Callable[..., ScriptedConsum
 @pytest.mark.parametrize(
     "status", ["408 Request Timeout", "408 Interest Expired", "423 Nats-Wrong-Pin-Id"]
 )
-async def test_what_was_not_delivered_is_asked_for_again_exactly(
+async def test_exactly_the_undelivered_messages_are_requested_again(
     scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
 ) -> None:
     async with (
@@ -132,7 +134,7 @@ async def test_what_was_not_delivered_is_asked_for_again_exactly(
     assert reported == []
 
 
-async def test_bytes_that_were_not_delivered_are_asked_for_again_exactly(
+async def test_exactly_the_undelivered_bytes_are_requested_again(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with (
@@ -144,7 +146,7 @@ async def test_bytes_that_were_not_delivered_are_asked_for_again_exactly(
     assert {request["batch"] for request in peer.requests} == {1_000_000}
 
 
-async def test_batch_completed_is_an_ordinary_end(
+async def test_batch_completed_ends_a_request_without_an_error(
     scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
 ) -> None:
     async with (
@@ -156,7 +158,7 @@ async def test_batch_completed_is_an_ordinary_end(
     assert reported == []
 
 
-async def test_too_large_for_the_rest_waits_until_something_is_taken(
+async def test_a_message_too_large_for_the_rest_of_the_buffer_waits_until_one_is_taken(
     scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
 ) -> None:
     too_large = ended("409 Message Size Exceeds MaxBytes", 999_998, 900)
@@ -171,7 +173,7 @@ async def test_too_large_for_the_rest_waits_until_something_is_taken(
     assert reported == []
 
 
-async def test_too_large_for_the_rest_is_no_error_when_all_was_taken(
+async def test_a_message_too_large_for_the_rest_is_no_error_when_all_were_taken(
     scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
 ) -> None:
     async with scripted([1]) as peer, peer.consumer.consume(max_bytes=1000) as messages:
@@ -183,7 +185,7 @@ async def test_too_large_for_the_rest_is_no_error_when_all_was_taken(
 
 
 @pytest.mark.parametrize("status", ["404 No Messages", "423 Nats-Pin-Id mismatch"])
-async def test_without_a_number_all_of_the_request_is_missing(
+async def test_a_status_without_a_number_means_nothing_was_delivered(
     scripted: Callable[..., ScriptedConsumer], status: str
 ) -> None:
     # Of two pulls the second one fails: what is still owed by the first one is not forgotten.
@@ -205,7 +207,7 @@ async def test_without_a_number_all_of_the_request_is_missing(
         "408 Requests Pending",
     ],
 )
-async def test_a_refused_pull_is_reported_once_and_asked_for_again(
+async def test_a_refused_request_is_reported_once_and_sent_again(
     scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
 ) -> None:
     async with (
@@ -223,7 +225,7 @@ async def test_a_refused_pull_is_reported_once_and_asked_for_again(
 
 
 @pytest.mark.parametrize("status", ["409 Leadership Change", "409 Server Shutdown", "503"])
-async def test_without_a_leader_it_asks_again_on_a_fresh_inbox(
+async def test_without_a_leader_consume_pulls_again_on_a_new_inbox(
     scripted: Callable[..., ScriptedConsumer], status: str, reported: list[JetsparkError]
 ) -> None:
     async with (
@@ -237,7 +239,7 @@ async def test_without_a_leader_it_asks_again_on_a_fresh_inbox(
     assert reported == []
 
 
-async def test_what_the_old_leader_has_sent_still_arrives(
+async def test_messages_of_the_old_leader_still_arrive(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     change = "409 Leadership Change"
@@ -260,7 +262,7 @@ async def test_what_the_old_leader_has_sent_still_arrives(
         ("409 Consumer is push based", ConsumerIsPushError),
     ],
 )
-async def test_statuses_that_end_it_with_an_error(
+async def test_statuses_that_end_consume_with_an_error(
     scripted: Callable[..., ScriptedConsumer], status: str, kind: type[PullError]
 ) -> None:
     async with scripted([1, status]) as peer:
@@ -274,7 +276,7 @@ async def test_statuses_that_end_it_with_an_error(
         assert len(peer.requests) == 1
 
 
-async def test_503_of_a_consumer_that_is_gone_ends_it(
+async def test_503_of_a_deleted_consumer_ends_consume(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with scripted(["503"]) as peer:
@@ -300,7 +302,7 @@ async def test_stopping_while_there_is_no_leader_leaves_no_task(
 # -- silence -----------------------------------------------------------------------------------
 
 
-async def test_a_black_hole_is_reported_after_two_heartbeats_and_it_goes_on(
+async def test_a_silent_server_is_reported_after_two_heartbeats_and_consume_goes_on(
     scripted: Callable[..., ScriptedConsumer], nc: Client, reported: list[JetsparkError]
 ) -> None:
     async with (

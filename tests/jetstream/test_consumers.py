@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client, JetStream
 
 
-async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str) -> None:
+async def test_create_consumer_never_changes_an_existing_one(js: JetStream, stream: str) -> None:
     config = ConsumerConfig(durable_name="c", ack_wait=timedelta(seconds=7))
     made = await js.create_consumer(stream, config)
     assert isinstance(made, PullConsumer)
@@ -47,7 +47,7 @@ async def test_creating_never_changes_one_that_exists(js: JetStream, stream: str
 @pytest.mark.parametrize(
     "options", [{}, {"filter_subject": "x.>", "max_ack_pending": 7}, {"metadata": {"k": "v"}}]
 )
-async def test_a_name_makes_a_consumer_that_stays_and_is_bound_when_it_is_made_again(
+async def test_a_named_consumer_is_durable_and_creating_it_again_binds(
     js: JetStream, stream: str, needs_server: Callable[[str], None], options: dict[str, Any]
 ) -> None:
     if "metadata" in options:
@@ -63,7 +63,7 @@ async def test_a_name_makes_a_consumer_that_stays_and_is_bound_when_it_is_made_a
     assert (await js.create_or_update_consumer(stream, name="other")).config.durable_name == "other"
 
 
-async def test_a_name_with_a_threshold_makes_a_consumer_that_goes(
+async def test_a_named_consumer_with_a_threshold_is_removed(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -80,7 +80,7 @@ async def test_a_name_with_a_threshold_makes_a_consumer_that_goes(
     assert named.config.durable_name is None
 
 
-async def test_an_update_keeps_what_it_does_not_name(
+async def test_update_consumer_keeps_options_not_given(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -102,7 +102,7 @@ async def test_an_update_keeps_what_it_does_not_name(
         await js.update_consumer(stream, max_ack_pending=5)
 
 
-async def test_create_or_update_does_either(js: JetStream, stream: str) -> None:
+async def test_create_or_update_consumer_does_either(js: JetStream, stream: str) -> None:
     made = await js.create_or_update_consumer(stream, durable_name="c", max_deliver=3)
     changed = await js.create_or_update_consumer(stream, durable_name="c", description="d")
     assert made.config.ack_policy == changed.config.ack_policy == "explicit"
@@ -110,13 +110,15 @@ async def test_create_or_update_does_either(js: JetStream, stream: str) -> None:
 
 
 @pytest.mark.parametrize("filter", ["a", "*", ">"])
-async def test_a_filter_with_and_without_wildcards(js: JetStream, stream: str, filter: str) -> None:
+async def test_consumer_filters_with_and_without_wildcards(
+    js: JetStream, stream: str, filter: str
+) -> None:
     consumer = await js.create_consumer(stream, name="c", filter_subject=f"{stream}.{filter}")
     await js.publish(f"{stream}.a", b"x")
     assert len(await consumer.fetch(1, timeout=5)) == 1
 
 
-async def test_a_consumer_without_name_gets_one(js: JetStream, stream: str) -> None:
+async def test_a_consumer_without_a_name_gets_one(js: JetStream, stream: str) -> None:
     one = await js.create_consumer(stream)
     other = await js.create_consumer(stream)
     assert one.name
@@ -124,7 +126,7 @@ async def test_a_consumer_without_name_gets_one(js: JetStream, stream: str) -> N
     assert sorted(await js.consumer_names(stream).all()) == sorted([one.name, other.name])
 
 
-async def test_lists_are_paged(js: JetStream, stream: str) -> None:
+async def test_consumer_lists_are_paged(js: JetStream, stream: str) -> None:
     names = [f"c{number:03}" for number in range(300)]
     for name in names:
         await js.create_consumer(stream, name=name, inactive_threshold=timedelta(minutes=1))
@@ -134,7 +136,7 @@ async def test_lists_are_paged(js: JetStream, stream: str) -> None:
         await js.consumer_names("absent").all()
 
 
-async def test_binding_tells_pull_from_push(
+async def test_binding_distinguishes_pull_from_push(
     js: JetStream, stream: str, nc: Client, unique: Callable[[str], str]
 ) -> None:
     await js.create_consumer(stream, durable_name="pull")
@@ -157,7 +159,7 @@ async def test_binding_tells_pull_from_push(
     await js.delete_consumer(stream, "push")
 
 
-async def test_next_is_one_message_or_a_timeout(js: JetStream, stream: str) -> None:
+async def test_next_gives_one_message_or_a_timeout(js: JetStream, stream: str) -> None:
     consumer = await js.create_consumer(stream, durable_name="c")
     await js.publish(f"{stream}.a", b"1")
     await js.publish(f"{stream}.a", b"2")
@@ -166,7 +168,9 @@ async def test_next_is_one_message_or_a_timeout(js: JetStream, stream: str) -> N
         await consumer.next(0.05)
 
 
-async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+async def test_wrong_consumer_options_are_refused_before_anything_is_sent(
+    js: JetStream, nc: Client
+) -> None:
     before = nc.stats.out_msgs
     for options, error in (
         ({"name": "a", "durable_name": "b"}, ConfigError),
@@ -186,7 +190,7 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
     assert nc.stats.out_msgs == before
 
 
-async def test_permissions_can_be_given_by_filter(
+async def test_create_permissions_can_be_given_by_filter(
     make_server: MakeServer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")  # for older servers the client has to look whether the consumer exists

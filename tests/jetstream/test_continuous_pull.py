@@ -134,7 +134,7 @@ STEPS = st.lists(
     own_most=st.sampled_from([0, 1, 5]),
     in_bytes=st.booleans(),
 )
-def test_the_bound_holds_and_the_buffer_is_always_refilled(
+def test_the_buffer_never_exceeds_its_limit_and_is_always_refilled(
     steps: list[str], full: int, threshold: int, own_most: int, in_bytes: bool
 ) -> None:
     unit = size(MessageFrame(1, b"s", b"$JS.ACK.x", None, BODY)) if in_bytes else 1

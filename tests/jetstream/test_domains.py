@@ -1,4 +1,4 @@
-"""JetStream of other domains and accounts: contexts, mirrors, sources (rows J1, J16).
+"""JetStream of other domains and accounts: contexts, mirrors, sources.
 
 A hub and a leaf node with a domain each; two accounts of one server, one importing the other's API.
 """
@@ -201,7 +201,7 @@ async def test_an_aggregate_of_two_streams_of_the_hub(
     assert states[second].external == hub
 
 
-async def test_sources_change_subjects_on_their_way(
+async def test_sources_transform_subjects(
     on_hub: Client,
     on_leaf: Client,
     unique: Callable[[str], str],
@@ -275,7 +275,7 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
 # -- transforms and republishing of a stream itself ------------------------------------------------
 
 
-async def test_a_stream_changes_the_subjects_of_what_it_stores(
+async def test_a_stream_transforms_the_subjects_of_its_messages(
     js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -286,7 +286,7 @@ async def test_a_stream_changes_the_subjects_of_what_it_stores(
 
 
 @pytest.mark.parametrize("headers_only", [False, True])
-async def test_what_is_stored_is_published_again(
+async def test_stored_messages_are_republished(
     js: JetStream, nc: Client, unique: Callable[[str], str], headers_only: bool
 ) -> None:
     name = unique("S")

@@ -67,7 +67,7 @@ async def api(nc: Client, tail: str, document: object = None) -> dict[str, Any]:
 # -- what a single server tells ------------------------------------------------------------------
 
 
-async def test_a_stream_is_made_changed_and_deleted(
+async def test_events_of_a_stream_created_updated_and_deleted(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -84,7 +84,7 @@ async def test_a_stream_is_made_changed_and_deleted(
     assert said[0].kind == EventKind.STREAM_ACTION
 
 
-async def test_a_consumer_is_made_and_deleted(js: JetStream, stream: str) -> None:
+async def test_events_of_a_consumer_created_and_deleted(js: JetStream, stream: str) -> None:
     async with js.events(kinds=["consumer_action"], stream=stream, consumer="c") as events:
         await js.create_consumer(stream, name="other", durable_name="other")
         consumer = await js.create_consumer(stream, name="c", durable_name="c")
@@ -93,7 +93,7 @@ async def test_a_consumer_is_made_and_deleted(js: JetStream, stream: str) -> Non
     assert [(event.consumer, event.action) for event in said] == [("c", "create"), ("c", "delete")]
 
 
-async def test_acks_naks_and_ends_of_messages(js: JetStream, stream: str) -> None:
+async def test_events_of_acks_naks_and_terminated_messages(js: JetStream, stream: str) -> None:
     for number in range(4):
         await js.publish(f"{stream}.{number}")
     consumer = await js.create_consumer(
@@ -121,7 +121,7 @@ async def test_acks_naks_and_ends_of_messages(js: JetStream, stream: str) -> Non
     assert (exceeded.consumer, exceeded.stream_seq, exceeded.deliveries) == ("c", 3, 2)
 
 
-async def test_the_reason_of_an_ended_message(
+async def test_the_event_of_a_terminated_message_has_the_reason(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10.4")
@@ -132,7 +132,7 @@ async def test_the_reason_of_an_ended_message(
         assert (await told(events, documents.TerminatedEvent)).reason == "broken"
 
 
-async def test_a_consumer_is_paused_and_goes_on(
+async def test_events_of_a_consumer_paused_and_resumed(
     js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -148,7 +148,7 @@ async def test_a_consumer_is_paused_and_goes_on(
     assert (resumed.paused, resumed.pause_until) == (False, None)
 
 
-async def test_a_client_is_pinned_and_unpinned(
+async def test_events_of_a_client_pinned_and_unpinned(
     js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -173,7 +173,7 @@ async def test_a_client_is_pinned_and_unpinned(
     assert (unpinned.group, unpinned.reason) == ("g", "admin")
 
 
-async def test_a_batch_is_abandoned(
+async def test_the_event_of_an_abandoned_batch(
     js: JetStream, nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
@@ -188,7 +188,7 @@ async def test_a_batch_is_abandoned(
     await js.delete_stream(name)
 
 
-async def test_backup_and_restore_begin_and_end(
+async def test_events_of_backup_and_restore(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     stream = unique("S")
@@ -226,7 +226,7 @@ async def test_backup_and_restore_begin_and_end(
     await js.delete_stream(stream)
 
 
-async def test_api_audits_hold_the_whole_request_and_answer(
+async def test_api_audits_have_the_whole_request_and_answer(
     js: JetStream, nc: Client, stream: str
 ) -> None:
     async with js.events(kinds=["api_audit"], stream=stream) as events:
@@ -255,7 +255,7 @@ async def test_api_audits_hold_the_whole_request_and_answer(
 # -- what only the system account is told ----------------------------------------------------------
 
 
-async def test_a_full_queue_of_api_requests(
+async def test_the_event_of_a_full_queue_of_api_requests(
     make_server: MakeServer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
@@ -291,7 +291,7 @@ async def heard_from_everywhere(events: Events, urls: list[str], **user: Any) ->
             await events.next(0.01)  # it is of no kind that is wanted
 
 
-async def test_leaders_and_removed_servers_of_a_cluster(
+async def test_events_of_leaders_and_removed_servers(
     make_cluster: Callable[..., Any], tmp_path: Any, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -378,7 +378,7 @@ async def test_events_of_another_account_come_on_the_prefix_they_were_imported_t
     ("tail", "kind"),
     [("METRIC.CONSUMER_ACK", "consumer_ack"), ("ADVISORY.MAX_DELIVERIES", "max_deliver")],
 )
-async def test_the_subjects_of_the_wire_document_are_heard_too(
+async def test_events_on_documented_subjects_are_received_too(
     js: JetStream, nc: Client, unique: Callable[[str], str], tail: str, kind: str
 ) -> None:
     name = unique("S")
@@ -413,7 +413,7 @@ async def publish_event(nc: Client, stream: str, consumer: str = "c", **fields: 
     )
 
 
-async def test_an_unknown_type_is_kept_whole(
+async def test_an_event_of_an_unknown_type_keeps_its_fields(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -424,7 +424,7 @@ async def test_an_unknown_type_is_kept_whole(
     assert (event.kind, event.id, event.extra) == ("of_the_future", "1", {"level": {"a": [1]}})
 
 
-async def test_what_is_no_event_is_reported_and_left_out(
+async def test_a_message_that_is_not_an_event_is_reported_and_left_out(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -439,7 +439,7 @@ async def test_what_is_no_event_is_reported_and_left_out(
     assert [f"CONSUMER.NEW.{name}.c" in str(error) for error in reported] == [True]
 
 
-async def test_a_callback_gets_one_after_the_other_and_may_raise(
+async def test_an_event_callback_gets_one_event_after_the_other_and_may_raise(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -470,7 +470,7 @@ async def test_a_callback_gets_one_after_the_other_and_may_raise(
     assert not events.active
 
 
-async def test_a_slow_reader_is_told_once_and_drops_are_counted(
+async def test_a_slow_event_reader_is_reported_once_and_drops_are_counted(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -488,7 +488,7 @@ async def test_a_slow_reader_is_told_once_and_drops_are_counted(
     assert [type(error) for error in reported] == [SlowConsumerError, SlowConsumerError]
 
 
-async def test_what_has_arrived_is_given_out_after_the_end(
+async def test_events_received_are_given_out_after_close(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -509,7 +509,7 @@ async def test_what_has_arrived_is_given_out_after_the_end(
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_draining_gives_a_callback_what_is_on_its_way(
+async def test_drain_gives_an_event_callback_the_events_on_their_way(
     shared_server: NatsServer, unique: Callable[[str], str], whole: bool
 ) -> None:
     name = unique("S")
@@ -528,7 +528,7 @@ async def test_draining_gives_a_callback_what_is_on_its_way(
     assert seen == list("01234")
 
 
-async def test_closing_cancels_a_callback(
+async def test_closing_the_client_cancels_an_event_callback(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -550,7 +550,7 @@ async def test_closing_cancels_a_callback(
     assert ended.is_set()
 
 
-async def test_a_reader_that_waits_is_woken_by_the_end(shared_server: NatsServer) -> None:
+async def test_a_waiting_event_reader_is_woken_by_close(shared_server: NatsServer) -> None:
     nc = await connect(shared_server.url)
     events = nc.jetstream().events(stream="NOBODYS")
 
@@ -564,13 +564,13 @@ async def test_a_reader_that_waits_is_woken_by_the_end(shared_server: NatsServer
         assert await reader == []
 
 
-async def test_waiting_for_an_event_has_an_end(js: JetStream) -> None:
+async def test_next_event_times_out(js: JetStream) -> None:
     async with js.events(stream="NOBODYS") as events:
         with pytest.raises(RequestTimeoutError, match=r"0\.01 s"):
             await events.next(0.01)
 
 
-async def test_a_refused_subject_ends_all_of_them(make_server: MakeServer) -> None:
+async def test_a_refused_subject_ends_the_events(make_server: MakeServer) -> None:
     server = make_server("""
         authorization { users: [ { user: u, password: u, permissions: {
           subscribe: [ "$JS.EVENT.ADVISORY.STREAM.CREATED.>", "_INBOX.>" ] } } ] }""")
@@ -581,7 +581,7 @@ async def test_a_refused_subject_ends_all_of_them(make_server: MakeServer) -> No
         assert not events.active
 
 
-async def test_wrong_arguments(js: JetStream) -> None:
+async def test_wrong_event_options_are_refused(js: JetStream) -> None:
     with pytest.raises(ConfigError, match="did you mean 'max_deliver'"):
         js.events(kinds=["max_delivery"])
     with pytest.raises(ConfigError, match="about no stream"):
@@ -601,7 +601,7 @@ async def test_wrong_arguments(js: JetStream) -> None:
 # -- without async ---------------------------------------------------------------------------------
 
 
-def test_the_blocking_iterator_and_callback(
+def test_blocking_events_by_iterator_and_callback(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")
@@ -638,7 +638,7 @@ def test_the_blocking_iterator_and_callback(
     watched.close()
 
 
-def test_draining_in_the_callback_does_not_wait(
+def test_drain_within_an_event_callback_does_not_wait(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("S")

@@ -68,7 +68,9 @@ def routes(nc: Client) -> int:
 # -- with a real server ------------------------------------------------------------------------
 
 
-async def test_a_full_batch_in_order(js: JetStream, stream: str, consumer: PullConsumer) -> None:
+async def test_fetch_gives_a_full_batch_in_order(
+    js: JetStream, stream: str, consumer: PullConsumer
+) -> None:
     await fill(js, stream, 1000)
     first = await consumer.fetch(600, timeout=5)
     rest = await consumer.fetch(400, timeout=5)
@@ -77,7 +79,7 @@ async def test_a_full_batch_in_order(js: JetStream, stream: str, consumer: PullC
     assert [msg.seq for msg in first[:2]] == [1, 2]
 
 
-async def test_without_timeout_nothing_pending_is_an_empty_list_at_once(
+async def test_fetch_without_timeout_gives_an_empty_list_when_nothing_is_pending(
     consumer: PullConsumer, nc: Client
 ) -> None:
     begin = nc.loop.time()
@@ -85,7 +87,7 @@ async def test_without_timeout_nothing_pending_is_an_empty_list_at_once(
     assert nc.loop.time() - begin < 3  # not the context's timeout of 5 s
 
 
-async def test_a_partial_batch_at_expiry_is_no_error(
+async def test_fetch_gives_a_partial_batch_at_the_timeout(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
     await fill(js, stream, 3)
@@ -96,15 +98,13 @@ async def test_a_partial_batch_at_expiry_is_no_error(
     assert 0.98 < nc.loop.time() - begin < 10
 
 
-async def test_nothing_until_expiry_is_an_empty_list(
+async def test_fetch_gives_an_empty_list_when_nothing_came(
     consumer: PullConsumer, slow_server: None
 ) -> None:
     assert await consumer.fetch(10, timeout=1) == []
 
 
-async def test_without_timeout_a_consumer_with_all_acks_out_gives_what_it_may(
-    js: JetStream, stream: str
-) -> None:
+async def test_fetch_without_timeout_respects_max_ack_pending(js: JetStream, stream: str) -> None:
     await fill(js, stream, 20)  # first: a consumer hears of a message a moment after its ack
     consumer = await js.create_consumer(stream, durable_name="d", max_ack_pending=10)
     assert len(await consumer.fetch(6)) == 6
@@ -112,7 +112,7 @@ async def test_without_timeout_a_consumer_with_all_acks_out_gives_what_it_may(
     assert await consumer.fetch(6) == []
 
 
-async def test_without_timeout_a_paused_consumer_gives_nothing(
+async def test_fetch_without_timeout_gets_nothing_from_a_paused_consumer(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -123,7 +123,7 @@ async def test_without_timeout_a_paused_consumer_gives_nothing(
     assert await consumer.fetch(6) == []
 
 
-async def test_messages_that_come_while_it_waits(
+async def test_fetch_gets_messages_that_come_while_it_waits(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -137,7 +137,7 @@ async def _waits(consumer: PullConsumer) -> bool:
     return (await consumer.info()).num_waiting == 1
 
 
-async def test_max_bytes_ends_a_batch_early(
+async def test_fetch_max_bytes_ends_a_batch_early(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     for _ in range(3):
@@ -149,13 +149,13 @@ async def test_max_bytes_ends_a_batch_early(
     assert too_small.value.status == 409
 
 
-async def test_idle_heartbeats_keep_a_quiet_fetch_alive(
+async def test_heartbeats_keep_an_idle_fetch_alive(
     consumer: PullConsumer, slow_server: None
 ) -> None:
     assert await consumer.fetch(1, timeout=3.2, heartbeat=0.4) == []
 
 
-async def test_a_consumer_deleted_after_three_messages_gives_both(
+async def test_fetch_gives_messages_and_the_error_when_the_consumer_is_deleted(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
     await fill(js, stream, 3)
@@ -173,7 +173,9 @@ async def test_a_consumer_deleted_after_three_messages_gives_both(
         await consumer.fetch(10)
 
 
-async def test_a_consumer_deleted_before_any_message_raises(consumer: PullConsumer) -> None:
+async def test_fetch_raises_when_the_consumer_is_deleted_before_any_message(
+    consumer: PullConsumer,
+) -> None:
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(_error_of(consumer.fetch(10, timeout=5)))
         await eventually(lambda: _waits(consumer))
@@ -189,7 +191,9 @@ async def _error_of(fetch: Any) -> JetsparkError | None:
     return None
 
 
-async def test_more_than_the_consumer_allows_is_an_error(js: JetStream, stream: str) -> None:
+async def test_fetching_more_than_the_consumer_allows_is_an_error(
+    js: JetStream, stream: str
+) -> None:
     consumer = await js.create_consumer(stream, durable_name="d", max_batch=5)
     with pytest.raises(PullError, match="MaxRequestBatch"):
         await consumer.fetch(6, timeout=1)
@@ -211,7 +215,7 @@ async def test_a_cancelled_fetch_leaves_nothing_behind(
     assert [msg.metadata.deliveries for msg in batch] == [1] * 5
 
 
-async def test_every_end_leaves_nothing_behind(
+async def test_every_end_of_a_fetch_leaves_nothing_behind(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
     before = routes(nc)
@@ -224,7 +228,7 @@ async def test_every_end_leaves_nothing_behind(
     assert routes(nc) == before
 
 
-async def test_closing_the_client_ends_it_at_once(consumer: PullConsumer, nc: Client) -> None:
+async def test_closing_the_client_ends_a_fetch_at_once(consumer: PullConsumer, nc: Client) -> None:
     waiting = asyncio.create_task(consumer.fetch(10, timeout=60))
     await eventually(lambda: _waits(consumer))
     await nc.close()
@@ -250,7 +254,7 @@ async def test_a_shutdown_of_the_server_ends_a_fetch_that_has_messages(
 
 
 @pytest.mark.parametrize(("how", "before"), [("stop", 0), ("kill", 0), ("kill", 1)])
-async def test_a_fetch_lives_through_a_restart_of_the_server(
+async def test_a_fetch_survives_a_server_restart(
     make_server: MakeServer, how: str, before: int
 ) -> None:
     server = make_server()
@@ -278,7 +282,7 @@ async def test_a_fetch_lives_through_a_restart_of_the_server(
         assert how == "kill" or len(distinct) == 3
 
 
-async def test_a_fetch_begun_during_an_outage_is_asked_afterwards(
+async def test_a_fetch_started_during_an_outage_is_requested_afterwards(
     make_server: MakeServer,
 ) -> None:
     server = make_server()
@@ -294,7 +298,9 @@ async def test_a_fetch_begun_during_an_outage_is_asked_afterwards(
         assert [msg.data for msg in await waiting] == [b"0"]
 
 
-async def test_an_outage_longer_than_the_timeout_is_a_timeout(make_server: MakeServer) -> None:
+async def test_a_fetch_times_out_in_an_outage_longer_than_its_timeout(
+    make_server: MakeServer,
+) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05) as nc:
         js = JetStream(nc)
@@ -315,7 +321,7 @@ def _is(holds: Callable[[], bool]) -> Callable[[], Any]:
 # -- with a scripted consumer ------------------------------------------------------------------
 
 
-async def test_what_is_asked(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_the_pull_request_of_a_fetch(scripted: Callable[..., ScriptedConsumer]) -> None:
     full = [1]
     async with scripted(full, full, full) as peer:
         await peer.consumer.fetch(1)
@@ -332,13 +338,15 @@ async def test_what_is_asked(scripted: Callable[..., ScriptedConsumer]) -> None:
 
 
 @pytest.mark.parametrize("end", ["404 No Messages", "408 Request Timeout", "408 Interest Expired"])
-async def test_ordinary_ends(scripted: Callable[..., ScriptedConsumer], end: str) -> None:
+async def test_statuses_that_end_a_fetch_without_an_error(
+    scripted: Callable[..., ScriptedConsumer], end: str
+) -> None:
     async with scripted([1, 2, end], [end]) as peer:
         assert len(await peer.consumer.fetch(10, timeout=5)) == 2
         assert await peer.consumer.fetch(10, timeout=5) == []
 
 
-async def test_409_batch_completed_is_an_ordinary_end(
+async def test_409_batch_completed_ends_a_fetch_without_an_error(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with scripted([1, "409 Batch Completed"]) as peer:
@@ -358,7 +366,7 @@ async def test_409_batch_completed_is_an_ordinary_end(
         ("409 A sentence of a newer server", PullError),
     ],
 )
-async def test_statuses_that_are_errors(
+async def test_statuses_that_end_a_fetch_with_an_error(
     scripted: Callable[..., ScriptedConsumer], status: str, error: type[PullError]
 ) -> None:
     async with scripted([1, status], [status]) as peer:
@@ -371,7 +379,7 @@ async def test_statuses_that_are_errors(
 
 
 @pytest.mark.parametrize("status", ["409 Leadership Change", "409 Server Shutdown", "503"])
-async def test_without_a_leader_it_asks_again(
+async def test_without_a_leader_a_fetch_is_requested_again(
     scripted: Callable[..., ScriptedConsumer], status: str
 ) -> None:
     async with scripted([status], [status], [7]) as peer:
@@ -382,14 +390,16 @@ async def test_without_a_leader_it_asks_again(
     assert expiries == sorted(expiries, reverse=True)
 
 
-async def test_503_of_a_consumer_that_is_gone(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_503_of_a_deleted_consumer_ends_a_fetch(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
     async with scripted(["503"]) as peer:
         peer.exists = False
         with pytest.raises(ConsumerNotFoundError):
             await peer.consumer.fetch(1, timeout=5)
 
 
-async def test_an_empty_end_that_comes_over_a_long_way_is_no_error(
+async def test_a_late_status_after_the_timeout_is_no_error(
     scripted: Callable[..., ScriptedConsumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pull, "GRACE", 20)
@@ -402,7 +412,7 @@ async def test_an_empty_end_that_comes_over_a_long_way_is_no_error(
         assert await fetching == []
 
 
-async def test_without_a_leader_until_the_end_is_a_timeout(
+async def test_a_fetch_without_a_leader_times_out(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with scripted(*[["503"]] * 9) as peer:
@@ -424,7 +434,7 @@ async def test_a_silent_consumer_is_reported_after_two_heartbeats(
     assert isinstance(batch.error, MissedHeartbeatError)
 
 
-async def test_heartbeats_begin_the_wait_anew(
+async def test_heartbeats_restart_the_wait_of_a_fetch(
     scripted: Callable[..., ScriptedConsumer], nc: Client
 ) -> None:
     async with scripted([]) as peer:
@@ -438,7 +448,7 @@ async def test_heartbeats_begin_the_wait_anew(
     assert nc.loop.time() - begin > 1.75
 
 
-async def test_a_black_hole_is_a_timeout(
+async def test_a_fetch_without_any_answer_times_out(
     scripted: Callable[..., ScriptedConsumer], nc: Client
 ) -> None:
     async with scripted([], [1]) as peer:
@@ -452,7 +462,7 @@ async def test_a_black_hole_is_a_timeout(
     assert isinstance(batch.error, RequestTimeoutError)
 
 
-async def test_what_comes_after_the_end_is_not_taken(
+async def test_messages_after_the_end_of_a_fetch_are_not_taken(
     scripted: Callable[..., ScriptedConsumer],
 ) -> None:
     async with scripted([1, 2, 3, "409 Consumer Deleted", 4]) as peer:
@@ -479,7 +489,7 @@ async def test_a_user_message_that_looks_like_a_status_is_a_message(
         {"batch": 1, "timeout": 1, "heartbeat": 0.6},
     ],
 )
-async def test_arguments_that_cannot_work(
+async def test_impossible_fetch_options_are_refused(
     scripted: Callable[..., ScriptedConsumer], arguments: dict[str, Any]
 ) -> None:
     peer = scripted()
@@ -487,7 +497,7 @@ async def test_arguments_that_cannot_work(
         await peer.consumer.fetch(**arguments)
 
 
-async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+async def test_fetch_uses_the_inbox_prefix(shared_server: NatsServer, stream: str) -> None:
     async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
         prefixes = set()
         listen = nc.listen

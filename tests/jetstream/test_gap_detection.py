@@ -75,7 +75,7 @@ async def told(reported: list[JetsparkError]) -> list[str]:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_ordered_reads_again_what_was_lost_even_the_last_delivery(
+async def test_an_ordered_consumer_reads_a_lost_delivery_again_even_the_last(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int
 ) -> None:
     await publish_three(js, stream)
@@ -88,7 +88,7 @@ async def test_ordered_reads_again_what_was_lost_even_the_last_delivery(
         assert isinstance(messages.last_error, SequenceMismatchError)
 
 
-async def test_a_lost_delivery_that_has_ended_the_pull_is_noticed_by_silence(
+async def test_a_lost_last_delivery_of_a_request_is_noticed_by_silence(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await publish_three(js, stream)
@@ -100,7 +100,7 @@ async def test_a_lost_delivery_that_has_ended_the_pull_is_noticed_by_silence(
         assert isinstance(messages.last_error, MissedHeartbeatError)
 
 
-async def test_a_pull_goes_on_although_its_last_status_was_lost(
+async def test_consume_goes_on_when_the_last_status_of_a_request_is_lost(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await js.create_consumer(stream, name="c")
@@ -120,7 +120,7 @@ async def test_a_pull_goes_on_although_its_last_status_was_lost(
 
 @pytest.mark.parametrize("lost", [2, 3])
 @pytest.mark.parametrize("ack_policy", ["explicit", "none"])
-async def test_consume_tells_of_a_delivery_that_did_not_come(
+async def test_consume_reports_a_lost_delivery(
     js: JetStream,
     stream: str,
     proxy: FrameProxy,
@@ -144,7 +144,7 @@ async def test_consume_tells_of_a_delivery_that_did_not_come(
         assert ("ack_wait" in said) is (ack_policy == "explicit")
 
 
-async def test_consume_is_silent_about_what_other_clients_of_the_consumer_got(
+async def test_consume_reports_no_deliveries_that_other_clients_got(
     js: JetStream, stream: str, nc: Client, far: Client, reported: list[JetsparkError]
 ) -> None:
     await js.create_consumer(stream, name="c", ack_policy="none")
@@ -170,7 +170,7 @@ async def test_consume_is_silent_about_what_other_clients_of_the_consumer_got(
         reader.stop()
 
 
-async def test_a_pull_that_was_given_up_is_no_other_client(
+async def test_an_abandoned_pull_request_does_not_count_as_another_client(
     js: JetStream,
     stream: str,
     nc: Client,
@@ -198,7 +198,7 @@ async def test_a_pull_that_was_given_up_is_no_other_client(
     assert said.endswith("they are lost.")
 
 
-async def test_without_acks_what_a_lost_link_has_swallowed_is_told(
+async def test_without_acks_deliveries_lost_with_the_link_are_reported(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
 ) -> None:
     await js.create_consumer(stream, name="c", ack_policy="none")
@@ -223,7 +223,7 @@ async def test_without_acks_what_a_lost_link_has_swallowed_is_told(
 
 
 @pytest.mark.parametrize(("lost", "batch"), [(1, 5), (3, 5), (3, 3)])
-async def test_a_fetch_tells_of_a_delivery_that_did_not_come(
+async def test_a_fetch_reports_a_lost_delivery(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int, batch: int
 ) -> None:
     await publish_three(js, stream)
@@ -249,7 +249,7 @@ async def test_a_fetch_whose_only_message_was_lost_raises(
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_a_push_consumer_tells_of_a_delivery_that_did_not_come(
+async def test_a_push_consumer_reports_a_lost_delivery(
     js: JetStream,
     stream: str,
     proxy: FrameProxy,
@@ -300,7 +300,7 @@ def is_created(frame: bytes) -> bool:
     return b"consumer_create_response" in frame
 
 
-async def test_a_consumer_whose_making_was_not_answered_is_deleted(
+async def test_an_ordered_consumer_whose_creation_was_not_answered_is_deleted(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await publish_three(js, stream)
@@ -326,7 +326,7 @@ async def test_a_consumer_whose_making_was_not_answered_is_deleted(
     await eventually(none_is_left)
 
 
-async def test_what_is_stopped_while_its_consumer_is_made_leaves_none(
+async def test_stopping_while_the_consumer_is_created_leaves_none(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await publish_three(js, stream)

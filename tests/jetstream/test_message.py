@@ -57,7 +57,7 @@ async def test_ack_sync_is_confirmed(consumer: PullConsumer) -> None:
     assert msg.is_acked
 
 
-async def test_ack_ends_it(consumer: PullConsumer) -> None:
+async def test_an_acked_message_is_not_delivered_again(consumer: PullConsumer) -> None:
     msg = await consumer.next()
     await msg.ack()
     await eventually(lambda: nothing_unacked(consumer))
@@ -79,7 +79,7 @@ async def test_nak_with_delay_delivers_later(
     assert nc.loop.time() - begin >= 0.2
 
 
-async def test_in_progress_begins_ack_wait_anew(consumer: PullConsumer) -> None:
+async def test_in_progress_restarts_ack_wait(consumer: PullConsumer) -> None:
     msg = await consumer.next()
     for _ in range(15):  # far below ack_wait, which a slow machine may stretch
         with pytest.raises(RequestTimeoutError):
@@ -88,7 +88,7 @@ async def test_in_progress_begins_ack_wait_anew(consumer: PullConsumer) -> None:
     await msg.ack_sync()
 
 
-async def test_term_is_the_end_and_shows_its_reason(
+async def test_a_terminated_message_is_not_delivered_again_and_has_its_reason(
     consumer: PullConsumer, nc: Client, stream: str
 ) -> None:
     assert nc.server_info is not None
@@ -113,7 +113,7 @@ async def test_term_without_reason(consumer: PullConsumer) -> None:
     await eventually(lambda: nothing_unacked(consumer))
 
 
-async def test_a_second_answer_is_refused_and_not_sent(consumer: PullConsumer, nc: Client) -> None:
+async def test_a_second_ack_is_refused_and_not_sent(consumer: PullConsumer, nc: Client) -> None:
     msg = await consumer.next()
     await msg.ack()
     sent = nc.stats.out_msgs
@@ -123,7 +123,7 @@ async def test_a_second_answer_is_refused_and_not_sent(consumer: PullConsumer, n
     assert nc.stats.out_msgs == sent
 
 
-async def test_an_answer_that_was_not_confirmed_may_be_given_again(
+async def test_an_ack_that_was_not_confirmed_may_be_repeated(
     consumer: PullConsumer, nc: Client, unique: Callable[[str], str]
 ) -> None:
     reply = unique("ack")
@@ -143,7 +143,7 @@ async def test_an_answer_that_was_not_confirmed_may_be_given_again(
     assert seen == [b"+ACK", b'-NAK {"delay":2000000000}']
 
 
-async def test_an_answer_after_the_end_of_the_connection(
+async def test_an_ack_after_the_connection_was_closed_raises(
     consumer: PullConsumer, nc: Client
 ) -> None:
     msg = await consumer.next()
@@ -162,7 +162,7 @@ async def test_a_plain_message_cannot_be_acked(nc: Client) -> None:
         _ = msg.metadata
 
 
-async def test_arguments_that_cannot_work(consumer: PullConsumer) -> None:
+async def test_impossible_ack_options_are_refused(consumer: PullConsumer) -> None:
     msg = await consumer.next()
     with pytest.raises(ConfigError):
         await msg.nak(-1)

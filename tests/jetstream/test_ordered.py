@@ -63,7 +63,9 @@ async def read(messages: OrderedMessages, count: int, within: float = 15) -> lis
 # -- what is read ----------------------------------------------------------------------------------
 
 
-async def test_a_stream_is_read_from_beginning_to_end(js: JetStream, stream: str) -> None:
+async def test_an_ordered_consumer_reads_a_stream_from_start_to_end(
+    js: JetStream, stream: str
+) -> None:
     await fill(js, stream, 5000)
     expected = 1
     async for msg in js.ordered(stream):
@@ -74,7 +76,7 @@ async def test_a_stream_is_read_from_beginning_to_end(js: JetStream, stream: str
     assert expected == 5001
 
 
-async def test_what_is_published_later_comes_too(js: JetStream, stream: str) -> None:
+async def test_an_ordered_consumer_gets_later_messages_too(js: JetStream, stream: str) -> None:
     await fill(js, stream, 3)
     async with js.ordered(stream) as messages:
         assert await read(messages, 3) == [1, 2, 3]
@@ -95,7 +97,7 @@ async def test_what_is_published_later_comes_too(js: JetStream, stream: str) -> 
     assert [msg async for msg in messages] == []
 
 
-async def test_parts_of_a_stream(
+async def test_an_ordered_consumer_reads_parts_of_a_stream(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     await fill(js, stream, 30)
@@ -121,7 +123,7 @@ async def test_parts_of_a_stream(
     assert await first(4, subjects=[f"{stream}.0", f"{stream}.1"]) == [1, 3, 4, 6]
 
 
-async def test_new_messages_only(js: JetStream, stream: str) -> None:
+async def test_an_ordered_consumer_of_new_messages_only(js: JetStream, stream: str) -> None:
     await fill(js, stream, 3)
     async with js.ordered(stream, deliver_policy="new") as messages:
         with pytest.raises(RequestTimeoutError):
@@ -130,7 +132,7 @@ async def test_new_messages_only(js: JetStream, stream: str) -> None:
         assert await read(messages, 1) == [4]
 
 
-async def test_a_callback_gets_them_one_after_the_other(
+async def test_an_ordered_callback_gets_one_message_after_the_other(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 100)
@@ -154,7 +156,7 @@ async def test_a_callback_gets_them_one_after_the_other(
     messages.stop()
 
 
-async def test_what_it_is(js: JetStream, stream: str) -> None:
+async def test_the_properties_of_an_ordered_consumer(js: JetStream, stream: str) -> None:
     await fill(js, stream, 2)
     messages = js.ordered(stream, subjects=f"{stream}.>")
     assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
@@ -174,7 +176,7 @@ async def test_what_it_is(js: JetStream, stream: str) -> None:
 
 
 @pytest.mark.parametrize("leave", ["break", "block", "stop", "drain", "exception"])
-async def test_every_end_leaves_nothing_behind(
+async def test_every_end_of_an_ordered_consumer_leaves_nothing_behind(
     js: JetStream, nc: Client, stream: str, leave: str
 ) -> None:
     await fill(js, stream, 5000)
@@ -203,7 +205,9 @@ async def test_every_end_leaves_nothing_behind(
     assert messages.error is None
 
 
-async def test_draining_gives_out_what_is_here(js: JetStream, stream: str) -> None:
+async def test_draining_an_ordered_consumer_gives_out_buffered_messages(
+    js: JetStream, stream: str
+) -> None:
     await fill(js, stream, 1000)
     messages = js.ordered(stream, max_messages=100)
     await messages.next(30)
@@ -216,7 +220,7 @@ async def test_draining_gives_out_what_is_here(js: JetStream, stream: str) -> No
 # -- what happens to the consumer ------------------------------------------------------------------
 
 
-async def test_a_deleted_consumer_is_made_again(
+async def test_a_deleted_ordered_consumer_is_recreated(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 1000)
@@ -241,7 +245,7 @@ async def test_a_deleted_consumer_is_made_again(
         assert isinstance(messages.last_error, ConsumerDeletedError)
 
 
-async def test_missing_deliveries_are_read_again(
+async def test_missing_deliveries_are_read_again_in_order(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 1000)
@@ -265,7 +269,9 @@ async def test_missing_deliveries_are_read_again(
         await eventually(the_old_one_is_deleted)
 
 
-async def test_it_is_made_again_before_anything_was_read(js: JetStream, stream: str) -> None:
+async def test_an_ordered_consumer_is_recreated_before_the_first_message(
+    js: JetStream, stream: str
+) -> None:
     async with js.ordered(stream) as messages:
         with pytest.raises(RequestTimeoutError):
             await messages.next(0.05)
@@ -274,7 +280,7 @@ async def test_it_is_made_again_before_anything_was_read(js: JetStream, stream: 
         assert await read(messages, 1) == [1]
 
 
-async def test_the_first_delivery_may_be_missing_too(js: JetStream, stream: str) -> None:
+async def test_a_missing_first_delivery_is_noticed(js: JetStream, stream: str) -> None:
     await fill(js, stream, 20)
     async with js.ordered(stream, start_seq=5) as messages:
         with pytest.raises(RequestTimeoutError):
@@ -288,7 +294,7 @@ async def test_the_first_delivery_may_be_missing_too(js: JetStream, stream: str)
         assert await read(messages, 16) == list(range(5, 21))
 
 
-async def test_missed_heartbeats_make_it_again(make_server: MakeServer) -> None:
+async def test_missed_heartbeats_recreate_the_ordered_consumer(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url) as nc:
         js = nc.jetstream(timeout=1)
@@ -310,7 +316,9 @@ async def test_missed_heartbeats_make_it_again(make_server: MakeServer) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_it_goes_on_after_a_lost_link(make_server: MakeServer, restart: bool) -> None:
+async def test_an_ordered_consumer_goes_on_after_a_lost_link(
+    make_server: MakeServer, restart: bool
+) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
         js = nc.jetstream()
@@ -329,7 +337,7 @@ async def test_it_goes_on_after_a_lost_link(make_server: MakeServer, restart: bo
             assert await read(messages, 1) == [2001]
 
 
-async def test_new_messages_are_not_missed_while_it_is_made_again(
+async def test_new_messages_are_not_missed_while_the_consumer_is_recreated(
     js: JetStream, nc: Client, stream: str
 ) -> None:
     await fill(js, stream, 3)
@@ -344,7 +352,7 @@ async def test_new_messages_are_not_missed_while_it_is_made_again(
         assert await read(messages, 1) == [4]
 
 
-async def test_making_it_again_is_tried_until_it_works(
+async def test_recreating_is_retried_until_it_works(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 10)
@@ -368,7 +376,7 @@ async def test_making_it_again_is_tried_until_it_works(
         assert len(reported) == 3
 
 
-async def test_a_lost_request_to_make_it_again_does_not_cost_the_whole_timeout(
+async def test_a_lost_request_to_recreate_does_not_cost_the_whole_timeout(
     js: JetStream, stream: str
 ) -> None:
     await fill(js, stream, 10)
@@ -392,7 +400,9 @@ async def test_a_lost_request_to_make_it_again_does_not_cost_the_whole_timeout(
         assert str(messages.last_error) == "No consumer was made within 1 s."
 
 
-async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: str) -> None:
+async def test_an_ordered_consumer_uses_the_inbox_prefix(
+    shared_server: NatsServer, stream: str
+) -> None:
     async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
         js = nc.jetstream()
         await js.publish(f"{stream}.a")
@@ -406,7 +416,7 @@ async def test_the_inbox_prefix_is_honoured(shared_server: NatsServer, stream: s
     assert all(subject.startswith("_MINE.") for subject in subjects)
 
 
-async def test_a_stream_of_another_domain(
+async def test_an_ordered_consumer_of_another_domain(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
 ) -> None:
     stream = unique("S")
@@ -423,7 +433,9 @@ async def test_a_stream_of_another_domain(
         await js.delete_stream(stream)
 
 
-async def test_leaders_may_change(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
+async def test_an_ordered_consumer_survives_leader_changes(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
     stream = unique("S")
     async with connect(nats_cluster.urls) as nc:
         js = nc.jetstream()
@@ -440,7 +452,7 @@ async def test_leaders_may_change(nats_cluster: Cluster, unique: Callable[[str],
 # -- how it ends -----------------------------------------------------------------------------------
 
 
-async def test_a_deleted_stream_ends_it(
+async def test_a_deleted_stream_ends_the_ordered_consumer(
     js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
 ) -> None:
     stream = unique("S")
@@ -458,7 +470,7 @@ async def test_a_deleted_stream_ends_it(
     assert not messages.active
 
 
-async def test_a_stream_that_was_made_again_ends_it(
+async def test_a_recreated_stream_ends_the_ordered_consumer(
     js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
 ) -> None:
     stream = unique("S")
@@ -482,7 +494,7 @@ async def test_a_stream_that_was_made_again_ends_it(
     await js.delete_stream(stream)
 
 
-async def test_a_purged_stream_goes_on(js: JetStream, stream: str) -> None:
+async def test_an_ordered_consumer_goes_on_after_a_purge(js: JetStream, stream: str) -> None:
     await fill(js, stream, 10)
     async with js.ordered(stream) as messages:
         assert await read(messages, 10) == list(range(1, 11))
@@ -492,7 +504,7 @@ async def test_a_purged_stream_goes_on(js: JetStream, stream: str) -> None:
         assert await read(messages, 1) == [11]
 
 
-async def test_a_callback_s_end_is_reported(
+async def test_the_end_of_an_ordered_callback_is_reported(
     js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
 ) -> None:
     messages = js.ordered(unique("S"), callback=lambda msg: None)
@@ -504,7 +516,7 @@ async def test_a_callback_s_end_is_reported(
     assert isinstance(messages.error, StreamNotFoundError)
 
 
-async def test_the_first_attempt_raises_what_it_meets(
+async def test_errors_of_the_first_attempt_are_raised(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
     with pytest.raises(StreamNotFoundError):
@@ -517,7 +529,7 @@ async def test_the_first_attempt_raises_what_it_meets(
     await js.delete_stream(stream)
 
 
-async def test_the_connection_s_end_ends_it(make_server: MakeServer) -> None:
+async def test_a_closed_connection_ends_the_ordered_consumer(make_server: MakeServer) -> None:
     server = make_server()
     for lost in (False, True):
         async with connect(server.url, reconnect=not lost) as nc:
@@ -536,7 +548,9 @@ async def test_the_connection_s_end_ends_it(make_server: MakeServer) -> None:
                 assert [msg.seq async for msg in messages] == []
 
 
-async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+async def test_wrong_ordered_options_are_refused_before_anything_is_sent(
+    js: JetStream, nc: Client
+) -> None:
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
     wrong: list[dict[str, Any]] = [

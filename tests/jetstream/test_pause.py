@@ -68,7 +68,7 @@ async def test_a_paused_consumer_delivers_when_it_is_resumed(
     assert not past.paused
 
 
-async def test_a_reset_forgets_what_was_delivered(
+async def test_a_reset_consumer_delivers_again(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")
@@ -105,7 +105,7 @@ async def test_a_reset_does_not_go_before_the_start(
         await new.reset(2)
 
 
-async def test_what_does_not_exist(
+async def test_pausing_and_resetting_what_does_not_exist_raises(
     js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")
@@ -119,7 +119,9 @@ async def test_what_does_not_exist(
         await js.reset_consumer(unique("S"), "nobody")
 
 
-async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+async def test_wrong_pause_options_are_refused_before_anything_is_sent(
+    js: JetStream, nc: Client
+) -> None:
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
     with pytest.raises(ConfigError, match="zone"):
@@ -138,7 +140,7 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
     assert nc.stats.out_msgs == before
 
 
-async def test_older_servers_do_not_know_the_calls(js: JetStream, nc: Client) -> None:
+async def test_pause_and_reset_are_refused_for_older_servers(js: JetStream, nc: Client) -> None:
     info = nc.server_info
     assert info is not None
     before = nc.stats.out_msgs

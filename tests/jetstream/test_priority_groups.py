@@ -79,7 +79,7 @@ async def test_only_the_pinned_client_is_served(
         assert (await messages.next(30)).data == b"0"
 
 
-async def test_unpin_hands_over_to_who_waits_and_back(
+async def test_unpin_hands_over_to_a_waiting_client_and_back(
     js: JetStream, other: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
     standby = await other.consumer(stream, "c")
@@ -99,7 +99,7 @@ async def test_unpin_hands_over_to_who_waits_and_back(
             assert (one.error, two.error) == (None, None)
 
 
-async def test_a_fetch_that_lost_its_pin_asks_again_without_it(
+async def test_a_fetch_that_lost_its_pin_is_requested_again_without_it(
     js: JetStream, other: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
     standby = await other.consumer(stream, "c")
@@ -115,7 +115,7 @@ async def test_a_fetch_that_lost_its_pin_asks_again_without_it(
     assert [msg.data for msg in await waiting] == [b"2"]
 
 
-async def test_bytes_are_counted_without_the_pin(
+async def test_max_bytes_does_not_count_the_pin_header(
     js: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
     for number in range(200):
@@ -163,7 +163,7 @@ async def test_overflow_waits_for_enough_messages(
     assert (await consumer.next(5, group="jobs", min_ack_pending=4)).data
 
 
-async def test_overflow_consumes_what_is_too_much(
+async def test_overflow_consumes_only_above_its_limit(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -231,7 +231,7 @@ GROUPS = {"priority_groups": ["jobs", "b"]}
         ),
     ],
 )
-def test_options_that_do_not_fit_the_consumer(
+def test_group_options_that_do_not_fit_the_consumer_are_refused(
     config: dict[str, Any], options: dict[str, Any], sentence: str
 ) -> None:
     given_ = {name: options.get(name) for name in _OPTIONS}
@@ -246,13 +246,15 @@ _OPTIONS = ("group", "min_pending", "min_ack_pending", "priority")
     ("version", "options", "needs"),
     [("2.10.9", {"group": "jobs"}, "2.11"), ("2.11.3", {"group": "a", "priority": 1}, "2.12")],
 )
-def test_servers_that_have_no_groups(version: str, options: dict[str, Any], needs: str) -> None:
+def test_priority_groups_are_refused_for_older_servers(
+    version: str, options: dict[str, Any], needs: str
+) -> None:
     given_ = {name: options.get(name) for name in _OPTIONS}
     with pytest.raises(UnsupportedByServerError, match=needs):
         make_priority(ConsumerConfig(), ServerInfo(version=version), {}, **given_)
 
 
-async def test_nothing_is_sent_when_an_option_does_not_fit(
+async def test_nothing_is_sent_when_a_group_option_does_not_fit(
     nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     async with ScriptedConsumer(nc, shared_server.url, unique("api")) as peer:
@@ -294,7 +296,7 @@ HEADERS = st.lists(
 
 
 @given(headers=HEADERS, pin=st.text("abcXYZ019", min_size=1, max_size=22), known=st.booleans())
-def test_the_server_s_pin_is_found_behind_all_other_headers(
+def test_the_pin_is_found_after_all_other_headers(
     headers: list[tuple[str, str]], pin: str, known: bool
 ) -> None:
     own = "".join(f"{name}: {value}\r\n" for name, value in headers)

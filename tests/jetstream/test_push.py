@@ -53,7 +53,7 @@ async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushCo
     )
 
 
-async def test_messages_come_and_are_acknowledged_by_the_user_only(
+async def test_push_messages_are_acknowledged_by_the_user_only(
     js: JetStream, nc: Client, stream: str
 ) -> None:
     await fill(js, stream, 10)
@@ -77,7 +77,7 @@ async def test_messages_come_and_are_acknowledged_by_the_user_only(
     assert [msg async for msg in messages] == []
 
 
-async def test_a_slow_reader_holds_the_server_back_and_gets_everything(
+async def test_flow_control_lets_a_slow_reader_get_everything(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     count = 8000  # 8 MB; the server's first window is a part of it
@@ -135,7 +135,7 @@ async def test_heartbeats_are_not_given_out(
         assert reported == []
 
 
-async def test_missing_heartbeats_are_told_once_and_it_goes_on(
+async def test_missed_push_heartbeats_are_reported_once_and_it_goes_on(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     consumer = await controlled(js, stream, 0.1)
@@ -155,7 +155,7 @@ async def test_missing_heartbeats_are_told_once_and_it_goes_on(
         assert len(reported) == 1
 
 
-async def test_a_lost_answer_is_given_again(
+async def test_a_lost_flow_control_answer_is_repeated(
     js: JetStream, nc: Client, stream: str, shared_server: NatsServer
 ) -> None:
     """The server names the request that is still open in its heartbeats."""
@@ -186,7 +186,7 @@ async def test_a_user_s_message_without_payload_is_given_out(
         assert msg.headers["Status"] == "100"
 
 
-async def test_members_of_a_group_share_the_messages(
+async def test_members_of_a_deliver_group_share_the_messages(
     js: JetStream, nc: Client, stream: str, reported: list[JetsparkError]
 ) -> None:
     consumer = await js.create_push_consumer(
@@ -220,7 +220,7 @@ async def test_members_of_a_group_share_the_messages(
     assert reported == []
 
 
-async def test_a_callback_that_raises_is_reported(
+async def test_a_push_callback_that_raises_is_reported(
     js: JetStream, nc: Client, stream: str, shared_server: NatsServer
 ) -> None:
     await fill(js, stream, 3)
@@ -251,7 +251,9 @@ async def test_a_callback_that_raises_is_reported(
     assert [str(error.__cause__) for error in errors] == ["two"]
 
 
-async def test_draining_gives_out_what_is_here(js: JetStream, nc: Client, stream: str) -> None:
+async def test_draining_push_messages_gives_out_what_has_arrived(
+    js: JetStream, nc: Client, stream: str
+) -> None:
     await fill(js, stream, 20)
     consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
     messages = consumer.subscribe()
@@ -264,7 +266,9 @@ async def test_draining_gives_out_what_is_here(js: JetStream, nc: Client, stream
     assert [msg.seq async for msg in messages] == list(range(1, 21))
 
 
-async def test_every_end_leaves_nothing_behind(js: JetStream, nc: Client, stream: str) -> None:
+async def test_every_end_of_push_messages_leaves_nothing_behind(
+    js: JetStream, nc: Client, stream: str
+) -> None:
     consumer = await controlled(js, stream, 0.1)
     routes, tasks = len(nc._link.routes), asyncio.all_tasks()
 

@@ -47,13 +47,13 @@ def test_a_consumer_that_needs_a_newer_server(name: str) -> None:
     check_consumer({name: "something"}, NEW)
 
 
-def test_what_asks_for_nothing_needs_nothing() -> None:
+def test_values_equal_to_not_given_need_no_version() -> None:
     check_stream({"compression": "none", "allow_atomic": False, "metadata": {}}, OLD)
     check_stream({"mirror": {"name": "A"}, "sources": None}, OLD)
     check_consumer({"filter_subjects": [], "priority_policy": "none"}, OLD)
 
 
-def test_values_and_sources_have_needs_of_their_own() -> None:
+def test_values_and_sources_have_their_own_versions() -> None:
     with pytest.raises(UnsupportedByServerError, match="preferred"):
         check_stream({"placement": {"preferred": "n1"}}, OLD)
     middle = ServerInfo(version="2.11.4")
@@ -67,7 +67,7 @@ def test_values_and_sources_have_needs_of_their_own() -> None:
             check_stream(wire, OLD)
 
 
-def test_an_unknown_server_is_not_judged() -> None:
+def test_an_unknown_server_is_not_checked() -> None:
     check_stream({"allow_atomic": True}, None)
     check_consumer({"priority_groups": ["g"]}, None)
 
@@ -86,7 +86,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_the_server_of_this_run_keeps_what_is_not_refused(
+async def test_this_server_keeps_every_field_that_is_not_refused(
     js: JetStream, nc: Client, unique: Callable[[str], str], name: str
 ) -> None:
     stream = unique("S")

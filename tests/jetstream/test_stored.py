@@ -48,7 +48,7 @@ async def fill(js: JetStream, stream: str, count: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("direct", [None, True, False])
-async def test_one_message_reads_the_same_from_everywhere(
+async def test_a_stored_message_is_equal_by_direct_get_and_from_the_leader(
     js: JetStream, open_stream: str, direct: bool | None
 ) -> None:
     stream = open_stream
@@ -71,7 +71,7 @@ async def test_one_message_reads_the_same_from_everywhere(
             await js.get_msg(stream, direct=direct, **way)
 
 
-async def test_headers_are_the_publishers_only(js: JetStream, open_stream: str) -> None:
+async def test_stored_headers_are_only_the_publishers(js: JetStream, open_stream: str) -> None:
     headers = [("Nats-Sequence", "999"), ("Nats-Subject", "lie"), ("k", "vé"), ("k", "w")]
     await js.publish(f"{open_stream}.a", b"x", headers=headers)
     for found in (
@@ -93,7 +93,7 @@ async def test_a_stream_without_direct_gets_is_read_from_its_leader(
     assert nc.stats.out_msgs == before + 1  # the configuration is not looked at again
 
 
-async def test_direct_gets_that_are_switched_off_are_noticed(
+async def test_direct_gets_that_are_disabled_later_are_noticed(
     js: JetStream, open_stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")  # older ones say nothing
@@ -107,7 +107,7 @@ async def test_direct_gets_that_are_switched_off_are_noticed(
 
 
 @pytest.mark.parametrize("direct", [None, True, False])
-async def test_a_stream_that_does_not_exist(
+async def test_reading_a_stream_that_does_not_exist_raises(
     js: JetStream,
     unique: Callable[[str], str],
     needs_server: Callable[[str], None],
@@ -119,7 +119,7 @@ async def test_a_stream_that_does_not_exist(
         await js.get_msg(unique("S"), 1, direct=direct)
 
 
-async def test_the_last_of_a_subject_is_asked_for_in_the_subject(
+async def test_a_direct_get_of_the_last_message_has_the_subject_in_its_subject(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     prefix = unique("api")
@@ -140,7 +140,7 @@ async def test_the_last_of_a_subject_is_asked_for_in_the_subject(
     ]
 
 
-async def test_what_a_lagging_server_does_not_have_is_asked_of_the_leader(
+async def test_a_message_missing_on_a_lagging_replica_is_read_from_the_leader(
     js: JetStream, nc: Client, stream: str, unique: Callable[[str], str]
 ) -> None:
     """A replica that lags is too rare to wait for: one answers in its place."""
@@ -170,7 +170,9 @@ async def test_what_a_lagging_server_does_not_have_is_asked_of_the_leader(
     assert await behind.get_msgs(stream, 2, confirm=False).all() == []
 
 
-async def test_ranges(js: JetStream, open_stream: str, needs_server: Callable[[str], None]) -> None:
+async def test_get_msgs_reads_ranges(
+    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+) -> None:
     needs_server("2.11")
     stream = open_stream
     await fill(js, stream, 30, headers={"h": "v"})
@@ -213,7 +215,7 @@ async def test_a_range_of_many_batches_arrives_complete(
     assert [msg.seq async for msg in js.get_msgs(open_stream)] == list(range(1, 5001))
 
 
-async def test_the_last_messages_of_many_subjects(
+async def test_get_last_msgs_of_many_subjects(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -247,7 +249,7 @@ async def test_later_batches_belong_to_the_moment_of_the_first(
     assert found == [4, 5, 6]
 
 
-async def test_more_subjects_than_the_server_answers_for(
+async def test_get_last_msgs_of_too_many_subjects_is_an_error(
     js: JetStream, open_stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -259,7 +261,7 @@ async def test_more_subjects_than_the_server_answers_for(
     assert refused.value.status == 413
 
 
-async def test_batches_of_a_stream_that_has_none_to_give(
+async def test_get_msgs_of_a_stream_without_direct_gets_raises(
     js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -269,7 +271,7 @@ async def test_batches_of_a_stream_that_has_none_to_give(
         await js.get_last_msgs(unique("S"), ">").all()
 
 
-async def test_old_servers_have_no_batches(
+async def test_get_msgs_is_refused_for_older_servers(
     js: JetStream, nc: Client, open_stream: str, unique: Callable[[str], str]
 ) -> None:
     assert nc.server_info is not None
@@ -360,7 +362,7 @@ async def test_every_acknowledged_message_is_read_on_a_cluster(
         await js.delete_stream(stream)
 
 
-async def test_a_stream_of_another_domain(
+async def test_stored_messages_of_another_domain(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -380,7 +382,9 @@ async def test_a_stream_of_another_domain(
         await js.delete_stream(stream)
 
 
-async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+async def test_wrong_get_options_are_refused_before_anything_is_sent(
+    js: JetStream, nc: Client
+) -> None:
     before = nc.stats.out_msgs
     wrong: list[Callable[[], object]] = [
         lambda: js.get_msgs("S", 0),

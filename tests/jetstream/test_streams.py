@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
-async def test_creating_twice_is_one_stream(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_creating_a_stream_twice_makes_one(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
     name = unique("S")
     config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory")
     first = await js.create_stream(config)
@@ -43,7 +45,7 @@ async def test_creating_twice_is_one_stream(js: JetStream, unique: Callable[[str
         await js.stream_info(name)
 
 
-async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str) -> None:
+async def test_update_stream_keeps_options_not_given(js: JetStream, stream: str) -> None:
     before = await js.update_stream(
         name=stream, max_age=timedelta(hours=1), max_msgs=100, deny_purge=True
     )
@@ -55,14 +57,16 @@ async def test_an_update_keeps_what_it_does_not_name(js: JetStream, stream: str)
     assert emptied.config.max_msgs == -1
 
 
-async def test_an_update_of_nothing_is_an_error(
+async def test_updating_a_stream_that_does_not_exist_raises(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
     with pytest.raises(StreamNotFoundError):
         await js.update_stream(name=unique("S"), max_msgs=1)
 
 
-async def test_create_or_update_does_either(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_create_or_update_stream_does_either(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
     name = unique("S")
     made = await js.create_or_update_stream(name=name, subjects=[name], storage="memory")
     changed = await js.create_or_update_stream(name=name, max_msgs=5)
@@ -72,7 +76,7 @@ async def test_create_or_update_does_either(js: JetStream, unique: Callable[[str
     await js.delete_stream(name)
 
 
-async def test_a_number_that_is_none_purges_nothing(js: JetStream, stream: str) -> None:
+async def test_a_purge_with_a_wrong_number_purges_nothing(js: JetStream, stream: str) -> None:
     await js.publish(f"{stream}.a", b"1")
     for number in (math.nan, math.inf):
         for what in ("keep", "seq"):
@@ -81,7 +85,7 @@ async def test_a_number_that_is_none_purges_nothing(js: JetStream, stream: str) 
     assert (await js.stream_info(stream)).state.messages == 1
 
 
-async def test_purge_forms(js: JetStream, stream: str) -> None:
+async def test_purge_by_filter_keep_and_seq(js: JetStream, stream: str) -> None:
     for number in range(12):
         await js.publish(f"{stream}.{'ab'[number % 2]}", b"%d" % number)
     assert await js.purge_stream(stream, filter=f"{stream}.a", keep=4) == 2
@@ -93,7 +97,7 @@ async def test_purge_forms(js: JetStream, stream: str) -> None:
         await js.purge_stream(stream, keep=1, seq=1)
 
 
-async def test_details_of_the_state(js: JetStream, stream: str) -> None:
+async def test_stream_info_with_details(js: JetStream, stream: str) -> None:
     empty = (await js.stream_info(stream)).state
     assert (empty.messages, empty.first_ts, empty.last_ts) == (0, None, None)
     for number in range(4):
@@ -120,7 +124,7 @@ async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
     assert len(info.state.subjects) == count
 
 
-async def test_lists_are_paged(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_stream_lists_are_paged(js: JetStream, unique: Callable[[str], str]) -> None:
     prefix = unique("P")
     names = [f"{prefix}_{number:03}" for number in range(300)]  # a page of infos is 256
     for name in names:
@@ -159,7 +163,7 @@ async def test_a_stored_message_is_read_by_sequence_and_subject(js: JetStream, s
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("erase", [False, True])
-async def test_a_message_is_deleted_once(
+async def test_deleting_a_message_twice_raises(
     js: JetStream, unique: Callable[[str], str], storage: str, erase: bool
 ) -> None:
     stream = unique("S")
@@ -177,7 +181,9 @@ async def test_a_message_is_deleted_once(
     await js.delete_stream(stream)
 
 
-async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
+async def test_wrong_stream_options_are_refused_before_anything_is_sent(
+    js: JetStream, nc: Client
+) -> None:
     before = nc.stats.out_msgs
     for name in ("", "a.b", "a b", "*"):
         with pytest.raises(BadNameError):
@@ -193,7 +199,7 @@ async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Cli
     assert nc.stats.out_msgs == before
 
 
-# -- straight from JSON (row J9) -----------------------------------------------------------------
+# -- straight from JSON--------- -----------------------------------------------------------------
 
 
 async def test_a_stream_from_a_json_file(
@@ -217,7 +223,7 @@ async def test_a_stream_from_a_json_file(
     await js.delete_stream(name)
 
 
-async def test_any_call_sends_its_document_and_gives_the_answer_as_they_are(
+async def test_api_request_changes_neither_document_nor_answer(
     js: JetStream, nc: Client, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("J")
@@ -243,7 +249,7 @@ async def test_any_call_sends_its_document_and_gives_the_answer_as_they_are(
     await js.api_request(f"STREAM.DELETE.{name}")
 
 
-async def test_any_call_raises_typed_errors(js: JetStream, nc: Client) -> None:
+async def test_api_request_raises_typed_errors(js: JetStream, nc: Client) -> None:
     with pytest.raises(StreamNotFoundError, match="stream not found"):
         await js.api_request("STREAM.INFO.NO_SUCH")
     with pytest.raises(APIError):
@@ -257,12 +263,12 @@ async def test_any_call_raises_typed_errors(js: JetStream, nc: Client) -> None:
     assert nc.stats.out_msgs == before
 
 
-def test_any_call_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+def test_api_request_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
     with blocking.connect(shared_server.url) as nc, pytest.raises(StreamNotFoundError):
         nc.jetstream().api_request(f"STREAM.INFO.{unique('NO')}")
 
 
-async def test_a_stream_may_be_sealed(js: JetStream, stream: str) -> None:
+async def test_a_stream_can_be_sealed(js: JetStream, stream: str) -> None:
     await js.publish(f"{stream}.a", b"x")
     sealed = await js.update_stream(name=stream, sealed=True)
     assert sealed.config.sealed

@@ -1,4 +1,4 @@
-"""Stream templates, where servers still have them (row W3)."""
+"""Stream templates, where servers still have them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_templates(nc: Client | blocking.Client) -> bool:
     return nc.server_info is not None and not nc.server_info.at_least(2, 14)
 
 
-async def test_each_new_subject_gets_a_stream_of_its_own(
+async def test_a_template_creates_a_stream_for_each_new_subject(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     name = unique("T")
@@ -50,7 +50,7 @@ async def test_each_new_subject_gets_a_stream_of_its_own(
         await js.template_info(name)
 
 
-def test_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+def test_templates_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
     name = unique("T")
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()
@@ -82,7 +82,7 @@ async def test_a_server_without_templates_is_not_asked(
     assert nc.stats.out_msgs == before
 
 
-async def test_mistakes_are_found_before_anything_is_sent(
+async def test_wrong_template_options_are_refused_before_anything_is_sent(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Api, "server", ServerInfo(version="2.9.25"))

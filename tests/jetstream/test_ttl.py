@@ -30,21 +30,21 @@ async def mortal(js: JetStream, stream: str, needs_server: Callable[[str], None]
     ("ttl", "text"),
     [(1, "1"), (90.0, "90"), (timedelta(hours=1), "3600"), ("never", "never")],
 )
-def test_whole_seconds_or_never(ttl: Any, text: str) -> None:
+def test_a_message_ttl_is_whole_seconds_or_never(ttl: Any, text: str) -> None:
     assert ttl_text(ttl) == text
 
 
 @pytest.mark.parametrize(
     "ttl", [0, -1, 0.5, 1.5, timedelta(milliseconds=1500), "1h", float("nan"), float("inf")]
 )
-async def test_anything_else_is_refused_before_it_is_sent(js: JetStream, ttl: Any) -> None:
+async def test_any_other_ttl_is_refused_before_it_is_sent(js: JetStream, ttl: Any) -> None:
     before = js.client.stats.out_msgs
     with pytest.raises(ConfigError):
         await js.publish("a", ttl=ttl)
     assert js.client.stats.out_msgs == before
 
 
-async def test_the_message_goes_and_others_stay(js: JetStream, mortal: str) -> None:
+async def test_a_message_with_ttl_expires_and_others_stay(js: JetStream, mortal: str) -> None:
     await js.publish(f"{mortal}.a", ttl=1)
     await js.publish(f"{mortal}.b", ttl="never")
     async with js.publisher() as publisher:
@@ -60,7 +60,7 @@ async def test_the_message_goes_and_others_stay(js: JetStream, mortal: str) -> N
     assert stored.headers.to_dict() == {"Nats-TTL": ["60"]}
 
 
-async def test_a_stream_that_does_not_allow_it_says_so(
+async def test_a_stream_that_does_not_allow_ttl_says_so(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -74,7 +74,7 @@ async def test_a_stream_that_does_not_allow_it_says_so(
     assert isinstance(failure.error, NotEnabledOnStreamError)
 
 
-async def test_an_older_server_would_ignore_it(
+async def test_a_ttl_is_refused_for_older_servers(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = ServerInfo(server_id="x", version="2.10.26", headers=True, max_payload=1_000_000)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jetspark.kv import Bucket
 
 
-async def test_what_was_put_is_got(bucket: Bucket) -> None:
+async def test_get_returns_what_was_put(bucket: Bucket) -> None:
     before = datetime.now(UTC)
     revision = await bucket.put("eu.apples", b"1.20")
     entry = await bucket.get("eu.apples")
@@ -56,14 +56,14 @@ async def test_a_revision_belongs_to_its_key(bucket: Bucket) -> None:
         await bucket.get("a", 2)
 
 
-async def test_values_of_any_bytes(bucket: Bucket) -> None:
+async def test_values_may_be_any_bytes(bucket: Bucket) -> None:
     for value in (b"", b"\x00\r\n", bytes(range(256)) * 100):
         await bucket.put("k", value)
         assert await bucket.get_value("k") == value
 
 
 @pytest.mark.parametrize("leader", [False, True])
-async def test_a_missing_key(bucket: Bucket, *, leader: bool) -> None:
+async def test_getting_a_missing_key_raises(bucket: Bucket, *, leader: bool) -> None:
     with pytest.raises(KeyNotFoundError, match='Key "nobody" not found in bucket') as caught:
         await bucket.get("nobody", leader=leader)
     assert caught.value.operation is None
@@ -106,7 +106,7 @@ async def test_create_is_for_keys_without_a_value(bucket: Bucket) -> None:
     assert await bucket.get_value("k") == b"4"
 
 
-async def test_of_many_that_create_one_does(bucket: Bucket) -> None:
+async def test_one_of_many_creating_a_key_wins(bucket: Bucket) -> None:
     await bucket.put("k")
     await bucket.delete("k")
     results = await asyncio.gather(
@@ -126,7 +126,7 @@ async def test_update_at_a_revision(bucket: Bucket) -> None:
     assert await bucket.update("k", b"3", second) == second + 1
 
 
-async def test_of_many_that_update_one_does(bucket: Bucket) -> None:
+async def test_one_of_many_updating_a_key_wins(bucket: Bucket) -> None:
     revision = await bucket.put("k", b"")
     results = await asyncio.gather(
         *(bucket.update("k", b"%d" % number, revision) for number in range(20)),
@@ -150,7 +150,7 @@ async def test_delete_and_purge_at_a_revision(bucket: Bucket, operation: str) ->
         await bucket.get("k")
 
 
-async def test_revert_puts_what_was(bucket: Bucket) -> None:
+async def test_revert_puts_the_old_value(bucket: Bucket) -> None:
     await bucket.put("k", b"1")
     await bucket.put("k", b"2")
     assert await bucket.revert("k", 1) == 3
@@ -195,7 +195,7 @@ async def test_read_your_write_over_three_servers(
         await js.delete_bucket(bucket.name)
 
 
-async def test_a_bucket_that_is_gone(nc: Client, js: JetStream, bucket: Bucket) -> None:
+async def test_calls_on_a_deleted_bucket_raise(nc: Client, js: JetStream, bucket: Bucket) -> None:
     bucket = await nc.jetstream(timeout=3).bucket(bucket.name)
     await js.delete_bucket(bucket.name)
     for call in (
@@ -212,7 +212,9 @@ async def test_a_bucket_that_is_gone(nc: Client, js: JetStream, bucket: Bucket) 
         assert caught.value.bucket == bucket.name
 
 
-async def test_a_value_that_is_too_large(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_a_value_that_is_too_large_raises(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
     bucket = await js.create_bucket(unique("B"), max_value_size=100, storage="memory")
     await bucket.put("k", b"x" * 50)
     with pytest.raises(APIError, match="size"):
@@ -230,7 +232,7 @@ async def test_a_time_to_live_needs_limit_markers(
         await bucket.purge("k", ttl=5)
 
 
-async def test_what_other_clients_may_write(bucket: Bucket, nc: Client) -> None:
+async def test_entries_that_other_clients_may_write_are_read(bucket: Bucket, nc: Client) -> None:
     js = nc.jetstream()
     subject = f"$KV.{bucket.name}.k"
     for headers, operation in (

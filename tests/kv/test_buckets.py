@@ -39,7 +39,7 @@ async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> Async
         raw.api(f"STREAM.DELETE.KV_{name}")
 
 
-async def test_a_bucket_without_options(js: JetStream, name: str) -> None:
+async def test_the_default_options_of_a_bucket(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
     config = (await js.stream_info(f"KV_{name}")).config
     assert config.subjects == [f"$KV.{name}.>"]
@@ -93,7 +93,7 @@ async def test_every_option_reaches_the_stream(
             assert getattr(status.config, option) == value, option
 
 
-async def test_a_short_ttl_shortens_the_window_for_duplicates(js: JetStream, name: str) -> None:
+async def test_a_short_ttl_shortens_the_duplicate_window(js: JetStream, name: str) -> None:
     bucket = await js.create_bucket(name, ttl=timedelta(seconds=30))
     config = (await bucket.status()).stream_config
     assert config.duplicate_window == timedelta(seconds=30)
@@ -124,7 +124,7 @@ def test_a_placement_is_passed_on() -> None:
         ({"histroy": 5}, "did you mean 'history'"),
     ],
 )
-async def test_options_that_cannot_work(
+async def test_impossible_bucket_options_are_refused(
     js: JetStream, options: dict[str, Any], sentence: str
 ) -> None:
     for call in (js.create_bucket, js.update_bucket, js.create_or_update_bucket):
@@ -132,7 +132,7 @@ async def test_options_that_cannot_work(
             await call("B", **options)
 
 
-async def test_a_name_that_cannot_be(js: JetStream) -> None:
+async def test_impossible_bucket_names_are_refused(js: JetStream) -> None:
     for call in (
         js.create_bucket("a.b"),
         js.bucket("a b"),
@@ -145,7 +145,7 @@ async def test_a_name_that_cannot_be(js: JetStream) -> None:
             await call
 
 
-async def test_creating_twice(js: JetStream, name: str) -> None:
+async def test_creating_a_bucket_twice_binds_or_raises(js: JetStream, name: str) -> None:
     await (await js.create_bucket(name, history=3)).put("k", b"1")
     again = await js.create_bucket(name, BucketConfig(history=3))
     assert await again.get_value("k") == b"1"
@@ -153,7 +153,7 @@ async def test_creating_twice(js: JetStream, name: str) -> None:
         await js.create_bucket(name, history=4)
 
 
-async def test_an_update_keeps_what_it_does_not_name(js: JetStream, name: str) -> None:
+async def test_update_bucket_keeps_options_not_given(js: JetStream, name: str) -> None:
     with pytest.raises(BucketNotFoundError):
         await js.update_bucket(name, history=2)
     await js.create_bucket(name, history=3, description="first", ttl=timedelta(hours=1))
@@ -163,14 +163,14 @@ async def test_an_update_keeps_what_it_does_not_name(js: JetStream, name: str) -
     assert config.ttl == timedelta(hours=1)
 
 
-async def test_create_or_update(js: JetStream, name: str) -> None:
+async def test_create_or_update_bucket_does_either(js: JetStream, name: str) -> None:
     await js.create_or_update_bucket(name, history=3, storage="memory")
     bucket = await js.create_or_update_bucket(name, history=7)
     status = await bucket.status()
     assert (status.history, status.config.storage) == (7, "memory")
 
 
-async def test_binding(js: JetStream, name: str) -> None:
+async def test_binding_to_a_bucket(js: JetStream, name: str) -> None:
     with pytest.raises(BucketNotFoundError, match=f'Bucket "{name}" not found') as caught:
         await js.bucket(name)
     assert isinstance(caught.value, StreamNotFoundError)
@@ -179,7 +179,7 @@ async def test_binding(js: JetStream, name: str) -> None:
     assert (bucket.name, bucket.stream) == (name, f"KV_{name}")
 
 
-async def test_a_stream_of_that_name_is_no_bucket(js: JetStream, name: str) -> None:
+async def test_a_stream_with_a_buckets_name_is_not_a_bucket(js: JetStream, name: str) -> None:
     await js.create_stream(name=f"KV_{name}", subjects=[f"{name}.x"])
     with pytest.raises(BucketNotFoundError):
         await js.bucket(name)
@@ -199,7 +199,7 @@ async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -
             await call
 
 
-async def test_lists(js: JetStream, name: str) -> None:
+async def test_bucket_lists(js: JetStream, name: str) -> None:
     await js.create_bucket(name, history=2)
     await js.create_stream(name=f"not_{name}", subjects=[f"not_{name}"])
     assert name in await js.bucket_names().all()
@@ -209,7 +209,9 @@ async def test_lists(js: JetStream, name: str) -> None:
     await js.delete_stream(f"not_{name}")
 
 
-async def test_the_status(js: JetStream, name: str, needs_server: Callable[[str], None]) -> None:
+async def test_the_status_of_a_bucket(
+    js: JetStream, name: str, needs_server: Callable[[str], None]
+) -> None:
     needs_server("2.10")
     bucket = await js.create_bucket(
         name, history=5, ttl=timedelta(hours=1), compression=True, metadata={"a": "b"}
@@ -254,7 +256,7 @@ async def test_limit_markers_may_be_turned_on_later(
     await bucket.create("k", b"1", ttl=timedelta(hours=1))
 
 
-async def test_one_read_only_handle_of_an_aggregate(
+async def test_a_read_only_aggregate_refuses_writes(
     js: JetStream, bucket: Bucket, name: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")

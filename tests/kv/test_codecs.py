@@ -28,7 +28,7 @@ FILTERS = st.lists(WORDS | st.just("*"), min_size=1, max_size=4).flatmap(
 
 
 @given(KEYS)
-def test_base64_keys_come_back_and_can_be_stored(key: str) -> None:
+def test_base64_keys_are_decoded_and_can_be_stored(key: str) -> None:
     stored = Base64Codec().encode_key(key)
     check_key(stored)
     assert Base64Codec().decode_key(stored) == key
@@ -42,7 +42,7 @@ def test_base64_keeps_the_tokens_apart() -> None:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4).map(".".join), FILTERS)
-def test_an_encoded_filter_takes_the_same_keys(key: str, text: str) -> None:
+def test_an_encoded_filter_matches_the_same_keys(key: str, text: str) -> None:
     codec = Base64Codec()
     wanted = subject_matches(text, key)
     stored = check_filter(codec.encode_filter(text))
@@ -50,7 +50,7 @@ def test_an_encoded_filter_takes_the_same_keys(key: str, text: str) -> None:
 
 
 @given(PATHS)
-def test_paths_come_back(path: str) -> None:
+def test_paths_are_decoded(path: str) -> None:
     stored = PathCodec().encode_key(path)
     check_key(stored)
     assert PathCodec().decode_key(stored) == path
@@ -70,13 +70,13 @@ def test_paths_are_stored_with_dots(path: str, stored: str) -> None:
     assert PathCodec().decode_key(stored) == path.removesuffix("/") or path == "/"
 
 
-def test_a_path_with_a_dot_would_not_come_back() -> None:
+def test_a_path_with_a_dot_is_refused() -> None:
     with pytest.raises(CodecError, match="dot"):
         PathCodec().encode_key("a/b.c")
 
 
 @given(st.binary(max_size=2000), st.integers(-1, 9))
-def test_values_come_back(value: bytes, level: int) -> None:
+def test_values_are_decoded(value: bytes, level: int) -> None:
     for codec in (
         NoCodec(),
         Base64Codec(),
@@ -96,19 +96,19 @@ def test_a_chain_encodes_from_first_to_last() -> None:
 
 
 @pytest.mark.parametrize("stored", ["a", "!!!!", "_w", "Y Q"])
-def test_keys_that_are_no_base64(stored: str) -> None:
+def test_keys_that_are_not_base64_raise(stored: str) -> None:
     with pytest.raises(CodecError):
         Base64Codec().decode_key(stored)
 
 
-def test_values_that_cannot_be_decoded() -> None:
+def test_values_that_cannot_be_decoded_raise() -> None:
     with pytest.raises(CodecError):
         Base64Codec().decode_value(b"a+b/")
     with pytest.raises(CodecError, match="zlib"):
         ZlibCodec().decode_value(b"plain")
 
 
-def test_options_that_cannot_be() -> None:
+def test_impossible_codec_options_are_refused() -> None:
     with pytest.raises(ConfigError, match="level"):
         ZlibCodec(10)
     with pytest.raises(ConfigError, match="at least one"):
@@ -127,7 +127,7 @@ class Reversing:
         return stored[::-1]
 
 
-def test_a_codec_without_filters_takes_all_or_one_key() -> None:
+def test_a_codec_without_filters_allows_all_or_one_key() -> None:
     assert encode_filter(Reversing(), ">") == ">"
     assert encode_filter(Reversing(), "a.bc") == "cb.a"
     for codec in (Reversing(), KeyChain(NoCodec(), Reversing())):
@@ -135,7 +135,7 @@ def test_a_codec_without_filters_takes_all_or_one_key() -> None:
             encode_filter(codec, "a.*")
 
 
-async def test_a_bucket_through_codecs(bucket: Bucket) -> None:
+async def test_a_bucket_with_codecs(bucket: Bucket) -> None:
     coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
     revision = await coded.put("Acme Inc.contact", b"x" * 1000)
     assert await bucket.get_value("QWNtZSBJbmM.Y29udGFjdA") == zlib.compress(b"x" * 1000)
@@ -146,13 +146,13 @@ async def test_a_bucket_through_codecs(bucket: Bucket) -> None:
     assert (await coded.get("Acme Inc.contact", revision + 2)).value == b"again"
 
 
-async def test_what_another_program_wrote_without_the_codec_is_an_error(bucket: Bucket) -> None:
+async def test_an_entry_written_without_the_codec_raises(bucket: Bucket) -> None:
     await bucket.put("plain", b"text")
     with pytest.raises(CodecError):
         await bucket.with_codecs(values=ZlibCodec()).get("plain")
 
 
-async def test_a_key_that_the_codec_makes_unusable_is_named_as_it_was_given(
+async def test_an_error_names_the_key_before_encoding(
     bucket: Bucket,
 ) -> None:
     with pytest.raises(BadNameError, match=r"'a//b'.*encoded as 'a\.\.b'"):

@@ -77,7 +77,7 @@ def js(on_leaf: Client) -> JetStream:
     return on_leaf.jetstream()
 
 
-async def test_a_writable_aggregate_takes_some_keys_of_another_domain(
+async def test_a_writable_aggregate_of_some_keys_of_another_domain(
     on_hub: Client, js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -127,7 +127,7 @@ async def test_a_read_only_aggregate_of_several_origins(
     assert both.name in await js.bucket_names().all()
 
 
-async def test_an_aggregate_of_a_stream_that_is_no_bucket(
+async def test_an_aggregate_of_a_stream_that_is_not_a_bucket(
     js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
@@ -144,7 +144,7 @@ async def test_an_aggregate_of_a_stream_that_is_no_bucket(
     await has(cache, "7", b"seven")
 
 
-async def test_aggregates_that_cannot_be(js: JetStream) -> None:
+async def test_impossible_aggregates_are_refused(js: JetStream) -> None:
     with pytest.raises(ConfigError, match="at least one origin"):
         await js.create_bucket_aggregate("a", [])
     with pytest.raises(ConfigError, match="subject_transforms"):

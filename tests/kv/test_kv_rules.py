@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_z", "x" * 200])
-def test_names_of_buckets(name: str) -> None:
+def test_valid_bucket_names(name: str) -> None:
     assert check_bucket(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", "a>", "a/b", "ä", "a\n"])
-def test_names_that_no_bucket_has(name: str) -> None:
+def test_invalid_bucket_names_are_refused(name: str) -> None:
     with pytest.raises(BadNameError, match="bucket"):
         check_bucket(name)
 
 
 @pytest.mark.parametrize("key", ["a", "a.b", "-/_=.9", "a/b=c_d-e.f", "x_kv", "a._kv"])
-def test_keys(key: str) -> None:
+def test_valid_keys(key: str) -> None:
     assert check_key(key) == key
     assert check_filter(key) == key
 
@@ -34,18 +34,18 @@ def test_keys(key: str) -> None:
     "key",
     ["", ".a", "a.", "a..b", "a b", "a*", "*", "a.>", ">", "ä", "a\n", "a\\b", "_kv", "_kv.a"],
 )
-def test_keys_that_cannot_be(key: str) -> None:
+def test_invalid_keys_are_refused(key: str) -> None:
     with pytest.raises(BadNameError, match="key"):
         check_key(key)
 
 
 @pytest.mark.parametrize("text", [">", "*", "a.*", "*.a.>", "a.>", "*.*", "_kv.>"])
-def test_filters(text: str) -> None:
+def test_valid_filters(text: str) -> None:
     assert check_filter(text) == text
 
 
 @pytest.mark.parametrize("text", ["", ">.a", "a*", "a.*b", "a>", ".>", "a..>", "a b.>", ">\n"])
-def test_filters_that_cannot_be(text: str) -> None:
+def test_invalid_filters_are_refused(text: str) -> None:
     with pytest.raises(BadNameError):
         check_filter(text)
 

@@ -34,7 +34,7 @@ async def becomes(live: LiveBucket, wanted: dict[str, bytes]) -> None:
     await eventually(holds)
 
 
-async def test_it_is_complete_when_entered_and_follows(bucket: Bucket) -> None:
+async def test_a_live_bucket_is_complete_when_entered_and_follows(bucket: Bucket) -> None:
     for number in range(1200):
         await bucket.put(f"k{number % 600}", b"%d" % number)
     await bucket.delete("k0")
@@ -57,14 +57,14 @@ async def test_it_is_complete_when_entered_and_follows(bucket: Bucket) -> None:
     assert live["k0"] == b"back"
 
 
-async def test_some_keys_only(bucket: Bucket) -> None:
+async def test_a_live_bucket_of_some_keys(bucket: Bucket) -> None:
     await bucket.put("eu.1", b"1")
     await bucket.put("us.1", b"2")
     async with bucket.live("eu.*") as live:
         assert live.snapshot() == {"eu.1": b"1"}
 
 
-async def test_views_are_snapshots(bucket: Bucket) -> None:
+async def test_items_and_values_of_a_live_bucket_are_snapshots(bucket: Bucket) -> None:
     for number in range(10):
         await bucket.put(f"k{number}", b"1")
     async with bucket.live() as live:
@@ -75,7 +75,7 @@ async def test_views_are_snapshots(bucket: Bucket) -> None:
         assert len(list(keys)) == len(list(items)) == len(list(values)) == 10
 
 
-async def test_every_change_is_told(bucket: Bucket) -> None:
+async def test_on_change_gets_every_entry(bucket: Bucket) -> None:
     await bucket.put("k", b"1")
     heard: list[tuple[str, str]] = []
 
@@ -93,7 +93,9 @@ async def test_every_change_is_told(bucket: Bucket) -> None:
     assert "ZeroDivisionError" in str(bucket._js.client.last_error)
 
 
-async def test_a_bucket_that_was_emptied(js: JetStream, bucket: Bucket) -> None:
+async def test_a_live_bucket_notices_that_the_bucket_was_emptied(
+    js: JetStream, bucket: Bucket
+) -> None:
     heard: list[tuple[str, str, int]] = []
     for number in range(3):
         await bucket.put(f"k{number}", b"")
@@ -111,7 +113,9 @@ async def test_a_bucket_that_was_emptied(js: JetStream, bucket: Bucket) -> None:
         assert ("k1", "PURGE", 2) not in heard
 
 
-async def test_values_past_the_buckets_ttl(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_a_live_bucket_notices_expired_values(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
     bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=1), storage="memory")
     await bucket.put("k", b"1")
     async with bucket.live(resync=0.05) as live:
@@ -120,7 +124,7 @@ async def test_values_past_the_buckets_ttl(js: JetStream, unique: Callable[[str]
     await js.delete_bucket(bucket.name)
 
 
-async def test_it_catches_up_after_a_restart(make_server: MakeServer) -> None:
+async def test_a_live_bucket_catches_up_after_a_restart(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
         bucket = await nc.jetstream(timeout=2).create_bucket("B")
@@ -139,7 +143,7 @@ async def test_it_catches_up_after_a_restart(make_server: MakeServer) -> None:
                 await becomes(live, {"k": b"%d" % turn})
 
 
-async def test_a_mapping_that_cannot_follow_says_so(js: JetStream, bucket: Bucket) -> None:
+async def test_a_live_bucket_that_cannot_follow_raises(js: JetStream, bucket: Bucket) -> None:
     await bucket.put("k", b"1")
     async with bucket.live() as live:
         await js.delete_bucket(bucket.name)
@@ -156,7 +160,9 @@ async def test_a_mapping_that_cannot_follow_says_so(js: JetStream, bucket: Bucke
             pass
 
 
-async def test_closing_the_connection_ends_it(shared_server: NatsServer, bucket: Bucket) -> None:
+async def test_closing_the_connection_ends_a_live_bucket(
+    shared_server: NatsServer, bucket: Bucket
+) -> None:
     await bucket.put("k", b"1")
     nc = await connect(shared_server.url)
     async with (await nc.jetstream().bucket(bucket.name)).live() as live:
@@ -171,7 +177,7 @@ async def test_closing_the_connection_ends_it(shared_server: NatsServer, bucket:
             live["k"]
 
 
-async def test_it_is_entered_once(bucket: Bucket) -> None:
+async def test_a_live_bucket_can_be_entered_only_once(bucket: Bucket) -> None:
     async with bucket.live() as live:
         with pytest.raises(ConfigError, match="once"):
             await live.__aenter__()
@@ -179,7 +185,7 @@ async def test_it_is_entered_once(bucket: Bucket) -> None:
         bucket.live(resync=0)
 
 
-async def test_other_threads_read_it_meanwhile(bucket: Bucket) -> None:
+async def test_other_threads_can_read_a_live_bucket(bucket: Bucket) -> None:
     for number in range(100):
         await bucket.put(f"k{number}", b"0")
     stop = False

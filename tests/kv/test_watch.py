@@ -85,7 +85,7 @@ HISTORY = [("a.1", b"1", 1), ("a.2", b"2", 2), *ALL]
         (">", {"meta_only": True}, [("b", b"", 3), ("a.1", b"", 4), ("a.2", "DEL")]),
     ],
 )
-async def test_the_initial_data_then_one_mark_then_changes(
+async def test_a_watch_gives_current_entries_then_none_once_then_changes(
     filled: Bucket, keys: str, options: dict[str, Any], initially: list[Any]
 ) -> None:
     async with filled.watch(keys, **options) as changes:
@@ -103,7 +103,7 @@ async def test_the_initial_data_then_one_mark_then_changes(
         assert shown(await take(changes, len(wanted))) == wanted
 
 
-async def test_several_filters(filled: Bucket) -> None:
+async def test_a_watch_with_several_filters(filled: Bucket) -> None:
     server = filled._js.client.server_info
     assert server is not None
     if not server.at_least(2, 10):
@@ -120,7 +120,7 @@ async def test_several_filters(filled: Bucket) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"updates_only": True}, {"include_history": True}])
-async def test_an_empty_bucket_is_marked_at_once(
+async def test_a_watch_on_an_empty_bucket_gives_none_at_once(
     bucket: Bucket, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as never:
@@ -133,13 +133,13 @@ async def test_an_empty_bucket_is_marked_at_once(
         assert shown(await take(changes, 1)) == [("k", b"1", 1)]
 
 
-async def test_a_bucket_of_delete_markers_only(bucket: Bucket) -> None:
+async def test_a_watch_on_a_bucket_of_delete_markers_only(bucket: Bucket) -> None:
     await bucket.delete("k")
     async with bucket.watch(ignore_deletes=True) as changes:
         assert await take(changes, 1) == [None]
 
 
-async def test_writers_that_never_stop_do_not_delay_the_mark(bucket: Bucket) -> None:
+async def test_constant_writers_do_not_delay_the_end_of_the_initial_data(bucket: Bucket) -> None:
     for number in range(50):
         await bucket.put(f"k{number}", b"")
 
@@ -163,7 +163,7 @@ async def test_writers_that_never_stop_do_not_delay_the_mark(bucket: Bucket) -> 
         writing.cancel()
 
 
-async def test_the_last_entry_removed_before_it_came(
+async def test_the_initial_data_ends_when_its_last_entry_was_removed(
     js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bucket.put("a", b"1")
@@ -187,7 +187,7 @@ async def test_the_last_entry_removed_before_it_came(
         assert shown(await take(changes, 2)) == [("a", b"1", 1), None]
 
 
-async def test_the_mark_is_not_given_for_silence(
+async def test_silence_does_not_end_the_initial_data(
     js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bucket.put("a", b"1")
@@ -216,7 +216,7 @@ async def test_the_mark_is_not_given_for_silence(
 
 
 @pytest.mark.parametrize("filled_before", [False, True])
-async def test_a_consumer_that_cannot_be_made_at_first(
+async def test_a_watch_whose_consumer_cannot_be_created_at_first(
     js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, filled_before: bool
 ) -> None:
     """Before anything was given out the caller hears of it; later it is tried again."""
@@ -254,7 +254,7 @@ async def test_a_consumer_that_cannot_be_made_at_first(
         assert failures < 0
 
 
-async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(
+async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a history, the one made in its place would bring what is no key's last entry."""
@@ -283,7 +283,7 @@ async def test_a_consumer_lost_in_the_initial_data_repeats_nothing(
     )
 
 
-async def test_changes_over_a_restart(make_server: MakeServer) -> None:
+async def test_a_watch_survives_a_server_restart(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
         js = nc.jetstream(timeout=2)
@@ -309,7 +309,7 @@ async def test_changes_over_a_restart(make_server: MakeServer) -> None:
                         assert shown([last]) == [("k", b"%d" % turn, revision)]
 
 
-async def test_a_callback_gets_the_entries_the_mark_and_the_changes(filled: Bucket) -> None:
+async def test_a_watch_callback_gets_entries_none_and_changes(filled: Bucket) -> None:
     heard: asyncio.Queue[Entry | None] = asyncio.Queue()
 
     async def on_entry(entry: Entry | None) -> None:
@@ -332,7 +332,7 @@ async def test_a_callback_gets_the_entries_the_mark_and_the_changes(filled: Buck
     assert watcher.error is None
 
 
-async def test_stopping_ends_the_iteration(filled: Bucket) -> None:
+async def test_stopping_a_watch_ends_the_iteration(filled: Bucket) -> None:
     watcher = filled.watch()
     await take(watcher, 4)
     waiting = asyncio.ensure_future(anext(watcher, "end"))
@@ -341,7 +341,7 @@ async def test_stopping_ends_the_iteration(filled: Bucket) -> None:
     assert await asyncio.wait_for(waiting, 30) == "end"
 
 
-async def test_leaving_the_loop_removes_the_consumer(filled: Bucket) -> None:
+async def test_leaving_the_loop_deletes_the_consumer(filled: Bucket) -> None:
     js = filled._js
     async for entry in filled.watch():
         if entry is None:
@@ -382,7 +382,7 @@ async def test_closing_the_connection_ends_the_watch(
         await bucket.keys().all()
 
 
-async def test_closing_ends_callbacks_and_draining_finishes_them(
+async def test_close_ends_watch_callbacks_and_drain_finishes_them(
     shared_server: NatsServer, bucket: Bucket
 ) -> None:
     for number in range(20):
@@ -414,7 +414,9 @@ async def test_closing_ends_callbacks_and_draining_finishes_them(
         assert len(heard) == (21 if drains else 1)
 
 
-async def test_what_cannot_be_decoded_is_reported_and_left_out(nc: Client, bucket: Bucket) -> None:
+async def test_entries_that_cannot_be_decoded_are_reported_and_left_out(
+    nc: Client, bucket: Bucket
+) -> None:
     await bucket.put("k", b"plain")
     coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
     await bucket.put("cGxhaW4", b"no zlib")
@@ -442,7 +444,9 @@ async def test_what_cannot_be_decoded_is_reported_and_left_out(nc: Client, bucke
         (">", {"heartbeat": 16}),
     ],
 )
-async def test_watches_that_cannot_be(bucket: Bucket, keys: Any, options: dict[str, Any]) -> None:
+async def test_impossible_watch_options_are_refused(
+    bucket: Bucket, keys: Any, options: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError):
         bucket.watch(keys, **options)
 
@@ -458,7 +462,7 @@ async def test_keys_are_those_with_a_value(filled: Bucket) -> None:
         filled.keys("a b")
 
 
-async def test_the_history_of_a_key_and_of_many(filled: Bucket) -> None:
+async def test_history_of_a_key_and_of_many(filled: Bucket) -> None:
     assert shown(await filled.history("a.1").all()) == [("a.1", b"1", 1), ("a.1", b"4", 4)]
     assert shown(await filled.history("a.*").all()) == [*HISTORY[:2], *ALL[1:]]
     entries = await filled.history().all()
@@ -466,7 +470,7 @@ async def test_the_history_of_a_key_and_of_many(filled: Bucket) -> None:
     assert await filled.history("nobody").all() == []
 
 
-async def test_the_history_has_its_limit(bucket: Bucket) -> None:
+async def test_history_is_limited(bucket: Bucket) -> None:
     for number in range(9):
         await bucket.put("k", b"%d" % number)
     assert [entry.value for entry in await bucket.history("k").all()] == [
@@ -474,7 +478,7 @@ async def test_the_history_has_its_limit(bucket: Bucket) -> None:
     ]
 
 
-async def test_old_delete_markers_are_removed(filled: Bucket) -> None:
+async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
     await filled.put("c", b"")
     await filled.purge("c")
     assert await filled.purge_deletes() == 0
@@ -488,7 +492,7 @@ async def test_old_delete_markers_are_removed(filled: Bucket) -> None:
 # -- time to live --------------------------------------------------------------------------------
 
 
-async def test_limits_leave_markers_that_watchers_see(
+async def test_limits_leave_markers_that_watchers_get(
     js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
@@ -522,7 +526,7 @@ async def test_limits_leave_markers_that_watchers_see(
 @pytest.mark.parametrize(
     ("reason", "operation"), [("MaxAge", "PURGE"), ("Purge", "PURGE"), ("Remove", "DEL")]
 )
-async def test_reasons_of_markers(
+async def test_operations_by_marker_reason(
     js: JetStream, bucket: Bucket, reason: str, operation: str
 ) -> None:
     await js.publish(f"$KV.{bucket.name}.k", b"", headers={"Nats-Marker-Reason": reason})
@@ -531,7 +535,7 @@ async def test_reasons_of_markers(
     assert await bucket.keys().all() == []
 
 
-async def test_changes_over_new_leaders(
+async def test_a_watch_survives_leader_changes(
     nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
     async with connect(nats_cluster.urls[0]) as nc:
@@ -570,7 +574,7 @@ async def test_changes_over_new_leaders(
         await js.delete_bucket(bucket.name)
 
 
-async def test_next_waits_for_an_entry_and_no_longer_than_it_may(bucket: Bucket) -> None:
+async def test_next_waits_for_an_entry_until_its_timeout(bucket: Bucket) -> None:
     await bucket.put("a", b"1")
     async with bucket.watch() as watch:
         first = await watch.next(timedelta(seconds=20))

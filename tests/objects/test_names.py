@@ -14,7 +14,7 @@ from jetspark.subjects import check_publish_subject
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))
-def test_any_text_becomes_one_token_of_a_subject_and_back(name: str) -> None:
+def test_an_objects_name_is_encoded_as_one_token(name: str) -> None:
     subject = info_subject("F", name)
     check_publish_subject(subject)
     tokens = subject.split(".")
@@ -23,7 +23,7 @@ def test_any_text_becomes_one_token_of_a_subject_and_back(name: str) -> None:
 
 
 @given(st.binary())
-def test_a_digest_is_known_again_however_it_was_written(content: bytes) -> None:
+def test_digests_of_all_clients_are_recognised(content: bytes) -> None:
     digest = hashlib.sha256(content).digest()
     text = digest_text(digest)
     assert re.fullmatch(r"SHA-256=[-_0-9A-Za-z]{43}=", text)
@@ -35,7 +35,7 @@ def test_a_digest_is_known_again_however_it_was_written(content: bytes) -> None:
 
 
 @given(st.text())
-def test_what_is_no_digest_is_none(text: str) -> None:
+def test_other_texts_are_not_digests(text: str) -> None:
     assert not is_digest(text, hashlib.sha256(b"").digest())
 
 

@@ -54,7 +54,7 @@ def files(folder: Path) -> list[str]:
 # -- stores --------------------------------------------------------------------------------------
 
 
-async def test_a_store_is_the_stream_of_the_adr(
+async def test_the_stream_of_a_store_follows_adr_20(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
     name = unique("F")
@@ -111,7 +111,7 @@ async def test_compression_and_metadata_are_kept(
     await js.delete_object_store(name)
 
 
-async def test_what_cannot_be_a_store_is_refused(js: JetStream) -> None:
+async def test_impossible_stores_are_refused(js: JetStream) -> None:
     for name in ("", "a.b", "a b", "ä"):
         with pytest.raises(BadNameError):
             await js.create_object_store(name)
@@ -125,7 +125,7 @@ async def test_what_cannot_be_a_store_is_refused(js: JetStream) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 2000, 70_001])
-async def test_what_is_put_comes_back(store: ObjectStore, size: int) -> None:
+async def test_get_returns_what_was_put(store: ObjectStore, size: int) -> None:
     content = os.urandom(size)
     before = datetime.now(UTC)
     put = await store.put("a", content, chunk_size=1000)
@@ -142,7 +142,7 @@ async def test_what_is_put_comes_back(store: ObjectStore, size: int) -> None:
     assert await messages(store) == put.chunks + 1
 
 
-async def test_bytes_come_from_everywhere(store: ObjectStore, tmp_path: Path) -> None:
+async def test_put_takes_every_source_of_bytes(store: ObjectStore, tmp_path: Path) -> None:
     content = os.urandom(1_500_000)
     file = tmp_path / "file"
     file.write_bytes(content)
@@ -176,7 +176,7 @@ async def test_bytes_come_from_everywhere(store: ObjectStore, tmp_path: Path) ->
     assert await messages(store) == 12 + 1
 
 
-async def test_what_is_no_source_of_bytes_is_refused(store: ObjectStore) -> None:
+async def test_put_refuses_what_is_not_a_source_of_bytes(store: ObjectStore) -> None:
     for source in ("text", None, 7, {"a": b"1"}, [b"ok", "text"], io.StringIO("text"), [1]):
         with pytest.raises(ConfigError):
             await store.put("a", source)  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ async def test_what_is_no_source_of_bytes_is_refused(store: ObjectStore) -> None
     assert await messages(store) == 0
 
 
-async def test_bytes_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
+async def test_get_into_writes_files(store: ObjectStore, tmp_path: Path) -> None:
     content = os.urandom(3_000_000)
     await store.put("a", content)
     path = tmp_path / "there"
@@ -209,7 +209,7 @@ async def test_bytes_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
     assert files(tmp_path) == ["there"]
 
 
-async def test_a_new_object_takes_the_place_of_the_old_one(store: ObjectStore) -> None:
+async def test_a_new_object_replaces_the_old_one(store: ObjectStore) -> None:
     await store.put("a", b"x" * 5000, chunk_size=1000, description="d")
     assert await messages(store) == 6
     await store.put("a", b"y" * 2000, chunk_size=1000)
@@ -218,7 +218,7 @@ async def test_a_new_object_takes_the_place_of_the_old_one(store: ObjectStore) -
     assert (await store.info("a")).description is None
 
 
-async def test_iteration_that_is_left_ends_its_consumer(store: ObjectStore) -> None:
+async def test_leaving_the_iteration_deletes_the_consumer(store: ObjectStore) -> None:
     await store.put("a", os.urandom(50_000), chunk_size=1000)
     async for _ in await store.get("a"):
         break
@@ -234,7 +234,7 @@ async def test_iteration_that_is_left_ends_its_consumer(store: ObjectStore) -> N
 # -- deleting, changing, linking -----------------------------------------------------------------
 
 
-async def test_a_deleted_object_is_gone_with_its_chunks(store: ObjectStore) -> None:
+async def test_delete_removes_an_object_and_its_chunks(store: ObjectStore) -> None:
     await store.put("a", b"x" * 3000, chunk_size=1000)
     await store.delete("a")
     for call in (store.info, store.get, store.get_bytes):
@@ -252,7 +252,7 @@ async def test_a_deleted_object_is_gone_with_its_chunks(store: ObjectStore) -> N
     assert await store.get_bytes("a") == b"back"
 
 
-async def test_chunks_of_no_object_are_purged_when_they_are_old(store: ObjectStore) -> None:
+async def test_purge_orphans_removes_old_chunks_of_no_object(store: ObjectStore) -> None:
     await store.put("a", b"1" * 3000, chunk_size=1000)
     await store.put("b", b"2" * 3000, chunk_size=1000)
     await store.update_meta("a", new_name="c")
@@ -275,13 +275,13 @@ async def test_chunks_of_no_object_are_purged_when_they_are_old(store: ObjectSto
         await store.purge_orphans(older_than=float("nan"))
 
 
-async def test_purging_orphans_of_a_store_that_is_gone(js: JetStream, store: ObjectStore) -> None:
+async def test_purge_orphans_of_a_deleted_store_raises(js: JetStream, store: ObjectStore) -> None:
     await js.delete_object_store(store.name)
     with pytest.raises(ObjectStoreNotFoundError):
         await store.purge_orphans()
 
 
-async def test_metadata_changes_and_the_content_stays(store: ObjectStore) -> None:
+async def test_update_meta_keeps_the_content(store: ObjectStore) -> None:
     first = await store.put("a", b"1" * 3000, description="d", metadata={"k": "v"}, chunk_size=1000)
     changed = await store.update_meta("a", headers={"H": ["1", "2"]})
     assert (changed.description, changed.metadata) == ("d", {"k": "v"})
@@ -340,7 +340,7 @@ async def test_links_lead_to_objects_and_stores(
     await js.delete_object_store(other.name)
 
 
-async def test_links_in_a_circle_are_no_object(store: ObjectStore) -> None:
+async def test_links_in_a_circle_are_not_found(store: ObjectStore) -> None:
     a, b = await store.put("a", b"1"), await store.put("b", b"2")
     await store.delete("a")
     await store.add_link("a", b)
@@ -350,7 +350,7 @@ async def test_links_in_a_circle_are_no_object(store: ObjectStore) -> None:
         await store.get("a")
 
 
-async def test_a_sealed_store_is_read_and_never_changed(store: ObjectStore) -> None:
+async def test_a_sealed_store_can_be_read_and_not_changed(store: ObjectStore) -> None:
     await store.put("a", b"1")
     assert (await store.seal()).sealed
     assert (await store.status()).sealed
@@ -369,7 +369,7 @@ async def test_a_sealed_store_is_read_and_never_changed(store: ObjectStore) -> N
 # -- damage --------------------------------------------------------------------------------------
 
 
-async def test_missing_chunks_are_an_error_at_once(store: ObjectStore, tmp_path: Path) -> None:
+async def test_missing_chunks_raise_at_once(store: ObjectStore, tmp_path: Path) -> None:
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
     await spoil(store, info)
     async with asyncio.timeout(30):
@@ -380,7 +380,7 @@ async def test_missing_chunks_are_an_error_at_once(store: ObjectStore, tmp_path:
     assert files(tmp_path) == []
 
 
-async def test_other_bytes_are_a_wrong_digest_and_the_last_chunk_is_kept_back(
+async def test_changed_bytes_raise_digest_mismatch_before_the_last_chunk(
     store: ObjectStore,
 ) -> None:
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
@@ -392,14 +392,14 @@ async def test_other_bytes_are_a_wrong_digest_and_the_last_chunk_is_kept_back(
     assert seen < 5000
 
 
-async def test_another_size_is_damage(store: ObjectStore) -> None:
+async def test_a_wrong_size_raises_object_damaged(store: ObjectStore) -> None:
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
     await spoil(store, info, add=b"x" * 999)
     with pytest.raises(ObjectDamagedError, match="4999 bytes"):
         await store.get_bytes("a")
 
 
-async def test_an_object_replaced_while_it_is_read_is_an_error_and_read_anew_as_a_whole(
+async def test_an_object_replaced_while_read_raises_and_get_bytes_reads_it_again(
     store: ObjectStore,
 ) -> None:
     content = os.urandom(30_000_000)  # more than is pulled ahead

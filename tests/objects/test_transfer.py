@@ -61,7 +61,7 @@ class Stopper:
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-async def test_a_put_that_is_cancelled_leaves_the_store_as_it_was(
+async def test_a_cancelled_put_leaves_the_store_unchanged(
     store: ObjectStore, was_there: bool
 ) -> None:
     if was_there:
@@ -78,7 +78,7 @@ async def test_a_put_that_is_cancelled_leaves_the_store_as_it_was(
         assert await store.get_bytes("a") == b"old"
 
 
-async def test_a_source_that_fails_leaves_the_store_as_it_was(store: ObjectStore) -> None:
+async def test_a_put_whose_source_fails_leaves_the_store_unchanged(store: ObjectStore) -> None:
     async def failing() -> AsyncIterator[bytes]:
         yield BIG
         raise ZeroDivisionError
@@ -99,7 +99,7 @@ async def test_the_old_object_is_read_until_the_new_one_is_complete(store: Objec
     assert await store.get_bytes("a") == BIG
 
 
-async def test_a_full_store_refuses_and_keeps_what_it_has(
+async def test_a_full_store_refuses_a_put_and_keeps_its_objects(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
     store = await js.create_object_store(unique("F"), storage="memory", max_bytes=1_000_000)
@@ -127,7 +127,7 @@ async def test_a_connection_that_is_closed_ends_a_put(
         await store.get("a")
 
 
-async def test_a_store_deleted_in_the_middle_ends_both_ways(
+async def test_a_store_deleted_meanwhile_ends_put_and_get(
     nc: Client, store: ObjectStore, js: JetStream
 ) -> None:
     store = await nc.jetstream(timeout=1).object_store(store.name)  # for a chunk without ack
@@ -150,7 +150,7 @@ async def test_a_store_deleted_in_the_middle_ends_both_ways(
 
 
 @pytest.mark.parametrize("how", ["reconnect", "restart"])
-async def test_a_lost_link_disturbs_neither_way(
+async def test_put_and_get_survive_a_lost_link(
     nats_server: NatsServer, how: str, tmp_path: Path
 ) -> None:
     async with connect(nats_server.url, reconnect_wait=0.05) as nc:
@@ -180,7 +180,7 @@ async def test_a_lost_link_disturbs_neither_way(
         assert await store.get_bytes("a") == BIG
 
 
-async def test_changes_of_leader_disturb_neither_way(
+async def test_put_and_get_survive_leader_changes(
     nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
     """Of the stream with three replicas; both ways are busy when it changes."""
@@ -211,7 +211,7 @@ async def test_changes_of_leader_disturb_neither_way(
             await js.delete_object_store(store.name)
 
 
-async def test_a_link_that_is_away_for_a_while_holds_a_put_up(nats_server: NatsServer) -> None:
+async def test_a_put_waits_while_the_link_is_down(nats_server: NatsServer) -> None:
     """More than the client keeps for the next link."""
     async with connect(nats_server.url, reconnect_wait=0.05, pending_size=1_000_000) as nc:
         store = await nc.jetstream().create_object_store("F")
@@ -255,7 +255,7 @@ class Losing:
 
 
 @pytest.mark.parametrize(("messages_lost", "acks_lost"), [(1, 0), (0, 1), (2, 1)])
-async def test_a_lost_ack_is_looked_for_and_nothing_is_stored_twice(
+async def test_a_lost_ack_of_a_put_stores_nothing_twice(
     store: ObjectStore,
     js: JetStream,
     monkeypatch: pytest.MonkeyPatch,
@@ -323,7 +323,7 @@ async def test_of_many_writers_one_wins_and_readers_see_whole_objects(store: Obj
     assert await messages(store) == 7  # six chunks and their info
 
 
-async def test_a_rename_loses_against_a_writer_who_is_faster(
+async def test_a_rename_loses_against_a_faster_writer(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("a", b"old" * 10, chunk_size=10)
@@ -344,9 +344,7 @@ async def test_a_rename_loses_against_a_writer_who_is_faster(
     assert await messages(store) == 3  # the object and the mark that is left of "b"
 
 
-async def test_a_chunk_of_an_old_link_that_comes_late_is_noticed(
-    store: ObjectStore, js: JetStream
-) -> None:
+async def test_a_late_chunk_of_an_old_link_is_noticed(store: ObjectStore, js: JetStream) -> None:
     writer = store.writer("a", None, None, None, 1000)
     await writer.begin()
     await writer.write(b"x" * 2000)
@@ -358,7 +356,7 @@ async def test_a_chunk_of_an_old_link_that_comes_late_is_noticed(
     assert await messages(store) == 0
 
 
-async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
+async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
     store: ObjectStore, js: JetStream
 ) -> None:
     writer = store.writer("a", None, None, None, 1000)
@@ -378,7 +376,7 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_their_order(
 
 @pytest.mark.parametrize("end", ["kill", "pause"])
 @pytest.mark.parametrize("comes_back", [True, False])
-async def test_a_put_that_is_cancelled_without_a_link_removes_its_chunks_later_or_says_so(
+async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_reports_them(
     nats_server: NatsServer, end: str, *, comes_back: bool
 ) -> None:
     reported: list[str] = []
@@ -423,7 +421,7 @@ async def is_said(reported: list[str]) -> bool:
     return any("are left" in text for text in reported)
 
 
-async def test_a_store_of_another_domain(
+async def test_an_object_store_of_another_domain(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
 ) -> None:
     async with connect(hub_and_leaf.leaf.url) as nc:
@@ -438,7 +436,7 @@ async def test_a_store_of_another_domain(
         await js.delete_object_store(store.name)
 
 
-async def test_a_lost_answer_about_the_object_does_not_break_a_get_off(
+async def test_a_lost_info_answer_does_not_end_a_get(
     store: ObjectStore, shared_server: NatsServer
 ) -> None:
     await store.put("x", b"whole")
@@ -457,7 +455,7 @@ async def test_a_lost_answer_about_the_object_does_not_break_a_get_off(
 
 
 @pytest.mark.parametrize("call", ["info", "delete", "update_meta"])
-async def test_a_lost_answer_about_the_object_is_asked_for_again(
+async def test_a_lost_info_answer_is_requested_again(
     store: ObjectStore, shared_server: NatsServer, call: str
 ) -> None:
     await store.put("x", b"whole")

@@ -29,7 +29,7 @@ async def take(watcher: ObjectWatcher, count: int) -> list[str | None]:
         return names([await anext(watcher) for _ in range(count)])
 
 
-async def test_an_empty_store_gives_the_mark_at_once(store: ObjectStore) -> None:
+async def test_a_watch_on_an_empty_store_gives_none_at_once(store: ObjectStore) -> None:
     for options in ({}, {"updates_only": True}, {"ignore_deletes": True}):
         async with store.watch(**options) as watcher:
             assert not watcher.complete
@@ -40,7 +40,7 @@ async def test_an_empty_store_gives_the_mark_at_once(store: ObjectStore) -> None
         await store._js.purge_stream(store.stream)
 
 
-async def test_what_is_there_then_the_mark_then_changes(store: ObjectStore) -> None:
+async def test_a_watch_gives_current_infos_then_none_then_changes(store: ObjectStore) -> None:
     for name in ("a", "b", "c"):
         await store.put(name, b"1")
     await store.put("a", b"2")
@@ -75,7 +75,7 @@ async def test_each_object_is_listed_once_even_if_its_writer_left_older_infos(
     assert names([*await store.objects().all()]) == ["b", "a"]
 
 
-async def test_the_mark_comes_when_the_last_one_was_replaced_on_the_way(
+async def test_the_initial_data_ends_when_its_last_info_was_replaced(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("a", b"1")
@@ -89,7 +89,9 @@ async def test_the_mark_comes_when_the_last_one_was_replaced_on_the_way(
     watcher.stop()
 
 
-async def test_nothing_is_missed_or_repeated_over_a_restart(nats_server: NatsServer) -> None:
+async def test_a_store_watch_misses_and_repeats_nothing_over_a_restart(
+    nats_server: NatsServer,
+) -> None:
     async with (
         connect(nats_server.url, reconnect_wait=0.05) as nc,
         connect(nats_server.url, reconnect_wait=0.05) as other,
@@ -106,7 +108,7 @@ async def test_nothing_is_missed_or_repeated_over_a_restart(nats_server: NatsSer
             assert await take(watcher, 2) == ["b", "c"]
 
 
-async def test_initial_data_is_begun_anew_when_its_consumer_is_lost(store: ObjectStore) -> None:
+async def test_the_initial_data_starts_anew_when_its_consumer_is_lost(store: ObjectStore) -> None:
     async with store._js.publisher() as publisher:
         # Older infos stay, as some clients write them: they are not to be seen.
         for number in (*range(2000), *range(1000), *range(1000)):
@@ -127,7 +129,7 @@ async def test_initial_data_is_begun_anew_when_its_consumer_is_lost(store: Objec
 
 
 @pytest.mark.parametrize("filled_before", [False, True])
-async def test_a_consumer_that_cannot_be_made_at_first(
+async def test_a_store_watch_whose_consumer_cannot_be_created_at_first(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, filled_before: bool
 ) -> None:
     """Before anything was given out the caller hears of it; later it is tried again."""
@@ -161,7 +163,7 @@ async def test_a_consumer_that_cannot_be_made_at_first(
         assert (watcher.active, watcher.error, made) == (True, None, 2)
 
 
-async def test_what_cannot_be_read_is_reported_and_left_out(
+async def test_infos_that_cannot_be_read_are_reported_and_left_out(
     store: ObjectStore, js: JetStream, shared_server: NatsServer
 ) -> None:
     reported: list[Exception] = []
