@@ -171,7 +171,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["publisher", "--subject", "a", "--bucket", "b"], "publisher takes no --bucket."),
         (["backup=S,"], "'backup=S,': write ROLE=STREAM, several with commas."),
         (["publisher=S", "--subject", "a"], "publisher is about no stream or bucket of its own"),
-        (["spark-sink=S", "--subject", "a", "--prepare-stream"], "for exactly-once only"),
+        (["spark-sink=S", "--subject", "a", "--prepare-stream"], "only for exactly-once"),
         (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
         (["kv-reader", "--bucket", "a.b"], "a.b"),
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),

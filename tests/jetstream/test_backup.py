@@ -780,7 +780,7 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
             await scripted.js.restore_stream(tmp_path / "b")
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"
-    assert failed.value.__notes__ == [f'A part of stream "{filled}" may have been restored.']
+    assert failed.value.__notes__ == [f'Part of stream "{filled}" may have been restored.']
 
 
 async def test_a_stream_that_somebody_else_made_meanwhile_is_left_alone(

@@ -160,7 +160,7 @@ async def test_the_properties_of_an_ordered_consumer(js: JetStream, stream: str)
     await fill(js, stream, 2)
     messages = js.ordered(stream, subjects=f"{stream}.>")
     assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
-    with pytest.raises(ConsumerNotFoundError, match="no consumer yet"):
+    with pytest.raises(ConsumerNotFoundError, match="no consumer at the moment"):
         await messages.info()
     await read(messages, 1)
     info = await messages.info()
@@ -261,7 +261,7 @@ async def test_missing_deliveries_are_read_again_in_order(
         got += await read(messages, 324)
         assert got == list(range(1, 1001, 3))
         assert [type(error) for error in reported] == [SequenceMismatchError]
-        assert "behind sequence 43" in str(messages.last_error)
+        assert "after sequence 43" in str(messages.last_error)
 
         async def the_old_one_is_deleted() -> bool:
             return await js.consumer_names(stream).all() == [messages.name]

@@ -1,4 +1,4 @@
-"""What comes one after the other, and may be many, without async."""
+"""Results that may be many, without async: an iterator, or a list of all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOT = 1000
 class Listing(GeneratedListing[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 
-    Nothing is asked before the first item is; each iteration asks anew. Items cross to the
+    Nothing is requested before the first item is; each iteration starts anew. Items cross to the
     caller's thread in lots.
     """
 

@@ -26,7 +26,7 @@ EntryT = TypeVar("EntryT")
 
 
 class Watching(GeneratedWatching[EntryT], LeavingLoop):
-    """An iterator over what `_inner` gives."""
+    """An iterator over the entries of `_inner`."""
 
     _inner: AsyncWatching[EntryT]
 
@@ -50,10 +50,10 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
             return self._taken.popleft()
 
     def next(self, timeout: Seconds | None = None) -> EntryT | None:
-        """The next entry, or None once, as in iterating; waits `timeout` seconds, or for ever.
+        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has been stopped,
-        ConnectionClosedError, and the error that has ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds < 0:

@@ -40,7 +40,7 @@ class GeneratedWatching(Generic[EntryT]):
         """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
-        ConnectionClosedError, and the error that ended it.
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""JetStream without async: the twins of `jetspark.jetstream`, one file per noun."""
+"""JetStream without async: the twins of `jetspark.jetstream`."""
 
 from jetspark.blocking.jetstream.batch import AtomicBatch
 from jetspark.blocking.jetstream.consume import ConsumerMessages

@@ -2,7 +2,7 @@
 
 Contract: that of `jetspark.jetstream.backup.backup` and `jetspark.jetstream.backup.restore`.
 `progress` is called in the caller's thread, and the transfer waits for it; when it raises, or the
-wait is broken off by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
+wait is interrupted by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def transfer(
     call: Callable[..., Coroutine[Any, Any, T]],
     progress: ProgressCallback | None,
 ) -> T:
-    """`call`, telling of its progress in the caller's thread."""
+    """Run `call`, with `progress` called in the caller's thread."""
     check_callback(progress)
     if progress is None:
         return thread.run(call)
@@ -40,9 +40,9 @@ def transfer(
 
 
 class _Transfer(Generic[T]):
-    """A transfer in the event loop that waits after each step until the next one is asked for.
+    """A transfer in the event loop that waits after each step until the caller wants the next one.
 
-    It could be complete otherwise when the caller's thread raises.
+    Otherwise it might be complete when the caller's thread raises.
     """
 
     def __init__(self, call: Callable[..., Coroutine[Any, Any, T]]) -> None:

@@ -1,9 +1,9 @@
-"""Consuming without async: messages of a pull consumer without end.
+"""Consuming without async: continuous messages of a pull consumer.
 
-Contract: that of `jetspark.jetstream.pulling.consume`. Iterating takes up to one refilling of the
-buffer for each change of thread; those wait here, so at most half as much again as the buffer is
-held. A callback runs in a thread of its own and may use the blocking client; one that runs when the
-connection is closed is left to finish. `drain` called in the callback itself does not wait.
+Contract: that of `jetspark.jetstream.pulling.consume`. Iterating takes up to the messages of one
+pull request at each change of thread; these are buffered here too, so in all at most half as many
+again. A callback runs in its own thread and may use the blocking client; a running one finishes
+when the connection is closed. `drain` called in the callback itself does not wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The handles of consumers, without async.
+"""Pull and push consumers, without async.
 
-Contract: that of `jetspark.jetstream.consumers.pull`. A fetch crosses to the caller's thread as
-a whole.
+Contract: that of `jetspark.jetstream.consumers`. A fetch crosses to the caller's thread as a whole.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
 
 
 class Consumer(GeneratedConsumer):
-    """A consumer of a stream, by name. Has no state besides `cached_info`."""
+    """A consumer of a stream, by name. Its only state is `cached_info`."""
 
     __slots__ = ("_client", "_inner")
 
@@ -28,7 +27,7 @@ class Consumer(GeneratedConsumer):
 
 
 class PullConsumer(GeneratedPullConsumer, Consumer):
-    """A consumer that delivers when it is asked."""
+    """A consumer that delivers on request."""
 
     __slots__ = ()
 

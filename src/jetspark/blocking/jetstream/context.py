@@ -1,6 +1,6 @@
-"""JetStream without async: the way in to everything about streams and consumers.
+"""JetStream without async: the sum of its parts.
 
-Contract: that of `jetspark.jetstream.context`.
+Contract: that of `jetspark.jetstream.context` and `jetspark.JetStream`.
 """
 
 from __future__ import annotations

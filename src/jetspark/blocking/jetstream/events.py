@@ -1,8 +1,8 @@
-"""Watching JetStream's advisories, metrics and API audits, without async.
+"""Receiving JetStream's advisories, metrics and API audits, without async.
 
-Contract: that of `jetspark.jetstream.events.events`. A callback runs in a thread of its own, one
-event after the other, so it may block and use the blocking client; one that runs when the
-connection is closed is left to finish. `drain` called in the callback itself does not wait.
+Contract: that of `jetspark.jetstream.events.events`. A callback runs in its own thread, one event
+after the other, so it may block and use the blocking client; a running one finishes when the
+connection is closed. `drain` called in the callback itself does not wait.
 """
 
 from __future__ import annotations

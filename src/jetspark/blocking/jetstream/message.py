@@ -16,7 +16,10 @@ from jetspark.wire.kernel import deliver, frame_of
 
 
 class JsMsg(GeneratedJsMsg):
-    """One delivery. `metadata` says where it comes from."""
+    """One delivery. `metadata` says where it comes from.
+
+    For the errors of every acknowledgement see `jetspark.jetstream.JsMsg`.
+    """
 
     __slots__ = ("_answering",)
     # Made by the first answer: making a message must stay cheap.
@@ -31,7 +34,7 @@ class JsMsg(GeneratedJsMsg):
 
 
 class FetchResult(Fetched[JsMsg]):
-    """The messages of a fetch. `error`: what ended it after these messages came, or None."""
+    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
 
     __slots__ = ()
 

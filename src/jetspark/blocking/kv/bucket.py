@@ -1,6 +1,6 @@
 """A bucket: get, put and delete keys, list and watch them, without async.
 
-Contract: that of `jetspark.kv.bucket` and `jetspark.kv.reading`.
+Contract: that of `jetspark.kv.bucket`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from jetspark.kv.codecs import KeyCodec, ValueCodec
 
 
 class Bucket(GeneratedBucket):
-    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return."""
+    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return.
+
+    For the errors of every call see `jetspark.kv.Bucket`.
+    """
 
     def __init__(self, thread: LoopThread, inner: AsyncBucket) -> None:
         self._thread = thread

@@ -1,7 +1,7 @@
-"""An object on its way out of a store, without async.
+"""Reading an object, without async.
 
-Contract: that of `jetspark.objects.reader`. One change of thread brings the chunks that are here,
-up to about a megabyte of them.
+Contract: that of `jetspark.objects.reader`. One change of thread brings the chunks that have
+arrived, up to about a megabyte.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from jetspark.objects.reader import ObjectReader as AsyncObjectReader
 
 
 class ObjectReader(GeneratedObjectReader):
-    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`.
+    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`, once.
 
-    For one use.
+    Reading raises ObjectDamagedError and DigestMismatchError instead of giving out the last chunk,
+    ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
     def __init__(self, thread: LoopThread, inner: AsyncObjectReader) -> None:

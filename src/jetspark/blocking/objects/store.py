@@ -1,7 +1,7 @@
 """An object store: put, get, change, link and delete objects, without async.
 
-Contract: that of `jetspark.objects.store`. What is put is read, and files are written, in the
-caller's thread.
+Contract: that of `jetspark.objects.store`. Sources are read, and files written, in the caller's
+thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ T = TypeVar("T")
 
 
 class ObjectStore(GeneratedObjectStore):
-    """What `JetStream.object_store` and `JetStream.create_object_store` return."""
+    """What `JetStream.object_store` and `JetStream.create_object_store` return.
+
+    For the errors of every call see `jetspark.objects.ObjectStore`.
+    """
 
     def __init__(self, thread: LoopThread, inner: AsyncObjectStore) -> None:
         self._thread = thread
@@ -64,7 +67,7 @@ class ObjectStore(GeneratedObjectStore):
         return reader.info
 
     def _whole(self, name: str, use: Callable[[ObjectReader], T]) -> T:
-        """Again when the object was replaced meanwhile: nothing of it was given out."""
+        """Start again when the object was replaced meanwhile: nothing was given out yet."""
         tries = 0
         while True:
             reader = self.get(name)

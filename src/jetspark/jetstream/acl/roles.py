@@ -162,7 +162,7 @@ class Roles:
         """
         if progress_consumer is not None and (sole_reader or interest_consumer is not None):
             raise ConfigError(
-                "A progress consumer goes with neither sole_reader nor interest_consumer."
+                "A progress consumer is only for streams from which nothing is removed."
             )
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
@@ -196,7 +196,7 @@ class Roles:
         as exactly-once needs it. Raises ConfigError for `prepare_stream` without `exactly_once`.
         """
         if prepare_stream and not exactly_once:
-            raise ConfigError("prepare_stream goes with exactly_once only.")
+            raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
         found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
             ledger = (
