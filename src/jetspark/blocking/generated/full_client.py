@@ -19,12 +19,13 @@ class GeneratedClient(Client):
         api_prefix: str | None = None,
         trace: bool = False,
     ) -> JetStream:
-        """JetStream over this connection; several at once may differ in these.
+        """JetStream over this connection; there may be several, with different options.
 
-        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain. `api_prefix`:
-        the whole prefix instead of "$JS.API". With neither, the connection's own ones
-        (`jetstream_domain`, `jetstream_api_prefix`). `trace`: log each API request and answer to
-        "jetspark.trace" at level DEBUG. Nothing is sent. Raises ConfigError when both domain and
-        api_prefix are given.
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain, such as that
+        behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
+        imported from another account. With neither, the connection's options `jetstream_domain`
+        and `jetstream_api_prefix` apply. `trace`: log each API request and answer to
+        "jetspark.trace" at level DEBUG, without messages and secrets. Nothing is sent. Raises
+        ConfigError when both domain and api_prefix are given, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)

@@ -40,7 +40,7 @@ class GeneratedBucket:
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Bucket:
+    ) -> Self:
         """The same bucket, with keys and values encoded when written and decoded when read.
 
         `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
