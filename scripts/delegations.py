@@ -148,7 +148,7 @@ MODULES: dict[str, list[Twin]] = {
             bases=("EnteringInTurn",),
             attributes=(),
             run="self._run_in_turn(self._inner.{name}, {args})",
-            hooks=("_add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int",),
+            hooks=("_add_message(self, subject: str, payload: Payload, **options: Any) -> int",),
         )
     ],
     "jetstream.fast_ingest": [
@@ -323,7 +323,7 @@ BODIES: dict[str, str] = {
     "Publisher.pending": "self._inner.window.count()",
     "Publisher.sent": "self._inner.window.sent",
     "Publisher.failed": "self._inner.failed()",
-    "AtomicBatch.add": "self._add(lambda: self._inner.add({args}))",
+    "AtomicBatch.add": "self._add_message({args})",
     "FastIngest.add": "self._add_message(subject, payload, self._inner.headers({args}))",
     "FastIngest.commit": BY_HAND,
     "FastIngest.sent": "self._inner.window.sent",

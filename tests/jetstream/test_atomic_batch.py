@@ -58,8 +58,8 @@ def has_failed(batch: AtomicBatch) -> Callable[[], Awaitable[bool]]:
     """And all the refusals that follow have come, too."""
 
     async def asked() -> bool:
-        await batch._client.flush()
-        return batch._error is not None
+        await batch._inner.client.flush()
+        return batch._inner.window.error is not None
 
     return asked
 
@@ -326,7 +326,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
         with pytest.raises(ConfigError, match="first message"):
             await batch.add("a", expect_last_seq=1)
         assert batch.size == 1
-        batch._size = 0  # nothing to commit
+        batch._inner.window.size = 0  # nothing to commit
     assert nc.stats.out_msgs == before
     old = ServerInfo(server_id="x", version="2.11.1", headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", old)

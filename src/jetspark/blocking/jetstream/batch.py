@@ -7,23 +7,31 @@ to wait for the server changes the thread: the second `add`, `flush` and `commit
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
-from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.batch import GeneratedAtomicBatch
 from jetspark.jetstream.batches.atomic import AtomicBatch as AsyncAtomicBatch
+from jetspark.jetstream.batches.staging import Staging
+from jetspark.payloads import Payload, payload_bytes
 
 
 class AtomicBatch(GeneratedAtomicBatch):
     """See the module and `JetStream.atomic_batch`. Any number of threads may add."""
 
-    def __init__(self, client: CallerSide, inner: AsyncAtomicBatch) -> None:
+    def __init__(self, client: CallerSide, staging: Staging) -> None:
         self._thread = client.thread
-        self._inner = inner
+        self._buffer = client.buffer
+        self._staging = staging
+        self._inner = AsyncAtomicBatch(staging)
         self._turn = threading.Lock()
 
-    def _add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    def _add_message(self, subject: str, payload: Payload, **options: Any) -> int:
+        payload = payload_bytes(payload)  # as it is now: it is sent with a later call
         with self._turn:
-            # The second one sends the first, whose answer is waited for.
-            return self._thread.run(add) if self._inner.size == 1 else drive(add())
+            if self._staging.window.waits:  # the first one is sent now, and its answer awaited
+                return self._thread.run(self._inner.add, subject, payload, **options)
+            message = self._staging.message(subject, payload, **options)
+            if self._buffer.crowded:
+                self._buffer.block()
+            return self._staging.add(message)

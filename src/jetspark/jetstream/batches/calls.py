@@ -8,6 +8,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.batches.atomic import AtomicBatch
 from jetspark.jetstream.batches.fast_ingest import FastIngest
 from jetspark.jetstream.batches.ingesting import GapPolicy, Ingesting, IngestOptions
+from jetspark.jetstream.batches.staging import Staging
 from jetspark.jetstream.requirements import check_feature
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -24,7 +25,7 @@ class BatchCalls:
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. The rest is in `AtomicBatch`.
         """
-        return atomic_batch(self._api, self._api.client.publishing, timeout)
+        return AtomicBatch(atomic_batch(self._api, self._api.client.publishing, timeout))
 
     def fast_ingest(
         self,
@@ -48,12 +49,10 @@ class BatchCalls:
 
 
 @checked  # which the blocking client asks for
-def atomic_batch(api: Api, publishing: Publishing, timeout: Seconds | None) -> AtomicBatch:
+def atomic_batch(api: Api, publishing: Publishing, timeout: Seconds | None) -> Staging:
     """`BatchCalls.atomic_batch`, sending by `publishing`."""
     check_feature("atomic_batch", (2, 12), api.server)
-    return AtomicBatch(
-        api, publishing, timeout=api.timeout if timeout is None else in_seconds(timeout)
-    )
+    return Staging(api, publishing, api.timeout if timeout is None else in_seconds(timeout))
 
 
 @checked

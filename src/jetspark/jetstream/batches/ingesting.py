@@ -137,7 +137,8 @@ class Ingesting(BatchSending):
         """Raises why no message can be added: the error that ended the batch, or ConfigError."""
         if self.over is not None:
             raise self.over
-        self.check_entered()
+        if self._listener is None:
+            raise ConfigError("The batch is not open: use it inside its with block.")
         if self._ending:
             raise self._broken or ConfigError("The batch was ended already.")
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from jetspark.client.listener import Listener
     from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
+    from jetspark.wire.documents import ServerInfo
     from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -27,6 +28,11 @@ class BatchSending:
         self._api = api
         self._listener: Listener | None = None
 
+    @property
+    def server(self) -> ServerInfo | None:
+        """The server that answers; None when that is not known."""
+        return self._api.server
+
     def headers(
         self,
         headers: HeadersLike | None,
@@ -38,7 +44,7 @@ class BatchSending:
     ) -> Headers | None:
         """The headers of a message with these options of `add`. Raises as `publish_headers`."""
         return publish_headers(
-            self._api.server,
+            self.server,
             headers,
             msg_id=msg_id,
             ttl=ttl,
@@ -46,11 +52,6 @@ class BatchSending:
             expect_last_subject_seq=expect_last_subject_seq,
             expect_last_subject_seq_of=expect_last_subject_seq_of,
         )
-
-    def check_entered(self) -> None:
-        """Raises ConfigError outside of the block."""
-        if self._listener is None:
-            raise ConfigError("The batch is not open: use it inside its with block.")
 
     def _stop_listening(self) -> None:
         if self._listener is not None:

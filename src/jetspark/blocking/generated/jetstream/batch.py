@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from jetspark.blocking.leaving import EnteringInTurn
@@ -19,7 +18,7 @@ class GeneratedAtomicBatch(EnteringInTurn):
 
     _inner: AsyncAtomicBatch
 
-    def _add(self, add: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    def _add_message(self, subject: str, payload: Payload, **options: Any) -> int:
         raise NotImplementedError
 
     @property
@@ -49,21 +48,20 @@ class GeneratedAtomicBatch(EnteringInTurn):
         The options are those of `JetStream.publish`. `expect_last_seq` belongs to the first
         message; `expect_last_subject_seq` cannot follow a message of the batch on that subject.
 
-        Raises ConfigError, what `Client.publish` raises, and, about a message added before,
-        BatchError, NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError,
-        BrokenSocketError.
+        Raises ConfigError, BadNameError and UnsupportedByServerError for options that cannot work,
+        what `Client.publish` raises, and, about a message added before, BatchError,
+        NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError, BrokenSocketError and
+        APIError for other refusals of the stream.
         """
-        return self._add(
-            lambda: self._inner.add(
-                subject,
-                payload,
-                headers=headers,
-                msg_id=msg_id,
-                ttl=ttl,
-                expect_last_seq=expect_last_seq,
-                expect_last_subject_seq=expect_last_subject_seq,
-                expect_last_subject_seq_of=expect_last_subject_seq_of,
-            )
+        return self._add_message(
+            subject,
+            payload,
+            headers=headers,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
         )
 
     def flush(self) -> None:
