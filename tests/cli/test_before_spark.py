@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from jetspark.cli import app
@@ -15,6 +17,8 @@ from jetspark.cli.where import starting
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.table_note import Note
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
@@ -66,6 +70,35 @@ def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(
     out, err = capsys.readouterr()
     assert sentence in err
     assert (out, err.count("\n")) == ("", 1)
+
+
+def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for folder in ("_spark_metadata", "_jetspark", "_checkpoint/offsets", "_checkpoint/commits"):
+        (lake / folder).mkdir(parents=True)
+    columns = [("stream", "string"), ("subject", "string"), ("seq", "bigint")]
+    columns += [("timestamp", "timestamp"), ("headers", "x"), ("carrier", "string")]
+    note = Note("q", ["S"], "parquet", [*columns, ("_corrupt_record", "string")], [])
+    (lake / "_jetspark" / "note-000001.json").write_bytes(msgspec.json.encode(note))
+    (lake / "_spark_metadata" / "0").write_text("v1")
+    (lake / "_checkpoint" / "metadata").write_text('{"id": "q"}')
+    for log in ("offsets", "commits"):
+        (lake / "_checkpoint" / log / "0").write_text("v1")
+    like = Ingest(options={"stream": "S"}, to=str(lake), json_schema="carrier STRING")
+    like.look_ahead()
+    with pytest.raises(ConfigError, match="new: delay; missing: carrier"):
+        replace(like, json_schema="delay DOUBLE").look_ahead()
+    with pytest.raises(ConfigError, match="new: day"):
+        replace(like, partition_by=["day=date(timestamp)"]).look_ahead()
+
+
+def test_a_checkpoint_that_is_the_table(tmp_path: Path) -> None:
+    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"))
+    like.look_ahead()
+    with pytest.raises(ConfigError, match="is the folder of the table itself"):
+        replace(like, checkpoint=f"{tmp_path}/x/../lake/").look_ahead()
+    with pytest.raises(ConfigError, match="has no table to adopt"):
+        replace(like, adopt=True).look_ahead()
 
 
 @pytest.mark.parametrize("flag", ["--to", "--checkpoint"])

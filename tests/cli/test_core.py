@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,19 @@ def test_a_signal_is_the_ordinary_end_of_sub(
         assert app.run(["pub", subject, "x", "--server", url]) == 0
         assert first_line(command) == subject
         assert end(command, number) == (0, "x\n", "")
+
+
+@pytest.mark.parametrize("command", [["sub", "a"], ["events"]])
+def test_a_signal_before_it_listens_is_no_ordinary_end(command: list[str]) -> None:
+    """The server accepts, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
+        with jetspark(*command, "--server", url) as process:
+            connection, _ = silent.accept()
+            with connection:
+                code, out, _ = end(process, signal.SIGINT)
+    assert (code, out) == (130, "")
 
 
 def test_what_would_command_a_terminal_is_shown_as_text(

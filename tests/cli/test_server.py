@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
 from tests.support.processes import end, finish, first_line, jetspark, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
+from jetspark.cli import app
 from jetspark.server import NatsServer, server_version
-
-if TYPE_CHECKING:
-    import subprocess
 
 pytestmark = pytest.mark.server
 
@@ -73,6 +72,25 @@ def test_second_ctrl_c_does_not_cut_the_end_short() -> None:
         code, _, err = end(command, signal.SIGINT)
         wait_until_gone(pid)
     assert (code, err) == (0, "")
+
+
+def test_ctrl_c_again_and_again_does_not_cut_the_end_short() -> None:
+    with jetspark("server", "--port", "0") as command:
+        first_line(command)
+        pid = server_pid(command)
+        while command.poll() is None:
+            command.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(0.003)
+        code, _, err = finish(command)
+        wait_until_gone(pid)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none_is_one_sentence(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["server", "--port", port]) == app.FAILED
+    assert capsys.readouterr().err == f"port is from 0 to 65535, not {port}.\n"
 
 
 def test_signal_that_was_ignored_stays_ignored() -> None:

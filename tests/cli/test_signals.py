@@ -38,7 +38,7 @@ def _signal_in_a_finalizer() -> None:
 @pytest.fixture(autouse=True)
 def as_in_a_terminal() -> Iterator[None]:
     """Signals do what they do there, also where the tests run in the background of a shell."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):
@@ -47,12 +47,18 @@ def as_in_a_terminal() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_raised_at_once(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
     with pytest.raises(StopRequested) as caught, stop_on_signals():
         os.kill(os.getpid(), number)
         pytest.fail("went on")
     assert (caught.value.name, caught.value.exit_code) == (number.name, 128 + number)
-    assert signal.getsignal(number) is before
+    os.kill(os.getpid(), number)  # ignored, to the end of the process
+
+
+def test_signals_do_what_they_did_when_none_came() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signals():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def _quiet_spark() -> None:

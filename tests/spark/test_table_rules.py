@@ -82,6 +82,10 @@ START = "read from its start"
     ("table", "checkpoint", "wanted", "says"),
     [
         (TableState(is_file=True), NEW, WANTED, "lake is a file"),
+        (EMPTY, NEW, replace(WANTED, checkpoint="lake"), "lake is the folder of the table itself"),
+        (EMPTY, NEW, replace(WANTED, checkpoint="./lake/"), "such as lake/_checkpoint"),
+        (EMPTY, NEW, replace(WANTED, adopt=True), "lake has no table to adopt"),
+        (TableState(others=("a",)), NEW, replace(WANTED, adopt=True), "no streaming query"),
         (TableState(others=("a", "b")), NEW, WANTED, r"no streaming query.*\(a, …\).*another"),
         (EMPTY, CheckpointState("q", 3, 3), WANTED, "chk counts 4 batches.*another table"),
         (EMPTY, CheckpointState("q", 0, 0), WANTED, "chk counts 1 batch as"),
@@ -108,6 +112,12 @@ START = "read from its start"
             CheckpointState("q", 7, 7),
             replace(WANTED, columns=[("seq", "int"), ("x", "int")]),
             r"\(new: x int; missing: day; seq: int in place of bigint\)",
+        ),
+        (
+            ROWS,
+            CheckpointState("q", 7, 7),
+            replace(WANTED, columns=None, names=["seq", "x"]),
+            r"\(new: x; missing: day\)",
         ),
     ],
 )

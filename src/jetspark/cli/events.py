@@ -50,13 +50,17 @@ def events(
     if count < 0:
         raise ConfigError("--count cannot be negative.")
 
+    listening = False
+
     async def listen() -> None:
+        nonlocal listening
         async with (
             jetspark.connect(**options) as nc,
             nc.jetstream().events(kinds=kind, stream=stream, consumer=consumer) as found,
         ):
             await nc.flush()
             console.err.print("Listening for events; Ctrl-C ends.", markup=False)
+            listening = True
             left = count
             async for event in found:
                 if json:
@@ -67,7 +71,7 @@ def events(
                 if left == 0:
                     return
 
-    run_until_stopped(listen(), endless=not count)
+    run_until_stopped(listen(), endless=lambda: listening and not count)
 
 
 def _line(event: Event) -> Text:

@@ -18,7 +18,7 @@ from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from jetspark.client.messages import Message
 
@@ -89,10 +89,12 @@ def harmless(text: str) -> str:
     )
 
 
-def run_until_stopped(work: Coroutine[object, object, None], *, endless: bool) -> None:
+def run_until_stopped(
+    work: Coroutine[object, object, None], *, endless: Callable[[], bool]
+) -> None:
     """Runs the work to its end, or until Ctrl-C or SIGTERM.
 
-    These are the end of what is `endless`. Otherwise raises StopRequested: it is not done.
+    These are the end of what is `endless` by then. Otherwise raises StopRequested: it is not done.
     """
     stop = Stop()
 
@@ -102,8 +104,9 @@ def run_until_stopped(work: Coroutine[object, object, None], *, endless: bool) -
         assert task is not None  # noqa: S101
 
         def request_stop(number: int) -> None:
-            stop.requested = number
-            task.cancel()
+            if stop.requested is None:  # an orderly end is not cut short
+                stop.requested = number
+                task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             # An exception raised by a handler could be lost inside the event loop.
@@ -114,5 +117,5 @@ def run_until_stopped(work: Coroutine[object, object, None], *, endless: bool) -
     try:
         asyncio.run(main())
     except asyncio.CancelledError:
-        if not endless:
+        if not endless():
             stop.check()

@@ -62,8 +62,9 @@ def stop_on_signals() -> Iterator[Stop]:
     some callbacks, so the request is also kept: look at it in a loop, and at the end it is raised
     again. A failure after it counts as its consequence: Ctrl-C reaches Spark's workers too.
 
-    Further signals are ignored, so an orderly end is not cut short. Signals that were ignored
-    before, as under nohup, stay ignored. For the main thread only.
+    Further signals are ignored, so an orderly end is not cut short: to the end of the process, of
+    which some is left when this is. Signals that were ignored before, as under nohup, stay
+    ignored. For the main thread only.
     """
     stop = Stop()
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
@@ -90,5 +91,6 @@ def stop_on_signals() -> Iterator[Stop]:
             raise
         raise StopRequested(stop.requested) from failure
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if stop.requested is None:
+            for number, handler in before.items():
+                signal.signal(number, handler)

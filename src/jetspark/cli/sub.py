@@ -39,15 +39,18 @@ def sub(
     if count < 0:
         raise ConfigError("--count cannot be negative.")
     options = where(server, context)
+    listening = False
 
     async def listen() -> None:
+        nonlocal listening
         async with (
             jetspark.connect(**options) as nc,
             nc.subscribe(subject, queue=queue, max_msgs=count) as messages,
         ):
             await nc.flush()
             console.err.print(f"Listening on {subject}; Ctrl-C ends.", markup=False)
+            listening = True
             async for message in messages:
                 show(message, as_json=json)
 
-    run_until_stopped(listen(), endless=not count)
+    run_until_stopped(listen(), endless=lambda: listening and not count)

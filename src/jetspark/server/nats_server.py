@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jetspark.arguments import checked_but
-from jetspark.errors import EmbeddedServerError
+from jetspark.errors import ConfigError, EmbeddedServerError
 from jetspark.server import readiness
 from jetspark.server.binary import find_server
 from jetspark.server.ports import free_port
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 _PORT_ATTEMPTS = 10
+_LAST_PORT = 65535
 
 
 @checked_but(also=("__init__",))
@@ -70,6 +71,8 @@ class NatsServer:
         start_timeout: float = 30.0,
         stop_timeout: float = 10.0,
     ) -> None:
+        if port is not None and not 0 <= port <= _LAST_PORT:
+            raise ConfigError(f"port is from 0 to {_LAST_PORT}, not {port}.")
         without_config = config is None
         self._config = config
         self._host = LOOPBACK if host is None and without_config else host

@@ -72,13 +72,16 @@ class Ingest:
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
             if Path(place.removeprefix("file:")).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
-        if self.json_schema is None:
-            columns = list(parse_options(self.options).columns)
-        else:
-            columns = json_columns(self.json_schema, "--json")
+        columns = self._columns()
         for name, expression in self._partitions():
             _check_column(name, expression, columns)
             columns.append(name)
+
+    def _columns(self) -> list[str]:
+        """Without those that are made for partitions."""
+        if self.json_schema is None:
+            return list(parse_options(self.options).columns)
+        return json_columns(self.json_schema, "--json")
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
@@ -126,6 +129,9 @@ class Ingest:
             checkpoint=self.checkpoint_location,
             format="parquet",
             partition_by=[name for name, _ in self._partitions()],
+            names=list(
+                dict.fromkeys([*self._columns(), *(name for name, _ in self._partitions())])
+            ),
             streams=[table.streams_text(parse_options(self.options))],
             is_messages=True,
             adopt=self.adopt,

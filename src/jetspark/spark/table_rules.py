@@ -8,6 +8,7 @@ would lose rows: the sink skips numbers that it has.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -41,6 +42,8 @@ class Wanted:
     partition_by: Sequence[str]
     streams: Sequence[str] | None = None
     columns: Sequence[tuple[str, str]] | None = None
+    names: Sequence[str] | None = None
+    """Those of the columns, which are known before their types."""
     is_messages: bool = False
     """Each message becomes one row with its own stream and seq."""
     adopt: bool = False
@@ -64,11 +67,21 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
     here = wanted.table
     if table.is_file:
         _refuse(f"{here} is a file: name a folder for the table.")
+    if _place(wanted.checkpoint) == _place(here):
+        _refuse(
+            f"{wanted.checkpoint} is the folder of the table itself: take another one for the "
+            f"checkpoint, such as {here}/_checkpoint."
+        )
     note = table.note
     if table.batch is None:
         # A note alone is that of a first batch that did not come to its end: nothing is listed, so
         # the table is nobody's yet, and the note of whoever begins takes its place.
         _check_nothing_lost(table, checkpoint, wanted)
+        if wanted.adopt:
+            _refuse(
+                f"{here} has no table to adopt: name the folder of one, or leave out --adopt "
+                "(adopt=True) to begin one there."
+            )
         _check_streams_of(checkpoint, wanted)
         return Step.BEGIN
     if note is None:
@@ -86,6 +99,12 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     _check_numbers(table.batch, checkpoint, wanted, note)
     return Step.GO_ON
+
+
+def _place(folder: str) -> str:
+    """The same text for the same folder, as far as texts can tell."""
+    path = folder.removeprefix("file://").removeprefix("file:")
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:
@@ -153,8 +172,12 @@ def _check_identity(note: Note, wanted: Wanted) -> None:
             f"{here} is partitioned by {_several(note.partition_by)}, not by "
             f"{_several(wanted.partition_by)}: leave that as it was, or {other}."
         )
-    if wanted.columns is not None:
-        changes = _changes(note.columns, wanted.columns, by_position=note.format in _BY_POSITION)
+    columns = wanted.columns
+    if columns is None and wanted.names is not None:
+        kinds = dict(note.columns)
+        columns = [(name, kinds.get(name, "")) for name in wanted.names]
+    if columns is not None:
+        changes = _changes(note.columns, columns, by_position=note.format in _BY_POSITION)
         if changes:
             _refuse(
                 f"{here} would get other columns than it has ({changes}), and readers see only "
@@ -166,7 +189,7 @@ def _changes(
     before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]], *, by_position: bool
 ) -> str:
     old, new = dict(before), dict(now)
-    said = [f"new: {name} {new[name]}" for name in new if name not in old]
+    said = [f"new: {name} {new[name]}".rstrip() for name in new if name not in old]
     said += [f"missing: {name}" for name in old if name not in new]
     said += [
         f"{name}: {new[name]} in place of {old[name]}"
