@@ -173,7 +173,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["publisher=S", "--subject", "a"], "publisher is about no stream or bucket of its own"),
         (["spark-sink=S", "--subject", "a", "--prepare-stream"], "only for exactly-once"),
         (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
-        (["kv-reader", "--bucket", "a.b"], "a.b"),
+        (["kv-reader", "--bucket", "a.b"], "Bad bucket name 'a.b'"),
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),
     ],
 )

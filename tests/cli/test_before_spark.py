@@ -88,8 +88,6 @@ def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
     like.look_ahead()
     with pytest.raises(ConfigError, match="new: delay; missing: carrier"):
         replace(like, json_schema="delay DOUBLE").look_ahead()
-    with pytest.raises(ConfigError, match="new: day"):
-        replace(like, partition_by=["day=date(timestamp)"]).look_ahead()
 
 
 def test_a_checkpoint_that_is_the_table(tmp_path: Path) -> None:

@@ -52,7 +52,12 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
     "bytes in headers": (
         lambda at, v: at.nc.publish("a", headers={"A": v}),
         [b"x", bytearray(b"x"), None, 5],
-        "a value is a str",
+        "the value of header 'A' is a str, not ",
+    ),
+    "bytes as a header": (
+        lambda at, v: at.nc.publish("a", headers={v: "x"}),
+        [b"A"],
+        "the name of a header is a str, not b'A'",
     ),
     # Texts, and several of them.
     "subscribe": (lambda at, v: at.nc.subscribe(v), [[], 5], "subject is a str"),

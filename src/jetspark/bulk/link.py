@@ -15,7 +15,7 @@ import time
 from typing import Any, Protocol
 
 from jetspark.bulk.blocking_websocket import open_websocket
-from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
+from jetspark.connection.handshake import Receive, Send, StartTLS, handshake, no_answer, no_nats
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.urls import ServerURL
@@ -135,9 +135,12 @@ class BlockingLink:
         deadline = time.monotonic() + self._timeout
         steps = handshake(options, server, __version__)
         answer: Frame | None = None
+        greeted = False
         try:
             while True:
-                match steps.send(answer):
+                step = steps.send(answer)
+                greeted = greeted or answer is not None
+                match step:
                     case Receive():
                         answer = self._next_event(deadline)
                     case Send(data):
@@ -150,10 +153,12 @@ class BlockingLink:
             info: ServerInfo = done.value
             return info
         except RequestTimeoutError:
-            raise ConnectTimeoutError(
-                f"{server} did not complete the handshake within {self._timeout:g} s.",
-                server=str(server),
-            ) from None
+            greeted = greeted or options.tls_first  # then the client speaks first
+            raise no_answer(str(server), self._timeout, greeted=greeted) from None
+        except ProtocolError as error:
+            if greeted:
+                raise
+            raise no_nats(str(server), error) from error
 
     def _start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         if self._buffer.pending or self._ready:

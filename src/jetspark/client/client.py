@@ -237,7 +237,8 @@ class Client(RequestCalls):
             unsent = self._link.outbox.size
             await self.close()
             raise ConnectionClosedError(
-                f"There was no link to drain; {unsent} bytes were never sent."
+                "The link to the server was lost before it was drained. The client is closed now; "
+                f"{unsent} bytes that had been published were never sent."
             )
         self._link.begin_drain()
         drained = self._drained = self.loop.create_future()

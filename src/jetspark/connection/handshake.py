@@ -18,7 +18,7 @@ from jetspark.connection.auth import credentials_of, refusal
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import error_of
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import ProtocolError, SecureConnectionWantedError
+from jetspark.errors import ConnectTimeoutError, ProtocolError, SecureConnectionWantedError
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
 from jetspark.wire.events import Err, Event, Frame, Info, Ping, Pong
@@ -49,6 +49,22 @@ class StartTLS:
 Step: TypeAlias = Receive | Send | StartTLS
 
 
+def no_answer(server: str, seconds: float, *, greeted: bool) -> ConnectTimeoutError:
+    """For silence; before the greeting there may be something else than a NATS server."""
+    if greeted:
+        return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
+    return ConnectTimeoutError(
+        f"{server} took the connection and said nothing within {seconds:g} s: a NATS server speaks "
+        "first, so is this its port for clients?",
+        server=server,
+    )
+
+
+def no_nats(server: str, error: ProtocolError) -> ProtocolError:
+    """For bytes in place of the greeting that are not NATS."""
+    return ProtocolError(f"{server} is no NATS server's port for clients: {error}.")
+
+
 def handshake(
     options: ConnectOptions, server: ServerURL, client_version: str
 ) -> Generator[Step, Event | Frame | None, ServerInfo]:
@@ -68,7 +84,7 @@ def handshake(
     if isinstance(first, Err):
         raise error_of(first.text, str(server))
     if not isinstance(first, Info):
-        raise ProtocolError("The server did not begin with INFO; is this a NATS client port?")
+        raise ProtocolError("it did not begin with INFO")
     info = parse_info(first.document)
 
     if not below and wanted and not (info.tls_required or info.tls_available):

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jetspark.connection.handshake import Receive, Send, StartTLS, handshake
+from jetspark.connection.handshake import Receive, Send, StartTLS, handshake, no_answer, no_nats
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
@@ -26,7 +26,6 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionClosedError,
-    ConnectTimeoutError,
     JetsparkError,
     ProtocolError,
     ServerRefusedError,
@@ -80,6 +79,7 @@ class Session:
         self._parser = Parser()
         self._transport: Transport | None = None
         self._started = False
+        self._greeted = False
         # Before `start`: events for the handshake, and who waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
@@ -107,10 +107,14 @@ class Session:
             self.abort()
             if not deadline.expired():
                 raise ServerRefusedError(f"{server}: {error}.", server=server) from error
-            raise ConnectTimeoutError(
-                f"{server} did not answer within {self._options.connect_timeout:g} s.",
-                server=server,
-            ) from None
+            # With tls_first the client speaks first.
+            greeted = self._greeted or self._transport is None or self._options.tls_first
+            raise no_answer(server, self._options.connect_timeout, greeted=greeted) from None
+        except ProtocolError as error:
+            self.abort()
+            if self._greeted:
+                raise
+            raise no_nats(server, error) from error
         except BaseException:
             self.abort()
             raise
@@ -137,6 +141,7 @@ class Session:
             except StopIteration as finished:
                 self.info = finished.value
                 return
+            self._greeted = self._greeted or answer is not None
             answer = None
             match step:
                 case Receive():

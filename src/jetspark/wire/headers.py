@@ -46,8 +46,8 @@ class Headers:
             pairs = items
         try:
             for name, value in pairs:
-                if isinstance(value, str) or not isinstance(value, Iterable):
-                    self.add(name, value)  # which refuses what is no str
+                if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
+                    self.add(name, value)  # type: ignore[arg-type]  # refuses what is no str
                 else:
                     for one in value:
                         self.add(name, one)
@@ -58,10 +58,12 @@ class Headers:
 
     def add(self, name: str, value: str) -> None:
         """Append a value, keeping those that the name has."""
-        if not isinstance(name, str) or _BAD_NAME.search(name):
+        if not isinstance(name, str):
+            raise BadHeaderError(f"the name of a header is a str, not {name!r:.80}")
+        if _BAD_NAME.search(name):
             raise BadHeaderError(f"header name {name!r} cannot be sent")
         if not isinstance(value, str):
-            raise BadHeaderError(f"the value of header {name!r} is {value!r}: a value is a str")
+            raise BadHeaderError(f"the value of header {name!r} is a str, not {value!r:.80}")
         if _BAD_VALUE.search(value):
             raise BadHeaderError(
                 f"the value of header {name!r} holds CR, LF, NUL or a lone surrogate"

@@ -18,6 +18,7 @@ from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX, event_subjects
+from jetspark.kv_rules import check_bucket
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -216,6 +217,7 @@ class Roles:
 
     def kv_reader(self, bucket: str) -> Permissions:
         """Get and watch keys of a bucket, list keys and history."""
+        check_bucket(bucket)
         return self.stored_reader(f"KV_{bucket}") | self.ordered_reader(f"KV_{bucket}")
 
     def kv_writer(
@@ -227,7 +229,7 @@ class Roles:
         writes go to, for a mirror in the same domain and account.
         """
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
-        written = check_name("bucket", origin or bucket)
+        written = check_bucket(origin or bucket)
         filters = _several("keys", keys)
         for key in filters:
             check_subscribe_subject(key)

@@ -1,0 +1,99 @@
+"""Connecting to what is no NATS server says so, in all clients."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+import jetspark
+from jetspark import blocking
+from jetspark.bulk import link
+from jetspark.connection.options import make_options
+from jetspark.errors import ConnectionFailure, JetsparkError, ProtocolError
+
+
+@contextmanager
+def http_server() -> Iterator[str]:
+    """It waits for the client to speak, as NATS clients do."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"nats://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def speaking(greeting: bytes) -> Iterator[str]:
+    """It says this to whoever comes, and waits for the end of the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            try:
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(greeting)
+                        connection.recv(1)
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"nats://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def refusals(url: str, timeout: float) -> list[JetsparkError]:
+    errors = []
+    for connect in (
+        lambda: asyncio.run(_connected(url, timeout)),
+        lambda: blocking.connect(url, connect_timeout=timeout),
+        lambda: link.connect(make_options(url, connect_timeout=timeout)),
+    ):
+        with pytest.raises(JetsparkError) as raised:
+            connect()
+        errors.append(raised.value)
+    return errors
+
+
+async def _connected(url: str, timeout: float) -> None:
+    await jetspark.connect(url, connect_timeout=timeout)
+
+
+def test_a_web_server_is_asked_about() -> None:
+    with http_server() as url:
+        for error in refusals(url, 0.3):
+            assert isinstance(error, ConnectionFailure)
+            assert str(error) == (
+                f"{url} took the connection and said nothing within 0.3 s: a NATS server speaks "
+                "first, so is this its port for clients?"
+            )
+
+
+@pytest.mark.parametrize("greeting", [b"220 mail.example ESMTP\r\n", b"SSH-2.0-OpenSSH_9.0\r\n"])
+def test_another_protocol_is_shown(greeting: bytes) -> None:
+    with speaking(greeting) as url:
+        for error in refusals(url, 30):
+            assert isinstance(error, ProtocolError)
+            assert str(error) == (
+                f"{url} is no NATS server's port for clients: unknown operation "
+                f"{greeting.decode().strip()!r}."
+            )
+
+
+def test_a_frame_that_is_no_greeting_is_none() -> None:
+    with speaking(b"PING\r\n") as url:
+        for error in refusals(url, 30):
+            assert str(error).endswith("port for clients: it did not begin with INFO.")
