@@ -197,7 +197,8 @@ def config_to_wire(
     """The wire document of a caller's arguments: a document or a Configuration, and options.
 
     A Configuration is a wire document: durations are nanoseconds, unknown fields are sent as they
-    are. Options override `config`. Raises ConfigError for an unknown option, for JSON that is not
+    are, unless their names look misspelt. Options override `config`. One text for a list of texts
+    is a list of one. Raises ConfigError for an unknown option, a misspelt field, JSON that is not
     an object, and for a value of the wrong type.
     """
     check_names(cls, options)
