@@ -135,6 +135,12 @@ async def test_contexts_share_a_client(make_server: MakeServer) -> None:
             await JetStream(nc, domain="elsewhere").account_info()
 
 
+async def test_server_info_is_none_where_another_server_answers(nc: Client) -> None:
+    assert nc.jetstream().server_info == nc.server_info is not None
+    assert nc.jetstream(domain="hub").server_info is None
+    assert nc.jetstream(api_prefix="imported").server_info is None
+
+
 async def test_a_server_without_jetstream_says_so(make_server: MakeServer) -> None:
     server = make_server(jetstream=False)
     async with connect(server.url) as nc:

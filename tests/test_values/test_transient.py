@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jetspark import errors
-from jetspark.err_codes import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
+from jetspark.err_codes import INSUFFICIENT_RESOURCES, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
 from jetspark.errors import APIError
-from jetspark.transient import TRANSIENT_CODES, is_transient
+from jetspark.transient import FULL, TRANSIENT_CODES, is_transient, is_transient_for_client
 
 
 @pytest.mark.parametrize("code", sorted(TRANSIENT_CODES))
@@ -47,3 +47,20 @@ def test_failures_of_the_connection_pass_unless_a_person_has_to_act(
     error: errors.JetsparkError, transient: bool
 ) -> None:
     assert is_transient(error) is transient
+
+
+def test_for_a_client_a_closed_connection_is_not_transient() -> None:
+    assert is_transient(errors.ConnectionClosedError())
+    assert not is_transient_for_client(errors.ConnectionClosedError())
+    assert not is_transient_for_client(errors.ConnectionLostError())
+    assert is_transient_for_client(errors.BrokenSocketError(""))
+    assert is_transient_for_client(errors.RequestTimeoutError(""))
+    assert is_transient_for_client(errors.OutboundBufferError(""))
+    assert is_transient_for_client(errors.NoStreamResponseError("s"))
+
+
+def test_a_caller_may_leave_out_codes_of_the_table() -> None:
+    full = APIError(503, INSUFFICIENT_RESOURCES, "")
+    assert is_transient(full)
+    assert not is_transient(full, but=FULL)
+    assert not is_transient_for_client(full, but=FULL)
