@@ -69,9 +69,9 @@ class Pull:
 
     __slots__ = (
         "_acks",
-        "_again",
+        "_retry_status",
         "_api",
-        "_asked",
+        "_requested",
         "_batch",
         "_client",
         "_deadline",
@@ -130,10 +130,10 @@ class Pull:
         self._link_lost = False  # in the middle of it
         self._messages: list[JsMsg] = []
         self._error: JetsparkError | None = None
-        self._again: int | None = None
+        self._retry_status: int | None = None
         self._heard = 0.0
         self._deadline = 0.0
-        self._asked = False
+        self._requested = False
         self._listener: Listener | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._look: asyncio.Task[None] | None = None
@@ -148,14 +148,14 @@ class Pull:
             while True:
                 waiter = self._waiter = loop.create_future()
                 self._listen()
-                if self._again is not None:
+                if self._retry_status is not None:
                     # Listening meanwhile: the connection's end ends this wait too.
-                    await self._wait_for_leader(self._again, waiter)
-                    self._again = None
+                    await self._wait_for_leader(self._retry_status, waiter)
+                    self._retry_status = None
                 if self._client.is_connected:
-                    self._ask()
+                    self._request()
                 await waiter
-                if self._again is None:
+                if self._retry_status is None:
                     break
         finally:
             self._waiter = None
@@ -199,7 +199,7 @@ class Pull:
             on_end=self._finish,
         )
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         """Request what is still missing."""
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
@@ -228,7 +228,7 @@ class Pull:
             **({} if self._priority is None else self._priority.fields()),
         ).encode()
         self._api.note_request(self._subject, payload)
-        self._asked = True
+        self._requested = True
         try:
             self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
         except JetsparkError as error:
@@ -285,11 +285,11 @@ class Pull:
             if self._messages:
                 self._finish(None)
             else:
-                self._ask()
+                self._request()
         elif status.code == statuses.NO_RESPONDERS or (
             end is PullEnd.NO_LEADER and not self._messages
         ):
-            self._ask_again(status.code)
+            self._request_when_led(status.code)
         else:
             self._finish(pull_error(status))
 
@@ -300,18 +300,18 @@ class Pull:
             # Now, not when the caller runs: later messages are not ours.
             self._stop_listening()
 
-    def _ask_again(self, status: int) -> None:
+    def _request_when_led(self, status: int) -> None:
         if self._messages:
             # These messages should not wait for a new leader.
             self._finish(None)
             return
-        self._again = status
+        self._retry_status = status
         self._finish(None)
 
     # -- time and the link -----------------------------------------------------------------------
 
     def _on_deadline(self) -> None:
-        if self._client.is_connected and self._asked:
+        if self._client.is_connected and self._requested:
             self._set_timer("deadline", self._deadline + GRACE, self._on_silent_end)
         else:
             self._on_silent_end()
@@ -372,13 +372,13 @@ class Pull:
 
     def _on_disconnect(self) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._link_lost = self._asked
+            self._link_lost = self._requested
             self._stop_listening()
             self._listen()
 
     def _on_reconnect(self) -> None:
-        if self._waiter is not None and not self._waiter.done() and self._again is None:
-            self._ask()
+        if self._waiter is not None and not self._waiter.done() and self._retry_status is None:
+            self._request()
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         if name == self._subject:
