@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
-from tests.kv.conftest import take
+from tests.kv.conftest import ALL, HISTORY, shown, take
 
 from jetspark.errors import (
     APIError,
-    BadNameError,
     BadSubscriptionError,
     BucketNotFoundError,
     ConfigError,
@@ -24,11 +23,11 @@ from jetspark.errors import (
 )
 from jetspark.full_client import connect
 from jetspark.jetstream.ordered import watching
-from jetspark.kv import Base64Codec, Entry, Operation, ZlibCodec
+from jetspark.kv import Base64Codec, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
@@ -36,34 +35,6 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
-
-
-def shown(entries: Iterable[Entry | None]) -> list[Any]:
-    """Key, value and revision of puts; key and operation of deletions; None."""
-    return [
-        one
-        and (
-            (one.key, one.value, one.revision)
-            if one.operation is Operation.PUT
-            else (one.key, str(one.operation))
-        )
-        for one in entries
-    ]
-
-
-@pytest.fixture
-async def filled(bucket: Bucket) -> Bucket:
-    """a.1 at 1 and 4, a.2 deleted at 5, b at 3."""
-    await bucket.put("a.1", b"1")
-    await bucket.put("a.2", b"2")
-    await bucket.put("b", b"3")
-    await bucket.put("a.1", b"4")
-    await bucket.delete("a.2")
-    return bucket
-
-
-ALL = [("b", b"3", 3), ("a.1", b"4", 4), ("a.2", "DEL")]
-HISTORY = [("a.1", b"1", 1), ("a.2", b"2", 2), *ALL]
 
 
 @pytest.mark.parametrize(
@@ -452,41 +423,6 @@ async def test_impossible_watch_options_are_refused(
 
 
 # -- lists ---------------------------------------------------------------------------------------
-
-
-async def test_keys_are_those_with_a_value(filled: Bucket) -> None:
-    assert await filled.keys().all() == ["b", "a.1"]
-    assert [key async for key in filled.keys("a.*")] == ["a.1"]
-    assert await filled.keys("nobody.>").all() == []
-    with pytest.raises(BadNameError):
-        filled.keys("a b")
-
-
-async def test_history_of_a_key_and_of_many(filled: Bucket) -> None:
-    assert shown(await filled.history("a.1").all()) == [("a.1", b"1", 1), ("a.1", b"4", 4)]
-    assert shown(await filled.history("a.*").all()) == [*HISTORY[:2], *ALL[1:]]
-    entries = await filled.history().all()
-    assert [entry.delta for entry in entries] == [4, 3, 2, 1, 0]
-    assert await filled.history("nobody").all() == []
-
-
-async def test_history_is_limited(bucket: Bucket) -> None:
-    for number in range(9):
-        await bucket.put("k", b"%d" % number)
-    assert [entry.value for entry in await bucket.history("k").all()] == [
-        b"%d" % number for number in range(4, 9)
-    ]
-
-
-async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
-    await filled.put("c", b"")
-    await filled.purge("c")
-    assert await filled.purge_deletes() == 0
-    # Young markers stay, what was before them goes.
-    assert shown(await filled.history("a.2").all()) == [("a.2", "DEL")]
-    assert await filled.purge_deletes("c", older_than=timedelta(0)) == 1
-    assert await filled.purge_deletes(older_than=timedelta(0)) == 1
-    assert shown(await filled.history().all()) == [("a.1", b"1", 1), *ALL[:2]]
 
 
 # -- time to live --------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from jetspark.errors import (
     ObjectNotFoundError,
     ObjectStoreNotFoundError,
 )
-from jetspark.objects import ObjectLink, ObjectStoreConfig
-from jetspark.objects.names import is_digest
+from jetspark.objects import ObjectStoreConfig
+from jetspark.objects.digest import is_digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -303,51 +303,6 @@ async def test_update_meta_keeps_the_content(store: ObjectStore) -> None:
     await store.put("b", b"another")
     assert await store.get_bytes("free again") == b"1" * 3000
     assert await store.get_bytes("taken") == b"2"
-
-
-async def test_links_lead_to_objects_and_stores(
-    store: ObjectStore, js: JetStream, unique: Callable[[str], str]
-) -> None:
-    other = await js.create_object_store(unique("O"), storage="memory")
-    near, far = await store.put("a", b"near"), await other.put("b", b"far")
-    link = await store.add_link("l", near)
-    assert link.link == ObjectLink(bucket=store.name, name="a")
-    assert await store.get_bytes("l") == b"near"
-    assert (await store.get("l")).info.name == "a"
-    await store.add_link("l", far)
-    assert await store.get_bytes("l") == b"far"
-    assert (await store.info("l")).link == ObjectLink(bucket=other.name, name="b")
-    await store.add_store_link("folder", other.name)
-    assert (await store.info("folder")).link == ObjectLink(bucket=other.name)
-    with pytest.raises(ObjectNotFoundError, match="whole store"):
-        await store.get("folder")
-    with pytest.raises(ConfigError, match="to a link"):
-        await store.add_link("x", await store.info("l"))
-    await other.delete("b")
-    with pytest.raises(ConfigError, match="deleted"):
-        await store.add_link("x", await other.info("b", include_deleted=True))
-    gone = f'"l" in store "{store.name}" leads to "b" in store "{other.name}", which is not there'
-    with pytest.raises(ObjectNotFoundError, match=gone):
-        await store.get("l")
-    for add in (store.add_link("a", near), store.add_store_link("a", other.name)):
-        with pytest.raises(ObjectExistsError):
-            await add
-    await store.update_meta("l", new_name="m")
-    assert (await store.info("m")).link is not None
-    await store.delete("m")
-    await store.delete("a")
-    await store.add_store_link("a", other.name)  # what is deleted is no obstacle
-    await js.delete_object_store(other.name)
-
-
-async def test_links_in_a_circle_are_not_found(store: ObjectStore) -> None:
-    a, b = await store.put("a", b"1"), await store.put("b", b"2")
-    await store.delete("a")
-    await store.add_link("a", b)
-    await store.delete("b")
-    await store.add_link("b", a)
-    with pytest.raises(ObjectNotFoundError, match="link to link"):
-        await store.get("a")
 
 
 async def test_a_sealed_store_can_be_read_and_not_changed(store: ObjectStore) -> None:

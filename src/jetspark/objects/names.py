@@ -1,9 +1,8 @@
-"""Names of stores and objects, their subjects, ids and digests (ADR-20). Pure."""
+"""Names of stores and objects, their subjects and ids (ADR-20). Pure."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import secrets
 import string
@@ -19,7 +18,6 @@ LONGEST_NAME: Final = 2048
 
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
 _ID_LETTERS: Final = string.digits + string.ascii_letters
-_ALGORITHM: Final = "SHA-256"
 
 
 def check_store(name: str) -> str:
@@ -73,19 +71,3 @@ def chunk_subject(store: str, nuid: str) -> str:
 def new_nuid() -> str:
     """A new unique id."""
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
-
-
-def digest_text(sha256: bytes) -> str:
-    """A digest in the form of ADR-20."""
-    return f"{_ALGORITHM}={base64.urlsafe_b64encode(sha256).decode()}"
-
-
-def is_digest(text: str, sha256: bytes) -> bool:
-    """Whether a digest in any client's form is this one."""
-    algorithm, _, value = text.partition("=")
-    value = value.rstrip("=")
-    try:
-        said = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
-    except (binascii.Error, ValueError):
-        return False
-    return algorithm.upper() == _ALGORITHM and said == sha256

@@ -26,9 +26,10 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream import JsMsg, OrderedMessages
+from jetspark.objects.digest import is_digest
 from jetspark.objects.info import ObjectInfo
 from jetspark.objects.meta import MetaStore, no_store
-from jetspark.objects.names import chunk_subject, is_digest
+from jetspark.objects.names import chunk_subject
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks buffered or requested ahead."""

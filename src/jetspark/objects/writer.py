@@ -30,9 +30,10 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.jetstream.documents import PubAck
+from jetspark.objects.digest import digest_text
 from jetspark.objects.info import ObjectInfo
 from jetspark.objects.meta import MetaStore, no_store
-from jetspark.objects.names import chunk_subject, digest_text
+from jetspark.objects.names import chunk_subject
 from jetspark.objects.retry import TransferRetry
 
 WINDOW_BYTES = 8 * 1024 * 1024

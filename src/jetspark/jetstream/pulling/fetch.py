@@ -69,9 +69,7 @@ class Pull:
 
     __slots__ = (
         "_acks",
-        "_retry_status",
         "_api",
-        "_requested",
         "_batch",
         "_client",
         "_deadline",
@@ -86,6 +84,8 @@ class Pull:
         "_names",
         "_no_wait",
         "_priority",
+        "_requested",
+        "_retry_status",
         "_subject",
         "_timeout",
         "_timers",

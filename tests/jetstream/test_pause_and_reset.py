@@ -1,4 +1,4 @@
-"""Consumers are paused, resumed, reset; leaders step down."""
+"""Consumers are paused, resumed and reset."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.jetstream.eventually import eventually
 
 from jetspark.errors import (
     APIError,
     BadNameError,
     ConfigError,
     ConsumerNotFoundError,
-    RequestTimeoutError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.support.cluster import Cluster
 
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream import PullConsumer
@@ -153,40 +148,3 @@ async def test_pause_and_reset_are_refused_for_older_servers(js: JetStream, nc: 
         with pytest.raises(UnsupportedByServerError, match=r"2\.14"):
             await js.reset_consumer("S", "c")
     assert nc.stats.out_msgs == before
-
-
-async def test_leaders_step_down(
-    nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
-) -> None:
-    stream = unique("S")
-    async with connect(nats_cluster.urls) as nc:
-        js = nc.jetstream()
-        brief = nc.jetstream(timeout=0.5)  # between two leaders nobody answers
-        await js.create_stream(name=stream, subjects=[stream], num_replicas=3)
-        await js.create_consumer(stream, durable_name="c")
-        before = (await js.stream_info(stream)).cluster
-        assert before is not None
-        await js.stream_leader_stepdown(stream)
-
-        async def led_by_another() -> bool:
-            try:
-                cluster = (await brief.stream_info(stream)).cluster
-            except RequestTimeoutError:
-                return False
-            return cluster is not None and cluster.leader not in (None, "", before.leader)
-
-        async def consumer_stepped_down() -> bool:
-            try:
-                await brief.consumer_leader_stepdown(stream, "c")
-            except (RequestTimeoutError, APIError):
-                return False
-            return True
-
-        await eventually(led_by_another)
-        await eventually(consumer_stepped_down)
-        await js.delete_stream(stream)
-
-
-async def test_a_single_server_has_no_leader_to_step_down(js: JetStream, stream: str) -> None:
-    with pytest.raises(APIError, match="cluster"):
-        await js.stream_leader_stepdown(stream)
