@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import hypothesis
@@ -222,3 +223,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     close_session(session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first test that starts Spark: all of them then start faster, and none of the
+    commands makes the archive beside the tests that come after it."""
+    if item.get_closest_marker("spark"):
+        _make_class_archive()
+
+
+@cache
+def _make_class_archive() -> None:
+    from jetspark.spark.class_archive import class_archive
+
+    archive = class_archive()
+    if archive is not None:
+        archive.make()

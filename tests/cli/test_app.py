@@ -43,7 +43,7 @@ def add_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
 def test_help_names_every_command_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--help"]) == app.DONE
     help_text = capsys.readouterr().out
-    named = re.findall(r"^│ (\w+) ", help_text, re.MULTILINE)
+    named = re.findall(r"^│ (\w[\w-]*) ", help_text, re.MULTILINE)
     assert named == list(COMMANDS)
 
 

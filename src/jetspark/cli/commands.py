@@ -93,6 +93,11 @@ COMMANDS = {
             "jetspark acl spark-source=ORDERS,RETURNS spark-sink=SUMS --subject sums",
         ),
     ),
+    "warm-up": Command(
+        "jetspark.cli.warm_up:warm_up",
+        "Make Spark start faster on this machine, or in an image.",
+        ("jetspark warm-up", "jetspark warm-up --remove"),
+    ),
     "completion": Command(
         "jetspark.cli.completion:completion",
         "Print a script that completes commands and options in a shell.",

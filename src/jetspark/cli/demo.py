@@ -95,7 +95,7 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
 
 def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
     from jetspark.spark.ingest import Ingest
-    from jetspark.spark.session import find_java
+    from jetspark.spark.java import find_java
 
     find_java()  # before the long part
     console.say("1. Read the flights out of New York in 2013")
@@ -116,7 +116,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
             json_schema=_SCHEMA,
             partition_by=["origin"],
         )
-        with quiet_spark("jetspark demo", master) as spark:
+        with quiet_spark("jetspark demo", master, messages=len(flights)) as spark:
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             right = _compare(spark, table, flights)

@@ -107,14 +107,21 @@ def ingest(
             adopt=adopt,
         )
         job.check()
-        watch = Watch(outcome, waiting=check_source(source))
+        waiting = check_source(source)
+        watch = Watch(outcome, waiting=waiting)
         job.look_ahead()
         began = time.monotonic()
         stopped = None
         try:
             with (
                 stop_on_signals() as stop,
-                quiet_spark(f"jetspark ingest {to}", master, settings, quiet=quiet) as spark,
+                quiet_spark(
+                    f"jetspark ingest {to}",
+                    master,
+                    settings,
+                    messages=None if follow else waiting,
+                    quiet=quiet,
+                ) as spark,
             ):
                 query = job.start(spark)
                 if follow:

@@ -66,7 +66,13 @@ def run(
     try:
         with (
             stop_on_signals() as stop,
-            quiet_spark(f"jetspark {pipeline.name}", master, settings, quiet=quiet) as spark,
+            quiet_spark(
+                f"jetspark {pipeline.name}",
+                master,
+                settings,
+                messages=None if pipeline.follow else servers.messages,
+                quiet=quiet,
+            ) as spark,
         ):
             if check:
                 check_queries(pipeline, spark)

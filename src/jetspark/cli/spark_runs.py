@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
@@ -25,28 +26,40 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 _LINE_SECONDS = 60.0
+_SHORT_JOB_MESSAGES = 2_000_000
 
 
 @contextmanager
 def quiet_spark(
-    name: str, master: str, settings: Mapping[str, str] | None = None, *, quiet: bool = False
+    name: str,
+    master: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    messages: int | None = None,
+    quiet: bool = False,
 ) -> Iterator[SparkSession]:
     """A session whose log goes to a file, which is kept only when Spark fails: not when it has
-    found a mistake of the user."""
+    found a mistake of the user.
+
+    `messages`: how many the job reads at most; None when it is not known, or the job goes on.
+    """
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import AnalysisException, PySparkException
 
     from jetspark.spark.failures import explain
     from jetspark.spark.jvm import last_words
-    from jetspark.spark.session import close_session, local_session
+    from jetspark.spark.session import SHORT_JOB, close_session, local_session
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
         conf = _temporary(folder) | dict(settings or {})
+        options = SHORT_JOB if messages is not None and messages <= _SHORT_JOB_MESSAGES else ()
         try:
             with _logs_in(log):
                 with spinner("starting Spark …", quiet=quiet):
-                    spark = local_session(name, master=master, log_file=log, conf=conf)
+                    spark = local_session(
+                        name, master=master, log_file=log, conf=conf, jvm_options=options
+                    )
                 try:
                     yield spark
                 except (PySparkException, Py4JError, ConnectionError) as error:
@@ -56,10 +69,26 @@ def quiet_spark(
                 finally:
                     with spinner("stopping Spark …", quiet=quiet):
                         close_session(spark)
+                _start_faster_next_time(quiet=quiet)
         except (PipelineError, SparkUnavailableError) as error:
             if not isinstance(error.__cause__, AnalysisException | ConfigError):
                 _keep(log, error)
             raise
+
+
+def _start_faster_next_time(*, quiet: bool) -> None:
+    from jetspark.spark.class_archive import VARIABLE, class_archive
+
+    archive = class_archive()
+    if archive is not None and archive.make_later() and not quiet:
+        console.err.print(
+            Text(
+                "In the background, once: Spark's classes are prepared for faster starts"
+                f" ({VARIABLE}=off: never).",
+                style="dim",
+            ),
+            soft_wrap=True,
+        )
 
 
 def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:

@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +25,7 @@ from jetspark.errors import SparkUnavailableError
 from jetspark.spark.failures import explain
 
 _EXIT_SECONDS = 20.0
+_VARIABLE = "SPARK_SUBMIT_OPTS"
 # What a JVM writes about its own end, and log4j's lines of errors.
 _LAST_WORDS = re.compile(
     r"^(?:Exception in thread \S+ [\w.$]+: |Error: |\S+ \S+ ERROR \w+: "
@@ -34,11 +35,17 @@ _LAST_WORDS = re.compile(
 
 
 class SessionStart:
-    """One start of a JVM with a session in it. `log_file`: in place of standard error."""
+    """One start of a JVM with a session in it. `log_file`: in place of standard error.
 
-    def __init__(self, builder: SparkSession.Builder, log_file: Path | None) -> None:
+    `options`: of the JVM, before those of the configuration.
+    """
+
+    def __init__(
+        self, builder: SparkSession.Builder, log_file: Path | None, options: Sequence[str] = ()
+    ) -> None:
         self._builder = builder
         self._log_file = log_file
+        self._options = options
         self._lock = threading.Lock()
         # Not the thread's own join: interrupted once, it takes the thread for ended (3.11).
         self._done = threading.Event()
@@ -93,6 +100,13 @@ class SessionStart:
     ) -> subprocess.Popen[bytes]:
         if log is not None:
             options["stderr"] = log  # standard output is for a sink that prints
+        if self._options:
+            # Spark's script gives the JVM what this variable has, and the configuration's after.
+            environment = options["env"]
+            before = environment.get(_VARIABLE, "")
+            environment[_VARIABLE] = " ".join(
+                [before, *(f'"{option}"' for option in self._options)]
+            ).strip()
         if os.name == "posix":
             options["process_group"] = 0
         jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603

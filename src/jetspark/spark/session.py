@@ -8,45 +8,27 @@ signal of the terminal, and are gone when `close_session` returns or `local_sess
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from jetspark.errors import SparkUnavailableError
+from jetspark.spark.class_archive import class_archive
+from jetspark.spark.java import find_java
 from jetspark.spark.jvm import SessionStart, kill
 from jetspark.spark.table_keeper import settle
 
-OLDEST_JAVA = 17
+SHORT_JOB = ("-XX:TieredStopAtLevel=1",)
+"""Options of the JVM for a job of seconds: only the first of its two compilers, whose code is there
+at once and is slower in the long run."""
+
 _STOP_SECONDS = 60.0
-_JVM_EXIT_SECONDS = 20.0
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-
-
-def find_java() -> Path:
-    """The java that Spark will use. Raises SparkUnavailableError when missing or too old."""
-    home = os.environ.get("JAVA_HOME")
-    found = Path(home, "bin", "java") if home else shutil.which("java")
-    advice = f"Spark needs Java {OLDEST_JAVA} or newer: install it and put it on PATH (or set \
-JAVA_HOME)."
-    if found is None or not os.access(found, os.X_OK):
-        where = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
-        raise SparkUnavailableError(f"{advice} Now {where}.")
-    # java -version writes to standard error.
-    ran = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    match = _VERSION.search(ran.stderr)
-    if match is None or int(match[1]) < OLDEST_JAVA:
-        is_now = f"version {match[1]}" if match else "not a working Java"
-        raise SparkUnavailableError(f"{advice} {found} is {is_now}.")
-    return Path(found)
 
 
 def local_session(
@@ -55,13 +37,18 @@ def local_session(
     master: str = "local[*]",
     log_file: Path | None = None,
     conf: Mapping[str, str] | None = None,
+    jvm_options: Sequence[str] = (),
 ) -> SparkSession:
     """A session with quiet, loopback-only settings; `conf` wins over them.
 
     `log_file` gets everything that the JVM and its workers print; None leaves it on standard
-    error. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused.
+    error. `jvm_options`: of the driver's JVM, besides those for the class archive; those of `conf`
+    come after them. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused.
     """
     find_java()
+    archive = class_archive()
+    if archive is not None:
+        jvm_options = [*archive.jvm_options(), *jvm_options]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = {
@@ -78,11 +65,11 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
-    return SessionStart(builder, log_file).session()
+    return SessionStart(builder, log_file, jvm_options).session()
 
 
-def close_session(session: SparkSession) -> None:
-    """Stop the session and wait until its JVM is gone."""
+def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
+    """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed."""
     settle()  # while the JVM is there
     gateway = session.sparkContext._gateway
     # This thread's own connection may still be busy with a call that a signal has interrupted, and
@@ -98,7 +85,7 @@ def close_session(session: SparkSession) -> None:
         if jvm.stdin is not None:
             jvm.stdin.close()  # the JVM takes this as the end of its Python
         with suppress(subprocess.TimeoutExpired):
-            jvm.wait(_JVM_EXIT_SECONDS)
+            jvm.wait(exit_seconds)
     kill(jvm)
     SparkContext._gateway = SparkContext._jvm = None
 

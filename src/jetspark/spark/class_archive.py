@@ -1,0 +1,234 @@
+"""Spark's classes, kept loaded and verified in a file that the JVM maps: class-data sharing.
+
+Reading Spark's classes out of its JARs is most of what a short job waits for. Java can keep them in
+an archive (`-XX:ArchiveClassesAtExit`, `-XX:SharedArchiveFile`). One is made for each Spark, Java
+and place of both, in the user's cache. Nothing waits for it, and nothing depends on it: without it
+Spark starts as ever.
+
+The JVM compares the JARs' paths, sizes and times with those in the archive, and ignores one that
+does not fit. It does not notice damage: a bit that is wrong is a wrong class, and a file cut off
+ends the JVM. So the file's checksum lies beside it and is compared before each use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+
+from jetspark.spark.java import find_java, version_text
+
+logger = logging.getLogger("jetspark.spark")
+
+VARIABLE = "JETSPARK_CLASS_ARCHIVES"
+"""The environment variable that names the folder of the archives; "off": there are none."""
+
+_KEPT = 4
+_MAKING_SECONDS = 600.0
+_AFTER_FAILURE_SECONDS = 86_400.0
+_BLOCK = 1 << 20
+# Not a word on standard output about an archive that does not fit.
+_SILENT = "-Xlog:cds*=off"
+
+
+class ClassArchive:
+    """The archive for one Java and the Spark of this Python. It need not exist."""
+
+    def __init__(self, folder: Path, java: Path, java_version: str) -> None:
+        """`java_version`: what `java -version` prints."""
+        self._folder = folder
+        self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
+        self._checksum = self.file.with_suffix(".crc32")
+        self._failed = self.file.with_suffix(".failed")
+
+    def jvm_options(self) -> list[str]:
+        """What the JVM is started with; nothing when there is no archive, or a damaged one."""
+        if not self.sound():
+            return []
+        with suppress(OSError):
+            os.utime(self._checksum)  # used: the last to be removed
+        return [f"-XX:SharedArchiveFile={self.file}", _SILENT]
+
+    def sound(self) -> bool:
+        """Whether it is there, as it was made, and nobody else can have written it."""
+        try:
+            with self.file.open("rb") as file:
+                mine = _mine_alone(os.fstat(file.fileno())) and _mine_alone(self._folder.stat())
+                return mine and self._checksum.read_text() == _crc32(self.file)
+        except OSError:
+            return False
+
+    def make(self) -> bool:
+        """Make it, unless it is there; half a minute or so. Whether it is there now.
+
+        Waits for another process that is at it.
+        """
+        with _lock(self.file.with_suffix(".lock")) as mine:
+            if not mine:
+                return False
+            if self.sound():
+                return True
+            self._failed.unlink(missing_ok=True)
+            unfinished = self.file.with_suffix(f".{os.getpid()}")
+            try:
+                reason = _train(unfinished)
+                if reason:
+                    self._failed.write_text(reason)
+                    logger.debug("No class archive: %s", reason)
+                    return False
+                self._checksum.write_text(_crc32(unfinished))
+                unfinished.replace(self.file)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            self._remove_old()
+            return True
+
+    def make_later(self) -> bool:
+        """Make it in a process of its own, of lowest priority, which outlives this one.
+
+        Returns whether there was need to.
+        """
+        if self.sound() or self._failed_lately():
+            return False
+        with suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-m", "jetspark.spark.class_archive"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=lambda: os.nice(19),
+            )
+            return True
+        return False
+
+    def failure(self) -> str:
+        """Why the last `make` failed."""
+        try:
+            return self._failed.read_text().strip().rpartition("\n")[2]
+        except OSError:
+            return "another process makes the archive, and is not done."
+
+    def _failed_lately(self) -> bool:
+        try:
+            return time.time() - self._failed.stat().st_mtime < _AFTER_FAILURE_SECONDS
+        except OSError:
+            return False
+
+    def _remove_old(self) -> None:
+        """Of other Sparks, Javas and environments the last used ones stay."""
+        used = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
+        for checksum in used[_KEPT:]:
+            checksum.with_suffix(".jsa").unlink(missing_ok=True)
+            checksum.unlink(missing_ok=True)
+
+
+def class_archive() -> ClassArchive | None:
+    """That of the Java which Spark will use. None: switched off, or no place for it.
+
+    Raises SparkUnavailableError without a Java.
+    """
+    folder = archives_folder()
+    if folder is None:
+        return None
+    java = find_java()
+    return ClassArchive(folder, java, version_text(java))
+
+
+def archives_folder() -> Path | None:
+    """Where archives are kept, made if need be. None: switched off, or no place for them."""
+    named = os.environ.get(VARIABLE, "")
+    if named.lower() == "off" or os.name != "posix":
+        return None
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(named) if named else Path(cache, "jetspark")
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return folder
+
+
+def remove_archives() -> int:
+    """Remove all that `make` has made. How many archives there were."""
+    folder = archives_folder()
+    if folder is None:
+        return 0
+    found = list(folder.glob("spark-*.jsa"))
+    for file in folder.glob("spark-*"):
+        file.unlink(missing_ok=True)
+    return len(found)
+
+
+def _fingerprint(java: Path, java_version: str) -> str:
+    """Of all that the JVM compares, and of what it cannot."""
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    parts = [str(java.resolve()), java_version, str(home)]
+    for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
+        status = entry.stat()
+        parts.append(f"{entry.name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _mine_alone(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
+
+
+def _crc32(file: Path) -> str:
+    value = 0
+    with file.open("rb") as opened:
+        while block := opened.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+@contextmanager
+def _lock(file: Path) -> Iterator[bool]:
+    """Whether nobody else holds it, after they had the time to finish."""
+    import fcntl
+
+    deadline = time.monotonic() + _MAKING_SECONDS
+    with file.open("w") as opened:
+        while True:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    yield False
+                    return
+                time.sleep(0.5)
+            else:
+                yield True
+                return
+
+
+def _train(file: Path) -> str:
+    """A run of Spark that loads what jobs load, and leaves the archive. Why not, if it did not."""
+    try:
+        ran = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_MAKING_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done in {_MAKING_SECONDS:g} seconds"
+    if ran.returncode == 0 and file.exists():
+        return ""
+    return ran.stderr.decode("utf-8", "replace")[-2000:] or "Java wrote none"
+
+
+if __name__ == "__main__":
+    _archive = class_archive()
+    if _archive is not None:
+        _archive.make()

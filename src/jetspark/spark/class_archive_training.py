@@ -1,0 +1,109 @@
+"""A run of Spark that loads the classes of a usual job, for the class archive.
+
+`python -m jetspark.spark.class_archive_training FILE`: the JVM writes FILE when it ends. It needs
+no NATS server: a small source in Python takes the place of JetStream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.functions import col, from_json
+
+_ROWS = 1000
+_EXIT_SECONDS = 300.0
+
+
+class _Reader(DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        for number in range(_ROWS):
+            yield (number, f"orders.{partition.value}", b'{"id": "a", "amount": 1.5}')
+
+
+class _StreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, *_: Any) -> dict[str, int]:
+        return {"at": _ROWS}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [] if start == end else [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return _Reader().read(partition)
+
+
+class _Source(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "jetspark_training"
+
+    def schema(self) -> str:
+        return "seq BIGINT, subject STRING, payload BINARY"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _Reader()
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return _StreamReader()
+
+
+def train(spark: SparkSession, folder: Path) -> None:
+    """A table out of a stream, and questions about the table."""
+    spark.dataSource.register(_Source)
+    schema = "id STRING, amount DOUBLE"
+    table = str(folder / "table")
+    payload = from_json(col("payload").cast("string"), schema)
+    stream = spark.readStream.format("jetspark_training").load()
+    query = (
+        stream.select("seq", "subject", payload.alias("json"))
+        .select("seq", "subject", "json.*")
+        .writeStream.partitionBy("subject")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(table)
+    )
+    query.awaitTermination()
+    rows = spark.read.parquet(table)
+    rows.groupBy("subject").sum("amount").orderBy("subject").toPandas()
+    spark.read.format("jetspark_training").load().count()
+    rows.createOrReplaceTempView("rows")
+    spark.sql("SELECT count(*), max(seq) FROM rows WHERE amount > 1").collect()
+    spark.createDataFrame([(1, "a")], "id INT, name STRING").write.json(str(folder / "json"))
+
+
+def main(file: str) -> None:
+    from jetspark.spark.session import close_session, local_session
+
+    with TemporaryDirectory(prefix="jetspark-training-") as name:
+        folder = Path(name)
+        spark = local_session(
+            "jetspark class archive",
+            master="local[2]",
+            log_file=folder / "log",
+            conf={"spark.local.dir": str(folder)},
+            jvm_options=[f"-XX:ArchiveClassesAtExit={file}", "-Xlog:cds*=off"],
+        )
+        try:
+            train(spark, folder)
+        finally:
+            close_session(spark, exit_seconds=_EXIT_SECONDS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,49 @@
+"""`jetspark warm-up`, and what commands of Spark do about the class archive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from jetspark.cli import app
+from jetspark.spark import class_archive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv(class_archive.VARIABLE, str(tmp_path / "archives"))
+    return tmp_path / "archives"
+
+
+def test_archive_is_made_and_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
+    assert app.run(["warm-up"]) == app.DONE
+    (archive,) = folder.glob("*.jsa")
+    assert capsys.readouterr().out == f"Spark starts faster with {archive}.\n"
+    assert app.run(["warm-up", "--remove"]) == app.DONE
+    assert capsys.readouterr().out == "1 removed.\n"
+    assert not list(folder.iterdir())
+
+
+def test_failure_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
+    assert app.run(["warm-up"]) == app.FAILED
+    assert capsys.readouterr().err == "Spark starts as before: no space left\n"
+
+
+def test_without_a_folder_it_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, "off")
+    assert app.run(["warm-up"]) == app.FAILED
+    assert "set JETSPARK_CLASS_ARCHIVES to" in capsys.readouterr().err

@@ -1,0 +1,186 @@
+"""The archive of Spark's classes: used when it is whole, never in the way when it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from jetspark.spark import class_archive
+from jetspark.spark.class_archive import ClassArchive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JAVA_VERSION = 'openjdk version "17.0.15"'
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    return tmp_path / "java"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "archives"
+    folder.mkdir(0o700)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of Spark's run."""
+
+    def train(file: Path) -> str:
+        file.write_bytes(b"classes" * 1000)
+        return ""
+
+    monkeypatch.setattr(class_archive, "_train", train)
+
+
+def made(folder: Path, java: Path, version: str = JAVA_VERSION) -> ClassArchive:
+    archive = ClassArchive(folder, java, version)
+    assert archive.make()
+    return archive
+
+
+def test_jvm_starts_without_an_archive_until_there_is_one(folder: Path, java: Path) -> None:
+    archive = ClassArchive(folder, java, JAVA_VERSION)
+    assert archive.jvm_options() == []
+    assert archive.make()
+    assert archive.jvm_options()[0] == f"-XX:SharedArchiveFile={archive.file}"
+    assert sorted(file.suffix for file in folder.iterdir()) == [".crc32", ".jsa", ".lock"]
+
+
+def test_damaged_archive_is_not_used(folder: Path, java: Path) -> None:
+    archive = made(folder, java)
+    whole = archive.file.read_bytes()
+    for damaged in (whole[:-1], whole[:2000] + b"?" + whole[2001:], b""):
+        archive.file.write_bytes(damaged)
+        assert archive.jvm_options() == []
+    archive.file.write_bytes(whole)
+    assert archive.jvm_options()
+    archive.file.with_suffix(".crc32").unlink()
+    assert archive.jvm_options() == []
+
+
+def test_damaged_archive_is_made_again(folder: Path, java: Path) -> None:
+    archive = made(folder, java)
+    archive.file.write_bytes(b"")
+    assert archive.make()
+    assert archive.jvm_options()
+
+
+def test_archive_that_others_can_write_is_not_used(folder: Path, java: Path) -> None:
+    archive = made(folder, java)
+    archive.file.chmod(0o666)
+    assert archive.jvm_options() == []
+    archive.file.chmod(0o444)
+    assert archive.jvm_options()
+    folder.chmod(0o777)
+    assert archive.jvm_options() == []
+
+
+def test_each_java_and_spark_has_an_archive_of_its_own(
+    folder: Path, java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ClassArchive(folder, java, JAVA_VERSION)
+    assert ClassArchive(folder, java, 'openjdk version "21"').file != one.file
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    other = ClassArchive(folder, java, JAVA_VERSION)
+    assert other.file != one.file
+    (home / "jars" / "patched.jar").write_bytes(b"")
+    assert ClassArchive(folder, java, JAVA_VERSION).file != other.file
+
+
+def test_last_used_archives_are_kept(folder: Path, java: Path) -> None:
+    archives = []
+    for number in range(6):
+        archives.append(made(folder, java, f"{number}"))
+        os.utime(archives[-1].file.with_suffix(".crc32"), (number, number))
+    kept = [archive.sound() for archive in archives]
+    # The newest was the last one used when it was made.
+    assert kept == [False, False, True, True, True, True]
+
+
+def test_failure_is_told_and_tried_again_after_a_day(
+    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **_: started.append(a))
+    archive = ClassArchive(folder, java, JAVA_VERSION)
+    with monkeypatch.context() as patch:
+        patch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
+        assert not archive.make()
+    assert archive.failure() == "no space left"
+    assert not archive.make_later()
+    yesterday = time.time() - 86_401
+    os.utime(archive.file.with_suffix(".failed"), (yesterday, yesterday))
+    assert archive.make_later()
+    assert len(started) == 1
+    assert archive.make()
+    assert not archive.make_later()
+
+
+def test_there_is_none_when_switched_off_or_without_a_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, "off")
+    assert class_archive.class_archive() is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(class_archive.VARIABLE, str(tmp_path / "file" / "below"))
+    assert class_archive.class_archive() is None
+    monkeypatch.delenv(class_archive.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert class_archive.archives_folder() == tmp_path / "cache" / "jetspark"
+
+
+def test_all_archives_are_removed(
+    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, str(folder))
+    made(folder, java)
+    (folder / "other").write_text("not ours")
+    assert class_archive.remove_archives() == 1
+    assert [file.name for file in folder.iterdir()] == ["other"]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from jetspark.spark.class_archive import class_archive
+from jetspark.spark.session import close_session, local_session
+loads = Path(sys.argv[1])
+options = [*class_archive().jvm_options(), f"-Xlog:class+load:file={loads}"]
+conf = {"spark.driver.extraClassPath": sys.argv[2]} if sys.argv[2] else {}
+spark = local_session("archive", master="local[1]", conf=conf, jvm_options=options)
+print(spark.range(3).count())
+close_session(spark)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fits", [True, False])
+def test_jvm_takes_sparks_classes_from_the_archive_if_it_fits(tmp_path: Path, fits: bool) -> None:
+    """The hook in tests/conftest.py has made it."""
+    loads, other = tmp_path / "loads", tmp_path / "other.jar"
+    with zipfile.ZipFile(other, "w") as jar:
+        jar.writestr("README", "no classes")
+    front = "" if fits else str(other)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(loads), front], capture_output=True, check=True
+    )
+    assert ran.stdout == b"3\n"
+    (line,) = [
+        line for line in loads.read_text().splitlines() if "org.apache.spark.SparkContext " in line
+    ]
+    assert ("shared objects file (top)" in line) is fits
