@@ -45,8 +45,8 @@ class BucketCalls:
         configuration, ConfigError, UnsupportedByServerError, and as every API call (see
         `JetStream`).
         """
-        said = bucket_config(config, options)
-        info = await self._make_bucket(check_bucket(name), said, _where(name, said))
+        wanted = bucket_config(config, options)
+        info = await self._make_bucket(check_bucket(name), wanted, _where(name, wanted))
         return Bucket(self._js, info)
 
     async def update_bucket(
@@ -57,13 +57,13 @@ class BucketCalls:
         Raises BucketNotFoundError, ConfigError, UnsupportedByServerError, and as every API call
         (see `JetStream`).
         """
-        said = bucket_config(config, options)
-        if said.mirror_name is not None:
+        wanted = bucket_config(config, options)
+        if wanted.mirror_name is not None:
             raise ConfigError("A bucket that exists cannot become a mirror.")
-        await self._check_markers(said)
+        await self._check_markers(wanted)
         stream = STREAM_PREFIX + check_bucket(name)
         try:
-            info = await self._js.update_stream(name=stream, **stream_options(said))
+            info = await self._js.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
         return Bucket(self._js, info)
@@ -72,16 +72,16 @@ class BucketCalls:
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
         """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
-        said = bucket_config(config, options)
-        if said.mirror_name is None:
+        wanted = bucket_config(config, options)
+        if wanted.mirror_name is None:
             try:
-                return await self.update_bucket(name, said)
+                return await self.update_bucket(name, wanted)
             except BucketNotFoundError:
                 pass
         try:
-            return await self.create_bucket(name, said)
+            return await self.create_bucket(name, wanted)
         except NameInUseError:  # created in between
-            return await self.update_bucket(name, said)
+            return await self.update_bucket(name, wanted)
 
     async def create_bucket_aggregate(
         self,
@@ -100,16 +100,16 @@ class BucketCalls:
         writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
         `create_bucket`.
         """
-        said = bucket_config(config, options)
+        wanted = bucket_config(config, options)
         sources = [_source(origin, check_bucket(name)) for origin in origins]
         if not sources:
             raise ConfigError("An aggregate needs at least one origin.")
-        _no_mirror(said)
+        _no_mirror(wanted)
         where: dict[str, Any] = {"sources": sources}
         if writable:
             # Entries from an origin can be removed here one by one.
             where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
-        return Bucket(self._js, await self._make_bucket(name, said, where))
+        return Bucket(self._js, await self._make_bucket(name, wanted, where))
 
     async def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
@@ -120,13 +120,13 @@ class BucketCalls:
         deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys
         need server 2.10. Raises as `create_bucket`.
         """
-        said = bucket_config(config, options)
-        _no_mirror(said)
+        wanted = bucket_config(config, options)
+        _no_mirror(wanted)
         check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
             raise ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
         where = {"mirror": origin.mirror(), "mirror_direct": True}
-        return await self._make_bucket(name, said, where, stream=name)
+        return await self._make_bucket(name, wanted, where, stream=name)
 
     async def bucket(self, name: str) -> Bucket:
         """Bind to an existing bucket.
@@ -179,10 +179,10 @@ class BucketCalls:
                 yield BucketStatus(info)
 
     async def _make_bucket(
-        self, name: str, said: BucketConfig, where: dict[str, Any], *, stream: str | None = None
+        self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None
     ) -> StreamInfo:
-        await self._check_markers(said)
-        options = {**NEW_BUCKET, **stream_options(said), **where}
+        await self._check_markers(wanted)
+        options = {**NEW_BUCKET, **stream_options(wanted), **where}
         try:
             return await self._js.create_stream(name=stream or STREAM_PREFIX + name, **options)
         except NameInUseError as error:
@@ -193,9 +193,9 @@ class BucketCalls:
                 f'Bucket "{name}" exists with another configuration.',
             ) from None
 
-    async def _check_markers(self, said: BucketConfig) -> None:
+    async def _check_markers(self, wanted: BucketConfig) -> None:
         """Asks the server that answers: behind a domain it is not the connected one."""
-        if said.limit_marker_ttl is None:
+        if wanted.limit_marker_ttl is None:
             return
         stats = (await self._js.account_info()).api
         if stats is None or stats.level < 1:
@@ -204,11 +204,11 @@ class BucketCalls:
             raise UnsupportedByServerError("limit_marker_ttl", "2.11", version)
 
 
-def _where(name: str, said: BucketConfig) -> dict[str, Any]:
-    if said.mirror_name is None:
+def _where(name: str, wanted: BucketConfig) -> dict[str, Any]:
+    if wanted.mirror_name is None:
         return {"subjects": [f"$KV.{name}.>"]}
-    external = None if said.mirror_domain is None else External.of_domain(said.mirror_domain)
-    mirror = Source(name=STREAM_PREFIX + said.mirror_name, external=external)
+    external = None if wanted.mirror_domain is None else External.of_domain(wanted.mirror_domain)
+    mirror = Source(name=STREAM_PREFIX + wanted.mirror_name, external=external)
     return {"mirror": mirror, "mirror_direct": True}
 
 
@@ -220,6 +220,6 @@ def _source(origin: Origin | Source, bucket: str) -> Source:
     return origin
 
 
-def _no_mirror(said: BucketConfig) -> None:
-    if said.mirror_name is not None:
+def _no_mirror(wanted: BucketConfig) -> None:
+    if wanted.mirror_name is not None:
         raise ConfigError("mirror_name goes with create_bucket only.")

@@ -133,35 +133,35 @@ def _destination(text: str) -> str:
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
     """A caller's arguments as one checked configuration. Raises ConfigError."""
     check_names(BucketConfig, options)
-    said = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
-    if said.history is not None and not 1 <= said.history <= MAX_HISTORY:
+    wanted = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
+    if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
-    check_backed(said)
-    if said.limit_marker_ttl is not None and said.limit_marker_ttl < timedelta(seconds=1):
+    check_backed(wanted)
+    if wanted.limit_marker_ttl is not None and wanted.limit_marker_ttl < timedelta(seconds=1):
         raise ConfigError("limit_marker_ttl must be at least one second.")
     for name in ("max_value_size", "max_bucket_size"):
-        value = getattr(said, name)
+        value = getattr(wanted, name)
         if value is not None and value < 1 and value != -1:
             raise ConfigError(f"{name} must be at least 1, or -1 for no limit.")
-    if said.mirror_domain is not None and said.mirror_name is None:
+    if wanted.mirror_domain is not None and wanted.mirror_name is None:
         raise ConfigError("mirror_domain needs mirror_name.")
-    if said.mirror_name is not None:
-        check_bucket(said.mirror_name)
-    return said
+    if wanted.mirror_name is not None:
+        check_bucket(wanted.mirror_name)
+    return wanted
 
 
-def stream_options(said: BucketConfig) -> dict[str, Any]:
+def stream_options(wanted: BucketConfig) -> dict[str, Any]:
     """The stream's options with the same meaning, without sources and mirror."""
     options = stream_options_of(
-        said,
-        max_msg_size=said.max_value_size,
-        max_msgs_per_subject=said.history,
-        max_bytes=said.max_bucket_size,
-        republish=said.republish,
+        wanted,
+        max_msg_size=wanted.max_value_size,
+        max_msgs_per_subject=wanted.history,
+        max_bytes=wanted.max_bucket_size,
+        republish=wanted.republish,
     )
-    if said.limit_marker_ttl is not None:
+    if wanted.limit_marker_ttl is not None:
         options["allow_msg_ttl"] = True
-        options["subject_delete_marker_ttl"] = said.limit_marker_ttl
+        options["subject_delete_marker_ttl"] = wanted.limit_marker_ttl
     return options
 
 

@@ -38,10 +38,10 @@ class ObjectStoreCalls:
         another configuration, ConfigError, UnsupportedByServerError, and as every API call (see
         `JetStream`).
         """
-        said = store_config(config, options)
+        wanted = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self._js.create_stream(name=stream, **new_store(name, said))
+            await self._js.create_stream(name=stream, **new_store(name, wanted))
         except NameInUseError as error:
             raise NameInUseError(
                 error.code,
@@ -59,10 +59,10 @@ class ObjectStoreCalls:
         Raises ObjectStoreNotFoundError, ConfigError, UnsupportedByServerError, and as every API
         call (see `JetStream`).
         """
-        said = store_config(config, options)
+        wanted = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self._js.update_stream(name=stream, **stream_options(said))
+            await self._js.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise no_store(name) from None
         return ObjectStore(self._js, name)

@@ -34,26 +34,26 @@ class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
     """A caller's arguments as one checked configuration. Raises ConfigError."""
     check_names(ObjectStoreConfig, options)
-    said = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
-    check_backed(said)
-    if said.max_bytes is not None and said.max_bytes < 1 and said.max_bytes != -1:
+    wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
+    check_backed(wanted)
+    if wanted.max_bytes is not None and wanted.max_bytes < 1 and wanted.max_bytes != -1:
         raise ConfigError("max_bytes must be at least 1, or -1 for no limit.")
-    return said
+    return wanted
 
 
-def stream_options(said: ObjectStoreConfig) -> dict[str, Any]:
+def stream_options(wanted: ObjectStoreConfig) -> dict[str, Any]:
     """The stream's options with the same meaning."""
-    return stream_options_of(said, max_bytes=said.max_bytes)
+    return stream_options_of(wanted, max_bytes=wanted.max_bytes)
 
 
-def new_store(name: str, said: ObjectStoreConfig) -> dict[str, Any]:
+def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
     """The options of the stream of a new store."""
     return {
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         "discard": "new",
         "allow_rollup_hdrs": True,
         "allow_direct": True,
-        **stream_options(said),
+        **stream_options(wanted),
     }
 
 

@@ -74,11 +74,11 @@ class ObjectWriter:
         self._commit: asyncio.Task[ObjectInfo] | None = None
 
     async def begin(self) -> None:
-        """Before the first `write`."""
+        """Before the first `write`. Raises ConnectionClosedError."""
         await self._publisher.__aenter__()
 
     async def write(self, block: bytes) -> None:
-        """The next bytes of the content, any number."""
+        """The next bytes of the content, any number. Raises what `ObjectStore.put` raises."""
         size = len(block)
         self._size += size
         digesting = None
@@ -95,7 +95,8 @@ class ObjectWriter:
     async def finish(self) -> ObjectInfo:
         """Send the rest, wait for all acks, and make the object visible.
 
-        When cancelled in the last step, the object may become visible, complete.
+        When cancelled in the last step, the object may become visible, complete. Raises what
+        `ObjectStore.put` raises.
         """
         if self._rest:
             await self._send(b"".join(self._rest))

@@ -65,7 +65,7 @@ class ConsumerCalls:
     async def create_push_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
-        """Create a push consumer; `deliver_subject` is required. Otherwise as `create_consumer`."""
+        """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
         wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")

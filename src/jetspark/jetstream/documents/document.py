@@ -267,6 +267,11 @@ def _text_lists(cls: type[Document]) -> frozenset[str]:
     )
 
 
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def json_of(document: Configuration) -> bytes:
     """A wire document as JSON, unchanged. Raises ConfigError when it is not a JSON object."""
     if isinstance(document, Mapping):

@@ -140,7 +140,7 @@ class Pull:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self) -> FetchResult:
-        """The fetch. Cancelling it leaves nothing behind."""
+        """The fetch. Cancelling it leaves nothing behind. Raises as `PullConsumer.fetch`."""
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
         self._set_timer("deadline", self._deadline, self._on_deadline)

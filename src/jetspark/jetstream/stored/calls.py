@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from jetspark.arguments import check_flag, check_whole, checked_but
 from jetspark.err_codes import (
@@ -26,6 +25,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.documents.document import given
 from jetspark.jetstream.exact_times import text_of_time, to_timestamp
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored.direct_get import (
@@ -86,7 +86,7 @@ class StoredCalls:
             if subject is not None:
                 check_subscribe_subject(subject)
         check_name("stream", stream)
-        body = _said(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
+        body = given(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
         if direct or (direct is None and await self._allows_direct(stream)):
             try:
                 return await direct_get(self._api, stream, body)
@@ -166,7 +166,7 @@ class StoredCalls:
         if up_to_seq is not None:
             check_whole("up_to_seq", up_to_seq)
         self._check_batches(stream, batch, max_bytes)
-        body = _said(
+        body = given(
             multi_last=wanted,
             up_to_seq=up_to_seq,
             up_to_time=None if up_to_time is None else _time(up_to_time),
@@ -214,7 +214,3 @@ def _time(value: datetime) -> str:
         return text_of_time(to_timestamp(value))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{error}.") from None
-
-
-def _said(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

@@ -17,7 +17,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
-from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire
+from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire, given
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
 from jetspark.subjects import check_name, check_subscribe_subject
@@ -103,7 +103,7 @@ class StreamCalls:
             check_whole("keep", keep, 0)
         if seq is not None:
             check_whole("seq", seq)
-        body = _said(filter=filter, keep=keep or None, seq=seq)
+        body = given(filter=filter, keep=keep or None, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         return int(answer.get("purged", 0))
 
@@ -118,7 +118,7 @@ class StreamCalls:
         """
         if subjects_filter is not None:
             check_subscribe_subject(subjects_filter)
-        request = _said(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
+        request = given(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
         answer = await self._api.call(js_api.STREAM_INFO, request or None, stream=name)
         subjects = answer["state"].get("subjects") or {}
         total = answer.get("total", 0)
@@ -171,8 +171,4 @@ def _stream_info(answer: dict[str, Any]) -> StreamInfo:
 def _by_subject(subject: str | None) -> dict[str, Any]:
     if subject is not None:
         check_subscribe_subject(subject)
-    return _said(subject=subject)
-
-
-def _said(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    return given(subject=subject)

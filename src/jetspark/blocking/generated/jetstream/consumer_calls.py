@@ -50,7 +50,7 @@ class GeneratedConsumerCalls:
     def create_push_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
-        """Create a push consumer; `deliver_subject` is required. Otherwise as `create_consumer`."""
+        """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
         return PushConsumer(
             self._caller,
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),

@@ -176,8 +176,8 @@ class GeneratedBucket:
         """Delete a key and its history; returns the marker's revision.
 
         `ttl`: the marker is removed after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision` and other errors: see
-        `delete`.
+        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision`: as for `delete`. Raises
+        as `delete`.
         """
         return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
 
