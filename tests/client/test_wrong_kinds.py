@@ -154,6 +154,7 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         [5, object()],
         "document is a mapp",
     ),
+    "text": (lambda at, v: at.js.api_request("INFO", v), ["\ud800", '"\ud800'], "lone surrogate"),
     "mirror": (lambda at, v: at.js.create_bucket_mirror("m", v), [5, None, "b"], "origin is an Or"),
     "mirror name": (
         lambda at, v: at.js.create_bucket_mirror(v, Origin("b")),

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from jetspark.arguments import check_whole, checked_but
+from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -54,7 +54,7 @@ HeaderValues: TypeAlias = Mapping[str, str | Sequence[str]]
 T = TypeVar("T")
 
 
-@checked_but(also=("_writer",))  # which the blocking client asks for
+@checked
 class ObjectStore:
     """What `JetStream.object_store` and `JetStream.create_object_store` return.
 

@@ -279,10 +279,9 @@ def json_of(document: Configuration) -> bytes:
     text = _text_of(document)
     try:
         msgspec.json.decode(text, type=dict[str, Any])
+        return text.encode() if isinstance(text, str) else text
     except msgspec.MsgspecError as error:
         raise ConfigError(f"Not a JSON object: {error}.") from None
-    try:
-        return text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError:
         raise ConfigError("The document holds a lone surrogate, which no UTF-8 has.") from None
 
