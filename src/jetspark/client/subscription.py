@@ -14,25 +14,20 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 
 from jetspark.arguments import check_whole, checked_but
-from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
-from jetspark.client.leaving import Leaving, cancelled
+from jetspark.client.frame_reader import FrameReader
 from jetspark.client.messages import Message
 from jetspark.client.reading import ReadingClient
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     BadSubscriptionError,
-    BadTimeoutError,
-    ConfigError,
     ConnectionClosedError,
     JetsparkError,
-    RequestTimeoutError,
     SlowConsumerError,
 )
 from jetspark.timestamps import Seconds, in_seconds
@@ -42,7 +37,7 @@ MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
 @checked_but("next", "take_queued", "left_by")
-class Subscription(Leaving):
+class Subscription(FrameReader[Message]):
     """What `Client.subscribe` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -57,36 +52,25 @@ class Subscription(Leaving):
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        self._client = client
+        super().__init__(client, callback)
         self._link = link
-        self._frames: deque[MessageFrame] = deque()
         self._pending_bytes = 0
         self._msgs_limit = pending_msgs_limit
         self._bytes_limit = pending_bytes_limit
         self._drops = Drops()
         self._discarded = 0
-        self._waiters: list[asyncio.Future[None]] = []
         self._reader: asyncio.Task[object] | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self._ended = False
-        self._error: JetsparkError | None = None
-        self._callback = callback
-        self._task: asyncio.Task[None] | None = None
         self._route = Route(
             subject,
             self._on_frame,
             queue=queue,
             max_msgs=max_msgs,
             on_run=self._on_run,
-            on_end=self._on_end,
+            on_end=self._end_reading,
         )
         link.add_route(self._route)
-        self._release = client.adopt(self)
-        if callback is not None:
-            self._task = client.loop.create_task(
-                self._call_back(callback), name=f"jetspark-sub-{subject}"
-            )
-            self._task.add_done_callback(lambda _: self._release())
+        self._begin_reading(f"jetspark-sub-{subject}")
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -135,7 +119,7 @@ class Subscription(Leaving):
         self._pending_bytes = size
         self._frames.append(frame)
         if self._waiters:
-            self._wake()
+            self._waiters.wake()
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         size += self._pending_bytes
@@ -144,7 +128,7 @@ class Subscription(Leaving):
         self._pending_bytes = size
         self._frames += frames
         if self._waiters:
-            self._wake()
+            self._waiters.wake()
         return True
 
     def _drop(self) -> None:
@@ -152,27 +136,22 @@ class Subscription(Leaving):
         if drops.add(self._route.received - drops.count - 1, len(self._frames)):
             self._link.report(SlowConsumerError(self.subject, drops.count))
 
-    def _on_end(self, error: JetsparkError | None) -> None:
-        self._ended = True
-        self._error = error
-        if self._task is None:
-            self._release()
-        self._wake()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
     # -- taking messages -----------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        if self._callback is not None:
-            raise ConfigError("This subscription has a callback; it cannot be iterated as well.")
+        self._check_iterated()
         return self
 
+    def _source(self) -> str:
+        return f"subscription {self.subject!r}"
+
+    def _take(self) -> Message:
+        frame = self._frames.popleft()
+        self._pending_bytes -= len(frame.payload)
+        return Message(self._client, frame)
+
     async def __anext__(self) -> Message:
+        # As in the base, with one call less for each message.
         if not self._frames:
             await self._fill()
         frame = self._frames.popleft()
@@ -180,22 +159,10 @@ class Subscription(Leaving):
         return Message(self._client, frame)
 
     async def _fill(self) -> None:
-        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
         self._reader = asyncio.current_task()
-        while not self._frames:
-            if self._emptied is not None and not self._emptied.done():
-                self._emptied.set_result(None)
-            if self._ended:
-                if self._error is None or self._closed_on_purpose(self._error):
-                    raise StopAsyncIteration
-                raise self._error
-            waiter = self._client.loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    @staticmethod
-    def _closed_on_purpose(error: JetsparkError) -> bool:
-        return isinstance(error, ConnectionClosedError) and error.__cause__ is None
+        if self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+        await super()._fill()
 
     async def next(self, timeout: Seconds | None = None) -> Message:
         """The next message; waits `timeout` seconds, or for ever.
@@ -203,27 +170,13 @@ class Subscription(Leaving):
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
         ConnectionClosedError.
         """
-        timeout = in_seconds(timeout)
-        if self._callback is not None:
-            raise ConfigError("This subscription has a callback; next() would take its messages.")
-        try:
-            if self._frames or timeout is None:
-                return await self.__anext__()
-            async with asyncio.timeout(timeout):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            if self._error is not None:
-                raise self._error from None
-            self._link.require_open()
-            raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.") from None
-        except JetsparkError:
-            raise  # a lost connection is a TimeoutError, too
-        except TimeoutError:
-            if timeout is not None and timeout < 0:
-                raise BadTimeoutError(timeout) from None
-            raise RequestTimeoutError(
-                f"No message on {self.subject!r} within {timeout:g} s."
-            ) from None
+        return await self._next_within(timeout)
+
+    def _over(self) -> JetsparkError:
+        if self._error is not None:
+            return self._error
+        self._link.require_open()
+        return BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` frames that are here now, taken as if iterated over.
@@ -234,21 +187,6 @@ class Subscription(Leaving):
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
         self._pending_bytes -= sum(len(frame.payload) for frame in taken)
         return taken
-
-    async def _call_back(self, callback: MessageCallback) -> None:
-        # As __anext__, without making a coroutine for each message.
-        frames, client = self._frames, self._client
-        call = Callback(callback, f"The callback of {self.subject!r}", self._link.report).call
-        while True:
-            if not frames:
-                try:
-                    await self._fill()
-                except (StopAsyncIteration, JetsparkError):
-                    return
-            frame = frames.popleft()
-            self._pending_bytes -= len(frame.payload)
-            if (rest := call(Message(client, frame))) is not None:
-                await rest
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -269,7 +207,7 @@ class Subscription(Leaving):
         else:
             self._link.routes.remove(self._route)
             self._discard()
-            self._on_end(None)
+            self._end_reading(None)
 
     def _discard(self) -> None:
         self._discarded += len(self._frames)
@@ -294,36 +232,22 @@ class Subscription(Leaving):
 
     async def _finish(self, timeout: float | None) -> None:
         """Wait until what is queued was taken, by whoever takes it, if not by the caller."""
-        taker = self._task or self._reader
-        if taker is None or taker.done() or taker is asyncio.current_task():
-            return
-        waits: set[asyncio.Future[None]] = set()
+        reader = self._reader
         if self._task is not None:
-            waits = {self._task}
-        elif self._frames:
-            self._emptied = self._client.loop.create_future()
-            waits = {self._emptied}
-        if waits and not (await asyncio.wait(waits, timeout=timeout))[0]:
-            raise RequestTimeoutError(
-                f"{len(self._frames)} messages of {self.subject!r} were not taken in time."
-            )
-
-    @property
-    def callback_task(self) -> asyncio.Task[None] | None:
-        """The task that calls the callback; None when there is none."""
-        return self._task
+            await self._callback_done(timeout)
+            return
+        if reader is None or reader.done() or reader is asyncio.current_task():
+            return
+        if self._frames:
+            emptied = self._emptied = self._client.loop.create_future()
+            if not (await asyncio.wait({emptied}, timeout=timeout))[0]:
+                raise self._not_taken()
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         """Of the client's drain: a loop of this task was left, or waits for its end in vain."""
         if self._reader is task:
             self._reader = None
-        return task is not None and self._task is task
-
-    def abandon(self) -> asyncio.Task[None] | None:
-        """At the connection's end: a callback gets no more, and one that runs is cancelled."""
-        if self._task is not None:
-            self._discard()
-        return cancelled(self._task)
+        return super().left_by(task)
 
     def _leave(self) -> None:
         if not self._ended:

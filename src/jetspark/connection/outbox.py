@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable
 
 from jetspark.connection.server_limits import Dropped, sendable
+from jetspark.connection.waiters import Waiters
 from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 
@@ -47,7 +48,7 @@ class Outbox:
         self._armed = True
         self._paused = False
         self._reason: JetsparkError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self.crowded = False
         """Whether a polite publisher waits (`wait`) before it adds more."""
         self.bytes_out = 0
@@ -202,14 +203,9 @@ class Outbox:
         if self._paused:
             return
         self.crowded = False
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
     async def wait(self) -> None:
         """Return when there is room, or when there is no link to wait for."""
         while self.crowded:
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._waiters.wait()

@@ -16,23 +16,18 @@ Contract
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.arguments import checked, checked_but
-from jetspark.client.callbacks import Callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.drops import Drops
-from jetspark.client.leaving import Leaving, cancelled
+from jetspark.client.frame_reader import FrameReader
 from jetspark.errors import (
-    BadTimeoutError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
     JetStreamError,
-    RequestTimeoutError,
     SlowConsumerError,
 )
 from jetspark.jetstream.api import Api
@@ -53,8 +48,10 @@ EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
 @checked_but("next", "left_by")
-class Events(Leaving):
+class Events(FrameReader[Event]):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
+
+    _client: Client
 
     def __init__(
         self,
@@ -66,27 +63,18 @@ class Events(Leaving):
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        self._client = client
+        super().__init__(client, callback)
         self._subjects = subjects
         self._wanted = wanted
         self._msgs_limit = pending_msgs_limit
         self._bytes_limit = pending_bytes_limit
-        self._frames: deque[MessageFrame] = deque()
         self._pending_bytes = 0
         self._drops = Drops()
         self._accepted = 0
-        self._ended = False
-        self._error: JetsparkError | None = None
-        self._waiter: asyncio.Future[None] | None = None
         self._listeners = [
             client.listen(subject, self._on_frame, on_end=self._on_end) for subject in subjects
         ]
-        self._release = client.adopt(self)
-        self._callback = callback
-        self._task: asyncio.Task[None] | None = None
-        if callback is not None:
-            self._task = client.loop.create_task(self._call_back(callback), name="jetspark-events")
-            self._task.add_done_callback(lambda _: self._release())
+        self._begin_reading("jetspark-events")
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -121,48 +109,30 @@ class Events(Leaving):
         self._accepted += 1
         self._pending_bytes = size
         self._frames.append(frame)
-        self._wake()
+        self._waiters.wake()
 
     def _on_end(self, error: JetsparkError | None) -> None:
-        if self._error is None:
-            self._error = error
-        self.close()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._close(error)
 
     # -- taking events -------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        if self._callback is not None:
-            raise ConfigError("These events have a callback; they cannot be iterated as well.")
+        self._check_iterated()
         return self
 
-    async def __anext__(self) -> Event:
-        while True:
-            if not self._frames:
-                await self._fill()
-            frame = self._frames.popleft()
-            self._pending_bytes -= len(frame.payload)
-            try:
-                event = parse_event(frame.payload)
-            except JetStreamError as error:
-                subject = frame.subject.decode("utf-8", "replace")
-                self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
-                continue
-            if self._wanted(event):
-                return event
+    def _source(self) -> str:
+        return "events"
 
-    async def _fill(self) -> None:
-        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
-        while not self._frames:
-            if self._ended:
-                if self._error is None or _closed_on_purpose(self._error):
-                    raise StopAsyncIteration
-                raise self._error
-            self._waiter = self._client.loop.create_future()
-            await self._waiter
+    def _take(self) -> Event | None:
+        frame = self._frames.popleft()
+        self._pending_bytes -= len(frame.payload)
+        try:
+            event = parse_event(frame.payload)
+        except JetStreamError as error:
+            subject = frame.subject.decode("utf-8", "replace")
+            self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
+            return None
+        return event if self._wanted(event) else None
 
     async def next(self, timeout: Seconds | None = None) -> Event:
         """The next event; waits `timeout` seconds, None: for ever.
@@ -170,39 +140,21 @@ class Events(Leaving):
         Raises RequestTimeoutError, ConnectionClosedError when no more will come, PermissionsError
         when the server refused a subject, and ConfigError when there is a callback.
         """
-        timeout = in_seconds(timeout)
-        if self._callback is not None:
-            raise ConfigError("These events have a callback; next() would take them away.")
-        try:
-            async with asyncio.timeout(timeout):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            raise self._error or ConnectionClosedError("The events were closed.") from None
-        except TimeoutError:
-            if timeout is not None and timeout < 0:
-                raise BadTimeoutError(timeout) from None
-            raise RequestTimeoutError(f"No event within {timeout:g} s.") from None
+        return await self._next_within(timeout)
 
-    async def _call_back(self, callback: EventCallback) -> None:
-        call = Callback(callback, "The callback of events", self._client.report).call
-        while True:
-            try:
-                event = await self.__anext__()
-            except (StopAsyncIteration, JetsparkError):
-                return
-            if (rest := call(event)) is not None:
-                await rest
+    def _over(self) -> JetsparkError:
+        return self._error or ConnectionClosedError("The events were closed.")
 
     # -- ending --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Unsubscribe; events received can still be read. May be called again."""
-        self._ended = True
+        self._close(None)
+
+    def _close(self, error: JetsparkError | None) -> None:
         for listener in self._listeners:
             listener.close()
-        if self._task is None:
-            self._release()
-        self._wake()
+        self._end_reading(error)
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Take the events that the server has sent so far, then `close`.
@@ -218,36 +170,13 @@ class Events(Leaving):
                 await self._client.flush(timeout)
         finally:
             self.close()
-        task = self._task
-        if task is None or task is asyncio.current_task():
-            return
-        if not (await asyncio.wait({task}, timeout=timeout))[0]:
-            raise RequestTimeoutError(f"{len(self._frames)} events were not taken in time.")
-
-    @property
-    def callback_task(self) -> asyncio.Task[None] | None:
-        """The task that calls the callback; None when there is none."""
-        return self._task
-
-    def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: whether this task runs the callback."""
-        return task is not None and self._task is task
-
-    def abandon(self) -> asyncio.Task[None] | None:
-        """For the client's close: the callback gets no more, and a running one is cancelled."""
-        if self._task is not None:
-            self._frames.clear()
-        return cancelled(self._task)
+        await self._callback_done(timeout)
 
     def _leave(self) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"Events({', '.join(self._subjects)}, pending={self.pending})"
-
-
-def _closed_on_purpose(error: JetsparkError) -> bool:
-    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
 
 @checked

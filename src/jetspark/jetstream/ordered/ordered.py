@@ -29,11 +29,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from jetspark.client.frame_reader import FrameReader
 from jetspark.err_codes import (
     CONSUMER_NOT_FOUND,
 )
 from jetspark.errors import (
-    ConfigError,
     ConnectionClosedError,
     ConsumerNotFoundError,
     JetsparkError,
@@ -262,8 +262,7 @@ class OrderedMessages(ConsumerMessages):
     # -- taking messages -----------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        if self._callback is not None:
-            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        self._check_iterated()
         frames, take, follows = self._frames, self._pull.take, self._order.follows
         client = self._client
         try:
@@ -283,13 +282,14 @@ class OrderedMessages(ConsumerMessages):
                 self.stop()
 
     async def __anext__(self) -> JsMsg:
-        while True:
-            if not self._frames:
-                await self._fill()
-            frame = self._pull.take()
-            if self._order.follows(frame.reply):
-                return JsMsg(self._client, frame)
-            self._on_gap()
+        return await FrameReader.__anext__(self)
+
+    def _take(self) -> JsMsg | None:
+        frame = self._pull.take()
+        if self._order.follows(frame.reply):
+            return JsMsg(self._client, frame)
+        self._on_gap()
+        return None
 
     async def _fill(self) -> None:
         if not self.name and self._retry is None and not self._ended:

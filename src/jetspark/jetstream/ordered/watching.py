@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+from jetspark.client.frame_reader import closed_on_purpose
 from jetspark.client.leaving import Leaving
 from jetspark.errors import (
     BadSubscriptionError,
@@ -37,7 +38,6 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.documents.consumers import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
-from jetspark.jetstream.pulling.consume import closed_on_purpose
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of

@@ -26,17 +26,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from jetspark.arguments import checked_but
-from jetspark.client.callbacks import Callback
-from jetspark.client.leaving import Leaving, cancelled
+from jetspark.client.frame_reader import FrameReader, closed_on_purpose
 from jetspark.errors import (
     BadSubscriptionError,
-    BadTimeoutError,
-    ConfigError,
     ConnectionClosedError,
     ConsumerNotFoundError,
     JetsparkError,
     PullError,
-    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg
@@ -48,6 +44,7 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
+    from jetspark.client.client import Client
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.pulling.consume_options import ConsumeOptions
     from jetspark.jetstream.pulling.priority_groups import Priority
@@ -60,8 +57,10 @@ JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
 @checked_but("next", "take_queued", "left_by")
-class ConsumerMessages(Leaving):
+class ConsumerMessages(FrameReader[JsMsg]):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+
+    _client: Client
 
     def __init__(
         self,
@@ -76,7 +75,6 @@ class ConsumerMessages(Leaving):
         alone: bool = False,
     ) -> None:
         self._api = api
-        self._client = api.client
         self._names = {"stream": stream, "consumer": consumer}
         on_missing = None if alone else self._on_missing
         self._pull = ContinuousPull(api, limits, self._on_stop, priority, on_missing)
@@ -84,21 +82,12 @@ class ConsumerMessages(Leaving):
         self._heartbeat = limits.heartbeat
         self._missing = 0
         self._look: asyncio.Task[None] | None = None
-        self._frames = self._pull.frames
-        self._ended = False
+        super().__init__(api.client, callback, self._pull.frames, self._pull.waiters)
         self._draining = False
-        self._error: JetsparkError | None = None
         self._told = ""
         self._retry: asyncio.Task[None] | None = None
-        self._callback = callback
         self._begin()
-        self._release = self._client.adopt(self)
-        self._task: asyncio.Task[None] | None = None
-        if callback is not None:
-            self._task = self._client.loop.create_task(
-                self._call_back(callback), name=f"jetspark-consume-{consumer}"
-            )
-            self._task.add_done_callback(lambda _: self._release())
+        self._begin_reading(f"jetspark-consume-{consumer}")
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -219,32 +208,25 @@ class ConsumerMessages(Leaving):
         self._cancel_retry()
         if self._look is not None:
             self._look.cancel()
-        if not closed_on_purpose(error):
-            self._error = error
-        if self._task is None:
-            self._release()
-        self._pull.wake()
+        self._end_reading(None if closed_on_purpose(error) else error)
 
     # -- taking messages -----------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
-        if self._callback is not None:
-            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        self._check_iterated()
         return self
 
+    def _source(self) -> str:
+        return f"consumer {self._names['consumer']!r}"
+
+    def _take(self) -> JsMsg | None:
+        return JsMsg(self._client, self._pull.take())
+
     async def __anext__(self) -> JsMsg:
+        # As in the base, with one call less for each message.
         if not self._frames:
             await self._fill()
         return JsMsg(self._client, self._pull.take())
-
-    async def _fill(self) -> None:
-        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
-        while not self._frames:
-            if self._ended:
-                if self._error is None:
-                    raise StopAsyncIteration
-                raise self._error
-            await self._pull.arrival()
 
     async def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, None: for ever.
@@ -252,25 +234,11 @@ class ConsumerMessages(Leaving):
         Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
         ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
-        timeout = in_seconds(timeout)
-        if self._callback is not None:
-            raise ConfigError("There is a callback; next() would take its messages.")
-        try:
-            if self._frames or timeout is None:
-                return await self.__anext__()
-            async with asyncio.timeout(timeout):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            self._client.require_open()
-            raise BadSubscriptionError("Consuming has ended.") from None
-        except JetsparkError:
-            raise  # a lost connection is a TimeoutError too
-        except TimeoutError:
-            if timeout is not None and timeout < 0:
-                raise BadTimeoutError(timeout) from None
-            raise RequestTimeoutError(
-                f"No message from consumer {self._names['consumer']!r} within {timeout:g} s."
-            ) from None
+        return await self._next_within(timeout)
+
+    def _over(self) -> JetsparkError:
+        self._client.require_open()
+        return BadSubscriptionError("Consuming has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if iterated over.
@@ -279,20 +247,8 @@ class ConsumerMessages(Leaving):
         """
         return self._pull.take_many(limit)
 
-    async def _call_back(self, callback: JsMsgCallback) -> None:
-        what = f"The callback of consumer {self._names['consumer']!r}"
-        call = Callback(callback, what, self._client.report).call
-        while True:
-            try:
-                # Not from the queue: an ordered consumer checks each message in `__anext__`.
-                message = await self.__anext__()
-            except StopAsyncIteration:
-                return
-            except JetsparkError as error:
-                self._client.report(error)
-                return
-            if (rest := call(message)) is not None:
-                await rest
+    def _callback_ended(self, error: JetsparkError) -> None:
+        self._client.report(error)
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -320,29 +276,7 @@ class ConsumerMessages(Leaving):
                 await self._pull.drain(timeout)
             finally:
                 self._end(None)
-        task = self._task
-        if task is None or task.done() or task is asyncio.current_task():
-            return
-        if not (await asyncio.wait({task}, timeout=timeout))[0]:
-            raise RequestTimeoutError(
-                f"{len(self._frames)} messages of {self._names['consumer']!r} "
-                "were not taken in time."
-            )
-
-    @property
-    def callback_task(self) -> asyncio.Task[None] | None:
-        """The task that calls the callback; None when there is none."""
-        return self._task
-
-    def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: whether this task runs the callback."""
-        return task is not None and self._task is task
-
-    def abandon(self) -> asyncio.Task[None] | None:
-        """For the client's close: the callback gets no more, and a running one is cancelled."""
-        if self._task is not None:
-            self._frames.clear()
-        return cancelled(self._task)
+        await self._callback_done(timeout)
 
     def _leave(self) -> None:
         self.stop()
@@ -350,8 +284,3 @@ class ConsumerMessages(Leaving):
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
-
-
-def closed_on_purpose(error: JetsparkError | None) -> bool:
-    """Whether the connection was closed by its owner, not lost."""
-    return isinstance(error, ConnectionClosedError) and error.__cause__ is None

@@ -26,6 +26,7 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING
 
+from jetspark.connection.waiters import Waiters
 from jetspark.errors import ConnectionClosedError, JetsparkError
 from jetspark.jetstream.pulling.gap_detection import (
     LOOKS,
@@ -82,8 +83,8 @@ class ContinuousPull:
         "_silent",
         "_subject",
         "_told",
-        "_waiters",
         "frames",
+        "waiters",
     )
 
     def __init__(
@@ -102,12 +103,13 @@ class ContinuousPull:
         self._priority = priority
         self.frames: deque[MessageFrame] = deque()
         """Received, not taken yet."""
+        self.waiters = Waiters()
+        """Who waits for `frames`; it is woken here, and by the owner at the end."""
         self._pending = 0
         self._asking = False
         self._listener: Listener | None = None
         self._names: dict[str, str] = {}
         self._subject = ""
-        self._waiters: list[asyncio.Future[None]] = []
         self._clock: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._heard = 0
@@ -184,19 +186,6 @@ class ContinuousPull:
             taken.append(frame)
             room -= self._amount(frame) if limits.in_bytes else 1
         return taken
-
-    async def arrival(self) -> None:
-        """Return when a frame arrives or `wake` is called."""
-        waiter = self._client.loop.create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def wake(self) -> None:
-        """Wake up all who wait for an arrival."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     @property
     def consumer(self) -> str:
@@ -302,8 +291,8 @@ class ContinuousPull:
         if self._gaps.before is None and self._listener is not None:
             self._gaps.first(frame.reply, self._listener.received - 1)
         self.frames.append(frame)
-        if self._waiters:
-            self.wake()
+        if self.waiters:
+            self.waiters.wake()
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
         if frames[0].reply is None:
@@ -311,8 +300,8 @@ class ContinuousPull:
         if self._gaps.before is None and self._listener is not None:
             self._gaps.first(frames[0].reply, self._listener.received)
         self.frames += frames
-        if self._waiters:
-            self.wake()
+        if self.waiters:
+            self.waiters.wake()
         return True
 
     def _on_frame_pinned(self, frame: MessageFrame) -> None:

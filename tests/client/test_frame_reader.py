@@ -1,0 +1,119 @@
+"""The queue below subscriptions, consuming and events: who waits for it, and how long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from jetspark.client.frame_reader import FrameReader
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    JetsparkError,
+    RequestTimeoutError,
+)
+from jetspark.timestamps import Seconds
+from jetspark.wire.events import MessageFrame
+
+
+class OwnClient:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.reported: list[JetsparkError] = []
+
+    def adopt(self, reading: object) -> Any:
+        return lambda: None
+
+    def report(self, error: JetsparkError) -> None:
+        self.reported.append(error)
+
+
+class Words(FrameReader[str]):
+    """An item for each frame with a payload."""
+
+    def __init__(self, callback: Any = None) -> None:
+        super().__init__(cast(Any, OwnClient()), callback)
+        self._begin_reading("words")
+
+    def arrive(self, *words: bytes) -> None:
+        self._frames += [MessageFrame(1, b"s", None, None, word) for word in words]
+        self._waiters.wake()
+
+    def end(self, error: JetsparkError | None = None) -> None:
+        self._end_reading(error)
+
+    async def next(self, timeout: Seconds | None = None) -> str:
+        return await self._next_within(timeout)
+
+    def _source(self) -> str:
+        return "words"
+
+    def _take(self) -> str | None:
+        return self._frames.popleft().payload.decode() or None
+
+    def _over(self) -> JetsparkError:
+        return BadSubscriptionError("over")
+
+    def _leave(self) -> None:
+        self.end()
+
+
+async def test_each_of_several_waiting_tasks_gets_an_item() -> None:
+    words = Words()
+    waiting = [asyncio.ensure_future(words.next(10)) for _ in range(3)]
+    await asyncio.sleep(0)
+    for word in (b"a", b"b", b"c"):
+        words.arrive(word)
+    assert sorted(await asyncio.gather(*waiting)) == ["a", "b", "c"]
+
+
+async def test_frame_that_makes_no_item_leaves_the_timeout_of_next() -> None:
+    words = Words()
+    words.arrive(b"", b"a", b"")
+    assert await words.next(0) == "a"
+    with pytest.raises(RequestTimeoutError, match="Nothing came of words"):
+        await words.next(0.01)
+
+
+async def test_what_is_queued_at_the_end_is_given_out_before_the_error() -> None:
+    words = Words()
+    words.arrive(b"a")
+    lost = ConnectionLostError()
+    lost.__cause__ = OSError()
+    words.end(lost)
+    assert await words.next() == "a"
+    with pytest.raises(ConnectionLostError):
+        await words.next()
+    with pytest.raises(ConnectionLostError):
+        await words.__anext__()
+
+
+@pytest.mark.parametrize("error", [None, ConnectionClosedError()])
+async def test_iterator_ends_quietly_when_the_end_was_meant(error: JetsparkError | None) -> None:
+    words = Words()
+    words.end(error)
+    with pytest.raises(StopAsyncIteration):
+        await words.__anext__()
+    with pytest.raises(BadSubscriptionError):
+        await words.next()
+
+
+async def test_callback_gets_items_one_after_the_other_and_what_it_raises_is_reported() -> None:
+    got = []
+
+    async def callback(word: str) -> None:
+        got.append(f"{word}?")
+        await asyncio.sleep(0)
+        got.append(f"{word}!")
+        raise ValueError(word)
+
+    words = Words(callback)
+    words.arrive(b"a", b"", b"b")
+    words.end()
+    assert words.callback_task is not None
+    await words.callback_task
+    assert got == ["a?", "a!", "b?", "b!"]
+    assert len(cast(Any, words)._client.reported) == 2
