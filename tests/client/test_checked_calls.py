@@ -39,7 +39,7 @@ MADE_FOR_EACH_MESSAGE = {
 """Checked where it fails: `test_a_call_for_each_message…` has what they refuse."""
 
 NOT_FOR_USERS = {
-    *("Subscription.left_by", "ConsumerMessages.left_by", "Events.left_by"),
+    *("FrameReader.left_by", "Subscription.left_by"),
     *("Subscription.take_queued", "ConsumerMessages.take_queued", "PushMessages.take_queued"),
     *("OrderedMessages.take_queued", "Watching.take_ready", "EventStream.push"),
 }

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from jetspark.arguments import checked_but
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.reading import ReadingClient
@@ -38,6 +39,7 @@ def closed_on_purpose(error: JetsparkError | None) -> bool:
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
 
+@checked_but("left_by")
 class FrameReader(Leaving, Generic[ItemT]):
     """The base of subscriptions, consuming and events.
 

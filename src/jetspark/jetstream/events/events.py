@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
-@checked_but("next", "left_by")
+@checked_but("next")
 class Events(FrameReader[Event]):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 

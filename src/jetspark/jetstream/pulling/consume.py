@@ -56,7 +56,7 @@ _LOOKS_FOR_OTHERS = 4
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
-@checked_but("next", "take_queued", "left_by")
+@checked_but("next", "take_queued")
 class ConsumerMessages(FrameReader[JsMsg]):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
 
