@@ -20,7 +20,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_every_kind_is_in_the_guide() -> None:
-    table = EVENTS.split("## What there is")[1].split("\n## ")[0]
+    table = EVENTS.split("## Kinds of events")[1].split("\n## ")[0]
     assert set(re.findall(r"`([a-z]+(?:_[a-z]+)+|nak|terminated)`", table)) - {
         "sample_freq"
     } >= set(EventKind)
