@@ -38,7 +38,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
-    # Whoever was to wake it must see that nobody waits.
+    # Whatever would wake it must see that nobody waits.
     if future is not None:
         future.cancel()
     coroutine.close()
@@ -99,7 +99,7 @@ class CallerSide:
 
 
 class _Asked(Wait):
-    """A request of a thread. Its reply ends the wait in the read loop, without a task or future."""
+    """One request of a thread: its reply wakes the thread from the read loop, without a task."""
 
     __slots__ = ("_ask", "_reply", "_requests")
 
@@ -121,7 +121,7 @@ class _Asked(Wait):
         self._requests.close(self._reply)
 
     def done(self) -> bool:
-        """Of Answer: it is asked only while the request is in the table."""
+        """Never: `cancel` takes the request out of the table."""
         return False
 
     def set_result(self, frame: MessageFrame) -> None:

@@ -1,10 +1,10 @@
 """Publishes on their way from any thread to the event loop.
 
-Contract: it stands in for the connection's outbox in the caller's thread. Frames keep the order
-of `put` and stay frames; a whole buffer crosses to the loop at a time, by one wake-up.
-`crowded` and `wait` are the back-pressure; `put` raises what the outbox would raise, judged by
-the state of the link as it is seen from here. Frames that were accepted and meet an outage with a
-full outbox wait here until the link is back.
+Contract: a `FrameOutbox` for any thread. Frames keep the order of `put` and are not joined; the
+whole buffer is handed to the connection's outbox at a time, by one wake-up of the loop. `crowded`
+and `wait` are the back-pressure; `put` raises what the outbox would raise, judged by the state of
+the link at that moment. Frames that were accepted wait here when the link is down and the outbox is
+full, until the link is back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jetspark")
 
 CROWDED = 512 * 1024
-"""Bytes after which a polite publisher waits: the loop has enough to write while it goes on."""
+"""Bytes after which publishers should wait: the loop has enough to write meanwhile."""
 
 _CONNECTED = ConnectionStatus.CONNECTED  # a member of an enum is slow to look up
 _LINKED = (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
@@ -49,7 +49,7 @@ class PublishBuffer:
         self._armed = False
         self._waiting: asyncio.Task[None] | None = None
         self.crowded = False
-        """Whether a polite publisher waits (`wait`) before it adds more."""
+        """Whether a publisher should `wait` before it puts more."""
         self.published = 0
         """Messages taken so far."""
 
@@ -72,7 +72,7 @@ class PublishBuffer:
                 self._armed = True
 
     def _look(self, size: int, added: int) -> None:
-        """The rare cases: much is here, or there is no link."""
+        """The rare cases: the buffer is large, or there is no link."""
         self._thread.sleep_in_daemons()
         self._link.require_open()
         if self._link.status not in _LINKED:
@@ -99,7 +99,7 @@ class PublishBuffer:
                 self._room.wait(LOOK_EVERY)
 
     def block(self) -> None:
-        """`wait` for who is no coroutine. Raises Suspended in the loop's thread."""
+        """`wait` as a plain function. Raises Suspended in the loop's thread."""
         if self._thread.forked:
             raise forked()
         if self._thread.is_current:
@@ -118,7 +118,7 @@ class PublishBuffer:
             self.give()
 
     async def emptied(self) -> None:
-        """Hand over what is here now, when the outbox is not crowded; or see that nothing helps."""
+        """Hand over what is here now, once the outbox is not crowded."""
         if self._outbox.crowded:
             await self._outbox.wait()
         self.give()
@@ -140,7 +140,7 @@ class PublishBuffer:
                     logger.warning("Closed with %d bytes that were never sent", size)
             self.crowded = False
             self._room.notify_all()
-        for each in dropped:  # without the lock: who is told may publish
+        for each in dropped:  # without the lock: an error callback may publish
             self._link.routes.drop(each)
 
     def _sendable(

@@ -20,16 +20,17 @@ _SUBJECTS_REMEMBERED: Final = 4096
 
 
 class NumberedPublishes:
-    """`head` ends with a dot; `tail` is empty, or begins with one."""
+    """`head` ends with a dot; `tail` is empty, or begins with one, and has no %."""
 
-    __slots__ = ("_heads", "_link", "_outbox", "_publishing", "_reply", "_tail")
+    __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
 
     def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
         self._publishing = publishing
         self._link = publishing.link
         self._outbox = publishing.outbox
         self._reply = head
-        self._tail = tail
+        self._plain = b"PUB %%b%%d%b %%d\r\n%%b\r\n" % tail
+        self._with_headers = b"HPUB %%b%%d%b %%d %%d\r\n%%b%%b\r\n" % tail
         self._heads: dict[str, bytes] = {}
 
     def send(
@@ -48,10 +49,9 @@ class NumberedPublishes:
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
         if headers is None:
-            frame = b"PUB %b%d%b %d\r\n%b\r\n" % (head, number, self._tail, size, payload)
+            frame = self._plain % (head, number, size, payload)
         else:
-            reply = head, number, self._tail
-            frame = b"HPUB %b%d%b %d %d\r\n%b%b\r\n" % (*reply, len(block), size, block, payload)
+            frame = self._with_headers % (head, number, len(block), size, block, payload)
         self._outbox.put(frame)
 
     def _head(self, subject: str) -> bytes:

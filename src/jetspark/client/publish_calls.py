@@ -31,7 +31,10 @@ class PublishCalls:
         publishing.send(subject, payload, reply, headers)
 
     async def publish_msg(self, message: Sendable) -> None:
-        """`publish` a message made before, or one that was received. Raises as publish_nowait."""
+        """`publish` a PreparedMessage, or a message that was received.
+
+        Raises as publish_nowait, and ConfigError for what is no message.
+        """
         subject, data, reply, headers = parts_of(message)
         await self.publish(subject, data, reply=reply, headers=headers)
 
@@ -58,7 +61,7 @@ class PublishCalls:
         reply: bytes,
         headers: HeadersLike | bytes | None = None,
     ) -> None:
-        """`publish_nowait` for who makes many reply subjects: they come encoded and unchecked.
+        """`publish_nowait` with a reply subject that is encoded, and not checked.
 
         `headers` may be encoded, too. Raises as publish_nowait.
         """

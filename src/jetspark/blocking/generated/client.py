@@ -262,7 +262,10 @@ class GeneratedClient:
         self._publishing.send(subject, payload, reply, headers)
 
     def publish_msg(self, message: Sendable) -> None:
-        """`publish` a message made before, or one that was received. Raises as publish_nowait."""
+        """`publish` a PreparedMessage, or a message that was received.
+
+        Raises as publish_nowait, and ConfigError for what is no message.
+        """
         raise NotImplementedError
 
     def publish_nowait(

@@ -13,7 +13,9 @@ The rest is for the event loop's thread; attributes may be read anywhere.
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from jetspark.errors import BrokenSocketError, ConfigError, RequestTimeoutError
 from jetspark.wire.batch_headers import COMMIT, COMMIT_BEFORE
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 NO_HEADERS: Final = VERSION + b"\r\n"
 
 
-class BatchMessage(NamedTuple):
+class BatchMessage(msgspec.Struct, frozen=True, gc=False):
     """One message, checked. `head`: its header block without the end."""
 
     subject: str
@@ -91,8 +93,8 @@ class AtomicWindow:
         if (held := self.held) is None:
             return None
         self.held = None
-        self.subject = held.subject
-        self.subjects.add(held.subject)
+        subject = self.subject = held.subject
+        self.subjects.add(subject)
         return self.size, held
 
     def reserve(self, message: BatchMessage) -> int:

@@ -1,10 +1,10 @@
 """Fast ingest: a batch without end, with one ack for hundreds of messages (ADR-50; row J3).
 
-Contract. `add` returns as soon as the message is on its way; while `outstanding` acks, each for as
-many messages as the server says, have not come, it waits. Every message ends in exactly one way:
-acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends the batch,
-waits for the server's last word, then raises PublishFailedError for the failures that nobody has
-looked at: reading `failed` is looking.
+Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding` acks
+are missing, each of which is for as many messages as the server says. Every message ends in exactly
+one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends
+the batch, waits for the server's last word, then raises PublishFailedError for the failures that
+nobody has looked at: reading `failed` counts as looking.
 
 `gaps="fail"`: the first message that is lost or refused ends the batch; what was stored is
 everything before it, in order, and all after it fails with NotStoredError. `gaps="ok"`: the batch
@@ -18,7 +18,7 @@ What no server takes, by permission or size, fails at once: with "fail" the batc
 
 The server forgets a batch after 10 s without a message: a ping keeps it alive, asks for acks that
 are overdue, and after a reconnect for what was lost. A server that restarted does not know the
-batch any more: it is over, and messages without an ack may be stored or not. So it is when
+batch any more: it is over, and messages without an ack may be stored or not. The same holds when
 nothing is heard within `timeout` seconds of connected time.
 """
 
@@ -102,23 +102,14 @@ class FastIngest:
         inner, window = self._inner, self._window
         while window.sent >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        kept = None
-        if (  # rarely: a call less for each message
-            headers is not None
-            or msg_id is not None
-            or ttl is not None
-            or expect_last_seq is not None
-            or expect_last_subject_seq is not None
-            or expect_last_subject_seq_of is not None
-        ):
-            kept = inner.headers(
-                headers,
-                msg_id,
-                ttl,
-                expect_last_seq,
-                expect_last_subject_seq,
-                expect_last_subject_seq_of,
-            )
+        kept = inner.headers(
+            headers,
+            msg_id,
+            ttl,
+            expect_last_seq,
+            expect_last_subject_seq,
+            expect_last_subject_seq_of,
+        )
         return inner.add(subject, payload, kept)
 
     async def commit(self) -> PubAck | None:

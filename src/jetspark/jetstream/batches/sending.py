@@ -43,6 +43,15 @@ class BatchSending:
         expect_last_subject_seq_of: str | None,
     ) -> Headers | None:
         """The headers of a message with these options of `add`. Raises as `publish_headers`."""
+        if (
+            headers is None
+            and msg_id is None
+            and ttl is None
+            and expect_last_seq is None
+            and expect_last_subject_seq is None
+            and expect_last_subject_seq_of is None
+        ):
+            return None  # most messages: a call less
         return publish_headers(
             self.server,
             headers,

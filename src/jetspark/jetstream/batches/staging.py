@@ -94,7 +94,8 @@ class Staging(BatchSending):
         """
         self.window.check_open()
         if (held := self.window.release()) is not None:
-            self.send(*held, STAGED)
+            number, other = held
+            self.send(number, other, STAGED)
         return self.window.reserve(message)
 
     def send(self, number: int, message: BatchMessage, mark: bytes) -> None:

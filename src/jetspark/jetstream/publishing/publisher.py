@@ -1,14 +1,14 @@
 """Publishing many messages with a bounded window of unacknowledged ones (row J3).
 
-Contract. `send` returns as soon as the message is on its way; while `window` messages have no ack
-it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
+Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
+ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
 (listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all,
-then raises PublishFailedError for the failures that nobody has looked at: reading `failed` is
-looking. With `raise_failures=False` it never raises.
+then raises PublishFailedError for the failures that nobody has looked at: reading `failed` counts
+as looking. With `raise_failures=False` it never raises.
 
 A message that nobody took (503: its stream has no leader now, or there is none) is certainly not
 stored. It is sent again every 250 ms, for `retry_for` seconds; new messages wait meanwhile, so that
-they stay behind it as far as that is possible. After that it fails with NoStreamResponseError.
+as far as possible they are stored after it. After that it fails with NoStreamResponseError.
 
 When the link is lost, or no ack comes within `timeout`, it is not known whether a message was
 stored. `on_disconnect`: "auto" sends those again that carry a Nats-Msg-Id, which the stream's
@@ -147,7 +147,7 @@ class Publisher:
             raise
 
     def _changed(self) -> None:
-        """Wake as many senders as there is space for, and who waits for the end."""
+        """Wake as many senders as there is space for, and flushes when nothing is pending."""
         window = self._window
         space = window.limit - window.count()
         while space > 0 and self._senders:

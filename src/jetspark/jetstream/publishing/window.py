@@ -1,14 +1,14 @@
-"""The window of a publisher: messages from when they are taken until their fate is known.
+"""The window of a publisher: each message from when it is taken until it is acknowledged or fails.
 
 Contract. No I/O, no event loop, no clock: times are numbers that the caller gives. A message ends
 exactly once: by `take`, when it was answered, or in a list that `overdue`, `lost` or `close`
-returns. What was `refused` for the moment keeps its place, and from then on the window is held:
-one message of each subject is tried again, and one new one a round is let in, which finds out
-whether only some subjects are in trouble. When one of them is answered, all the others follow in
-order, and then new ones.
+returns. A message that was `refused` for the moment keeps its place, and the window is held: in
+each round one message of each subject is tried again, and one new message is let in, which shows
+whether only some subjects are refused. When one of them is answered, the others are sent again in
+their order, and then new ones.
 
-Sent again is only what does no harm: what is certainly not stored, and what `unknown_again` says,
-which is asked about messages whose fate is not known. Both for `patience` seconds, then it is over.
+Only messages that are certainly not stored are sent again, and those whose fate is not known if
+`unknown_again` says so. After `patience` seconds they fail.
 
 Threads. `reserve` and `withdraw` are for senders, one at a time, in any thread; all the rest is
 for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. The two sides meet in
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jetspark.wire.headers import Headers
 
 Told: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
-"""Hears what became of one message; called once, in the event loop's thread."""
+"""Called once with the ack or the error of one message, in the event loop's thread."""
 
 Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, Told | None]"
 """(subject, payload, headers, deadline, told): one is made for every message, so a bare tuple."""
@@ -89,11 +89,11 @@ class Window:
         self._lock = Lock()
         # Methods of the dict itself: they are called for every message.
         self.count = self._entries.__len__
-        """Messages without a fate."""
+        """Messages that have not ended."""
         self.find = self._entries.get
-        """An index's entry, or None: it has its fate."""
+        """An index's entry; None when it has ended."""
         self.take = self._entries.pop
-        """An index's entry, out of the window. KeyError: it has its fate."""
+        """Take an index's entry out of the window. KeyError when it has ended."""
 
     @property
     def full(self) -> bool:
@@ -107,7 +107,7 @@ class Window:
     ) -> int:
         """Take a message, and return its index; CLOSED when there are no more. Never waits."""
         index = self.sent
-        # First in, then the look: who closes sees the entry, or we see that it is closed.
+        # In this order: whoever closes the window sees the entry, or we see that it is closed.
         self._entries[index] = (subject, payload, headers, self.deadline, told)
         self.sent = index + 1
         if self._closed and self.withdraw(index):
@@ -115,7 +115,7 @@ class Window:
         return index
 
     def withdraw(self, index: int) -> bool:
-        """Take back the newest message, which was not sent. False: its fate is told elsewhere."""
+        """Take back the newest message, which was not sent. False: it has ended already."""
         with self._lock:
             if index in self.troubled or self._entries.pop(index, None) is None:
                 return False
