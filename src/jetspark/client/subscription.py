@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 
 from jetspark.arguments import check_whole, checked_but
+from jetspark.client.callbacks import Callback
 from jetspark.client.drops import Drops
 from jetspark.client.frame_reader import FrameReader
 from jetspark.client.messages import Message
@@ -187,6 +188,20 @@ class Subscription(FrameReader[Message]):
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
         self._pending_bytes -= sum(len(frame.payload) for frame in taken)
         return taken
+
+    async def _call_back(self, callback: Callback[Message]) -> None:
+        # As in the base, without a call of `_take`, which is a tenth of the time of a message.
+        frames, client, call = self._frames, self._client, callback.call
+        while True:
+            if not frames:
+                try:
+                    await self._fill()
+                except (StopAsyncIteration, JetsparkError):
+                    return
+            frame = frames.popleft()
+            self._pending_bytes -= len(frame.payload)
+            if (rest := call(Message(client, frame))) is not None:
+                await rest
 
     # -- ending --------------------------------------------------------------------------------
 
