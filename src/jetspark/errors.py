@@ -229,7 +229,7 @@ class TLSError(ConnectionFailure):
 
 
 class SecureConnectionWantedError(ConnectionFailure):
-    """The client asks for TLS and the server does not offer it."""
+    """One side requires TLS: the server does not offer it, or has refused a link in plain text."""
 
 
 class AuthError(ConnectionFailure):

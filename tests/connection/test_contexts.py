@@ -60,14 +60,14 @@ def home(tmp_path: Path) -> Home:
         ({"nkey": "/n"}, {"nkey_seed_file": "/n"}),
         ({"user_jwt": "j", "user_seed": "s"}, {"jwt": "j", "nkey_seed": "s"}),
         ({"user_jwt": "j"}, {"jwt": "j"}),
-        ({"ca": "/ca"}, {"tls_ca_file": "/ca", "tls": True}),
+        ({"ca": "/ca"}, {"tls_ca_file": "/ca"}),
         (
             {"cert": "/c", "key": "/k"},
-            {"tls_cert_file": "/c", "tls_key_file": "/k", "tls": True},
+            {"tls_cert_file": "/c", "tls_key_file": "/k"},
         ),
         (
             {"ca": "/ca", "url": "wss://a"},
-            {"tls_ca_file": "/ca", "tls": True, "servers": "wss://a"},
+            {"tls_ca_file": "/ca", "servers": "wss://a"},
         ),
         ({"ca": "/ca", "url": "ws://a"}, {"tls_ca_file": "/ca", "servers": "ws://a"}),
         ({"tls_first": True}, {"tls_first": True}),
@@ -177,22 +177,22 @@ def test_what_is_given_wins_over_the_context(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "option", "also"),
+    ("variable", "option"),
     [
-        ("NATS_URL", "servers", {}),
-        ("NATS_TOKEN", "token", {}),
-        ("NATS_USER", "token", {}),
-        ("NATS_CREDS", "creds_file", {}),
-        ("NATS_NKEY", "nkey_seed_file", {}),
-        ("NATS_JWT", "jwt", {}),
-        ("NATS_SEED", "nkey_seed", {}),
-        ("NATS_CA", "tls_ca_file", {"tls": True}),
-        ("NATS_CERT", "tls_cert_file", {"tls": True}),
+        ("NATS_URL", "servers"),
+        ("NATS_TOKEN", "token"),
+        ("NATS_USER", "token"),
+        ("NATS_CREDS", "creds_file"),
+        ("NATS_NKEY", "nkey_seed_file"),
+        ("NATS_JWT", "jwt"),
+        ("NATS_SEED", "nkey_seed"),
+        ("NATS_CA", "tls_ca_file"),
+        ("NATS_CERT", "tls_cert_file"),
     ],
 )
-def test_each_variable(variable: str, option: str, also: dict[str, Any]) -> None:
+def test_each_variable(variable: str, option: str) -> None:
     options = make_options(environ={variable: "value"})
-    assert options == ConnectOptions(**(also | {option: "value"}))
+    assert options == ConnectOptions(**{option: "value"})
 
 
 def test_variables_that_go_together(home: Home) -> None:

@@ -1,9 +1,9 @@
-"""Calling what a user gave us, with one thing after the other.
+"""Calling the user's callbacks.
 
-Contract: whatever a callback raises is reported, and the next thing can come: a CancelledError
-too, when it met one of somebody else's (it awaited a task that was cancelled), and GeneratorExit.
-Only when our own task is being cancelled, or its coroutine closed, does that go on upwards. So do
-SystemExit and KeyboardInterrupt, reported as well: they are for the event loop, which ends.
+Contract: whatever a callback raises is reported and not raised, so the next call can follow. That
+includes a CancelledError of another task that it awaited, and GeneratorExit. Raised are only the
+cancellation of the calling task and the closing of its coroutine, and, after being reported,
+SystemExit and KeyboardInterrupt: they are meant for the event loop, which ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Callback(Generic[T]):
             self._raised(error)
         except GeneratorExit as error:
             if asyncio.current_task(loop) is not task:
-                raise  # nobody runs this any more: it is being closed
+                raise  # the coroutine is being closed
             self._raised(error)
         except BaseException as error:
             self._raised(error)

@@ -1,10 +1,10 @@
-"""Messages dropped at a pending limit, and when to say so."""
+"""Messages dropped at a pending limit, and when to report it."""
 
 from __future__ import annotations
 
 
 class Drops:
-    """Told each time it begins: again when a whole queue has come since the last drop."""
+    """Reported once for each episode: again after a whole queue has come since the last drop."""
 
     __slots__ = ("_accepted", "count")
 
@@ -13,11 +13,11 @@ class Drops:
         self._accepted: int | None = None
 
     def add(self, accepted: int, queued: int) -> bool:
-        """One more; whether to tell. `accepted`: messages taken so far, `queued`: here now.
+        """Count one more; returns whether to report it.
 
-        A reader that keeps up with a part of what comes makes room for one message at a time: that
-        is one long story. A queue that was emptied and is full again is a new one, whoever
-        emptied it, and in how many steps.
+        `accepted`: messages accepted so far; `queued`: those in the queue now. A reader that is too
+        slow makes room for one message at a time: that is one episode. When the queue was
+        emptied and is full again, a new one begins.
         """
         self.count += 1
         last, self._accepted = self._accepted, accepted

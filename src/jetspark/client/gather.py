@@ -1,9 +1,9 @@
-"""One request, many replies (ADR-47; row C8).
+"""One request, many replies (ADR-47).
 
-Contract: nothing is sent before the first reply is asked for. What ends the gathering is judged
-when a reply arrives, not when it is taken, so a slow reader gets the same replies as a quick one.
-The entry in the request table goes with the end, an error, a cancellation or the iterator's
-closing, whichever comes first; leaving an `async for` early closes it too.
+Contract: nothing is sent before the first reply is requested. Whether the gathering is over is
+decided when a reply arrives, not when it is taken, so a slow reader gets the same replies as a
+fast one. The entry in the request table is removed at the end, on an error, a cancellation, or when
+the iterator is closed; leaving an `async for` early closes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Subjects that nobody else can guess."""
+"""Reply subjects that cannot be guessed."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Self
 
 
 def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """The task of a callback, cancelled, to be waited for; None for none, and in itself."""
+    """Cancel a callback's task; returns it to be awaited, None if it is over or the caller."""
     if task is None or task.done() or task is asyncio.current_task():
         return None
     task.cancel()

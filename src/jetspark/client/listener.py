@@ -7,7 +7,7 @@ from jetspark.connection.supervisor import Supervisor
 
 
 class Listener:
-    """What `Client.listen` returns. There is no queue and no limit: the handler keeps up."""
+    """What `Client.listen` returns. There is no queue and no limit: the handler must keep up."""
 
     __slots__ = ("_link", "_route")
 
@@ -28,15 +28,15 @@ class Listener:
 
     @property
     def active(self) -> bool:
-        """Whether more may come."""
+        """Whether more messages may arrive."""
         return self._route in self._link.routes
 
     def close(self) -> None:
-        """Listen no more. Any number of times; `on_end` is not called."""
+        """Unsubscribe; `on_end` is not called. May be called again."""
         self._link.routes.remove(self._route)
 
     def stop(self) -> None:
-        """Let the server send no more; what is on its way still comes, until `close`."""
+        """Unsubscribe at the server; messages on their way still arrive, until `close`."""
         self._link.routes.stop(self._route)
 
     def __repr__(self) -> str:

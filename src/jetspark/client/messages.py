@@ -3,7 +3,7 @@
 Contract: making one costs two references, because it happens for every message received.
 Subject, headers, status and metadata are decoded when they are asked for. A header block that
 cannot be read is reported through the client (log, last_error, error callback) and the body is
-still delivered, with `headers` None (row C11).
+still delivered, with `headers` None.
 
 `MessageView` is what can be read, `Message` adds what sends: the blocking client's messages are
 views too, and send in their own way.

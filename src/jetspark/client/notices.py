@@ -1,8 +1,8 @@
 """Telling user code what happens to the connection: callbacks and an iterator.
 
-Contract: callbacks run from the event loop, in the order of what they tell, never inside a change
-of state; an async callback runs in a task of its own. What they raise is logged and goes nowhere
-else: a report about a report could go on for ever.
+Contract: callbacks are called by the event loop, in order, never during a change of state; an async
+callback runs in a task of its own. What they raise is only logged: reporting it could repeat for
+ever.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ErrorCallback: TypeAlias = Callable[[JetsparkError], Awaitable[None] | None]
 EventCallback: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | None]
 
 EVENTS_KEPT = 1000
-"""Events that an iterator holds when nobody reads it; the oldest go first."""
+"""Events that an iterator buffers; the oldest are dropped first."""
 
 
 class Notices:
-    """Fan-out of events and errors."""
+    """Gives events and errors to the callbacks and iterators."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""A message made before it is sent (row C5): `publish_msg` and `request_msg` take one.
+"""A message made before it is sent: `publish_msg` and `request_msg` take one.
 
 Contract: a plain value that may be changed and sent as often as wanted; nothing is checked before
-it is sent. What was received (`Message` and its kin) can be sent on in the same way.
+it is sent. A received message (`Message` and its subclasses) can be sent in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of a client that publish (row C5)."""
+"""The calls of a client that publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of a client that ask for replies (rows C8, C9)."""
+"""The calls of a client that request replies."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ may be while draining: a callback that is still to be called may have to ask. A
 request is an entry in a table from its publish to its reply, timeout, cancellation or the
 connection's end, whichever comes first; none of them leaves the entry behind, and a reply without
 an entry is dropped. A reconnect does not touch the table: the inbox is subscribed again before
-anything else is sent, so a reply may still come (row C9).
+anything else is sent, so a reply may still come.
 
 There is one timer for all requests, set for the earliest deadline: a request that is answered in
 time has cost none. One that is not ends at most `_TICK` late.

@@ -1,4 +1,4 @@
-"""Credentials for CONNECT."""
+"""The credentials that CONNECT carries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from jetspark.errors import AuthExpiredError, AuthorizationError, JetsparkError
 
 
 def credentials_of(options: ConnectOptions, server: ServerURL, nonce: str = "") -> dict[str, str]:
-    """The CONNECT fields for one server: what its URL says wins over the options.
+    """The CONNECT fields for one server: its URL takes precedence over the options.
 
-    Files are read here, and `nonce`, of the server's INFO, is signed. Raises ConfigError.
+    Reads the files, and signs `nonce` from the server's INFO. Raises ConfigError.
     """
     if server.token is not None:
         return {"auth_token": server.token}
@@ -56,9 +56,9 @@ def identity_of(options: ConnectOptions) -> Identity | None:
 
 
 def refusal(error: JetsparkError, jwt: str) -> JetsparkError:
-    """What the server's refusal of a CONNECT means: of an expired JWT it says no more than that.
+    """The exception for a refused CONNECT: the server does not say that a JWT has expired.
 
-    By our own clock, so only a name for what has been refused already.
+    This machine's clock decides, which is safe: the CONNECT has been refused in any case.
     """
     expires = jwt_expiry(jwt)
     if isinstance(error, AuthorizationError) and expires is not None and expires <= time.time():

@@ -1,4 +1,4 @@
-"""TLS from files: the authorities to trust and the client's own certificate."""
+"""TLS contexts from files: the authorities to trust, and the client's certificate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client_context(
         if ca_dir is not None:
             _trust_folder(context, ca_dir)
         if cert_file is not None:
-            # A password in any case: without one OpenSSL asks at the terminal.
+            # Always with a password: without one OpenSSL prompts at the terminal.
             context.load_cert_chain(cert_file, key_file, key_password or "")
     except ssl.SSLError as error:
         hint = ""
@@ -42,7 +42,7 @@ def client_context(
 
 
 def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> None:
-    """OpenSSL finds only files named by hash (c_rehash); people have files named by people."""
+    """OpenSSL itself finds only files that are named by hash (c_rehash)."""
     found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
     for path in found:
         context.load_verify_locations(cafile=path)
@@ -52,7 +52,7 @@ def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> No
 
 
 def _is_encrypted(key_file: str | os.PathLike[str]) -> bool:
-    # OpenSSL has no error of its own for it; both forms of PEM have the word in their head.
+    # OpenSSL has no error of its own for it; both PEM formats contain the word.
     return b"ENCRYPTED" in Path(key_file).read_bytes()
 
 

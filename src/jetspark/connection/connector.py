@@ -1,4 +1,4 @@
-"""Opens sessions to servers of the pool, and keeps the pool's books."""
+"""Opens sessions to servers of the pool, and records the outcome there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("jetspark")
 
 
 class Connector:
-    """`make` gives a fresh session for a server; `report` gets what a user's delay raises."""
+    """`make` makes a new session for a server; `report` gets what the user's delay raises."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Connector:
         )
 
     async def open(self, server: PooledServer) -> Session:
-        """One attempt at one server. A failure is noted in the pool and raised.
+        """One attempt at one server. A failure is recorded in the pool and raised.
 
-        Raises what `Session.open` does, and ConfigError, which is no fault of the server.
+        Raises what `Session.open` raises, and ConfigError, which does not count against the server.
         """
         self.pool.attempt(server)
         session = self._make(server.url)
@@ -61,7 +61,7 @@ class Connector:
         return session
 
     async def open_first(self) -> tuple[PooledServer, Session]:
-        """Each server once. Raises the error of the only one, or NoServersError; ConfigError."""
+        """Try each server once. Raises the only one's error, or NoServersError; ConfigError."""
         servers = self.pool.servers
         last: JetsparkError | None = None
         for server in servers:

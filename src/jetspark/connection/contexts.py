@@ -7,10 +7,10 @@ Both give keyword arguments of ConnectOptions, nothing is connected. A context i
 NATS_CONTEXT, NATS_URL, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (file), NATS_NKEY (file
 with a seed), NATS_JWT and NATS_SEED (texts), NATS_CA, NATS_CERT, NATS_KEY (files).
 
-Empty ones are not there. The other variables win over the context that NATS_CONTEXT names. As in
-the `nats` command a user without a password is a token, and a certificate or authority means
-that TLS is required. What we do not have and what would change where or how we connect
-(a SOCKS proxy, `nsc`, Windows certificate stores, secrets by URI) is refused with a sentence.
+Empty ones count as not set. The other variables win over the context that NATS_CONTEXT names. As
+in the `nats` command, a user without a password is a token. What is not supported and would change
+where or how to connect (a SOCKS proxy, `nsc`, Windows certificate stores, secrets by URI) is
+refused with a sentence.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ _REFUSED = {
     "nsc": "nsc look-ups are not supported; give creds and url",
     "windows_cert_store": "Windows certificate stores are not supported; give ca, cert and key",
 }
-# Of no matter to a connection: looks, the CLI's own events, and what only qualifies the stores.
+# No matter for a connection: labels, colours, and what only qualifies a refused field.
 _IGNORED = frozenset(
     {
         *("name", "description", "color_scheme", "jetstream_event_prefix"),
         *("windows_cert_match_by", "windows_cert_match", "windows_ca_certs_match"),
     }
 )
-# In newer versions of the command a secret may be a reference to where it is kept.
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+# In newer versions of the command a secret may be a URI of where it is kept.
 _URI_SCHEMES = ("op://", "nsc://", "env://", "data:")
 
 
@@ -152,9 +152,6 @@ def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> 
             logger.warning("%s sets %s, which is not known here and is ignored", where, field)
     if "user" in options and "password" not in options:
         options["token"] = options.pop("user")
-    websocket = any(url.strip().startswith("ws:") for url in options.get("servers", "").split(","))
-    if not websocket and not options.keys().isdisjoint({"tls_ca_file", "tls_cert_file"}):
-        options["tls"] = True
     return options
 
 

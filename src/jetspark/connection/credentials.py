@@ -1,9 +1,9 @@
-"""NKey seeds, JWTs and `.creds` files: who we are, and the signature that proves it.
+"""NKey seeds, JWTs and `.creds` files, and the signature of the server's nonce.
 
-Contract: files are read when a link is opened, every time, so that rotated credentials are used
-by the next (re)connect. Seeds and signatures are in no repr, no log and no error; what an error
-names is the option and the file. Signing needs PyNaCl (the extra `nkeys`), imported when a seed
-is used; a signing callable of the user's own needs nothing.
+Contract: files are read each time a link is opened, so the next (re)connect uses rotated
+credentials. Seeds and signatures appear in no repr, log or error; errors name the option and the
+file. Signing with a seed needs PyNaCl (the extra `nkeys`), imported on first use; a callable of the
+user's own needs nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identity:
-    """A JWT or a public NKey, and what signs for it (None: a bearer JWT)."""
+    """A JWT or a public NKey, and its signing callable (None: a bearer JWT)."""
 
     jwt: str = ""
     nkey: str = ""
     sign: Sign | None = None
 
     def fields(self, nonce: str) -> dict[str, str]:
-        """The CONNECT fields. Without a nonce the server checks no keys: nothing is signed.
+        """The CONNECT fields. Without a nonce nothing is signed: the server checks no keys.
 
         Raises ConfigError when the signing callable fails.
         """
@@ -127,7 +127,7 @@ def _signature(sign: Sign, nonce: str) -> str:
     try:
         raw = sign(nonce.encode())
     except Exception as error:
-        # Not its text: nobody knows what is in it.
+        # Not its text, which may hold secrets.
         raise ConfigError(f"The signing callable raised {type(error).__name__}.") from error
     if not isinstance(raw, bytes) or len(raw) != _SIGNATURE_BYTES:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The states of a connection, and what it tells about itself (row C2)."""
+"""The states of a connection, and the events that report its changes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from jetspark.errors import JetsparkError
 
 
 class ConnectionStatus(StrEnum):
-    """Where a connection stands; the diagram is in docs/architecture.md."""
+    """The state of a connection; docs/architecture.md has the diagram."""
 
     CLOSED = "closed"
-    """Not connected yet, or never again."""
+    """Not connected yet, or closed for good."""
     CONNECTING = "connecting"
-    """Trying each server once. Publishing and subscribing is buffered."""
+    """Trying each server once. Publishes and subscriptions are buffered."""
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"
-    """The link was lost; servers are tried. Publishing and subscribing is buffered."""
+    """The link was lost, servers are tried. Publishes and subscriptions are buffered."""
     DRAINING = "draining"
-    """Finishing what was begun before closing; a lost link is not made again."""
+    """Finishing before it closes; a lost link is not replaced."""
 
 
 _S = ConnectionStatus
@@ -31,7 +31,7 @@ TRANSITIONS: dict[ConnectionStatus, tuple[ConnectionStatus, ...]] = {
     _S.RECONNECTING: (_S.CONNECTED, _S.CLOSED),
     _S.DRAINING: (_S.CLOSED,),
 }
-"""docs/architecture.md draws this table."""
+"""The allowed changes of state, as drawn in docs/architecture.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The link was lost. `error` is None when it was ours to end (force_reconnect)."""
+    """The link was lost. `error` is None when this side ended it (force_reconnect)."""
 
     server: str
     error: JetsparkError | None
@@ -58,14 +58,14 @@ class Reconnected:
 
 @dataclass(frozen=True, slots=True)
 class LameDuck:
-    """The server will stop soon; the connection moves to another one if there is one."""
+    """The server will stop soon; the connection moves to another one if it can."""
 
     server: str
 
 
 @dataclass(frozen=True, slots=True)
 class ServersDiscovered:
-    """The cluster named servers that were not known yet."""
+    """The cluster advertised servers that were not known yet."""
 
     servers: tuple[str, ...]
 
@@ -77,7 +77,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Never to be connected again. `error` is None when it was closed on purpose."""
+    """Closed for good. `error` is None when it was closed on purpose."""
 
     error: JetsparkError | None
 

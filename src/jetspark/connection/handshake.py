@@ -1,10 +1,10 @@
-"""The handshake as a generator: it asks for bytes, TLS or sending; whoever drives it has the I/O.
+"""The handshake as a generator that does no I/O: it yields what to receive, send or encrypt.
 
-INFO comes first; TLS follows when either side requires it (with `tls_first` it is the other way
-round); then CONNECT, with the server's nonce signed, and PING go out together, and the PONG proves
-that the server accepted us. A WebSocket has its TLS below all this. asyncio (`session`) and the
-blocking reader (`bulk.link`) drive the same generator, so both refuse the same servers with the
-same errors.
+INFO comes first. TLS follows when either side requires it; with `tls_first` it comes before INFO.
+Then CONNECT, with the server's nonce signed, and PING are sent together, and the PONG proves that
+the server has accepted the client. A WebSocket has its TLS below all this. asyncio (`session`) and
+the blocking reader (`bulk.link`) drive the same generator, so both refuse the same servers with
+the same errors.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def no_nats(server: str, error: ProtocolError) -> ProtocolError:
 def handshake(
     options: ConnectOptions, server: ServerURL, client_version: str
 ) -> Generator[Step, Event | Frame | None, ServerInfo]:
-    """Yields what to do; returns the server's INFO when it has accepted us.
+    """Yields what to do; returns the server's INFO when it has accepted the client.
 
-    Raises SecureConnectionWantedError, AuthError's kin, ServerError, ProtocolError; ConfigError for
-    credentials that cannot be read.
+    Raises SecureConnectionWantedError, AuthError, ServerError, ConnectionFailure, ProtocolError;
+    ConfigError for credentials that cannot be read or signed with.
     """
     hostname = options.tls_hostname or server.tls_name or server.host
     wanted = options.wants_tls(server)
-    below = server.websocket  # TLS, if any, has been there before the first byte
+    below = server.websocket  # its TLS, if any, is there before the first byte
     if options.tls_first and not below:
         yield StartTLS(hostname)
         below = True

@@ -1,4 +1,4 @@
-"""The options of a connection: one frozen object, checked when it is made (row C1)."""
+"""The options of a connection: one frozen object, checked when it is made."""
 
 from __future__ import annotations
 
@@ -55,61 +55,62 @@ class ConnectOptions:
     nkey: str | None = None
     """The public NKey, U…, of what `sign` signs with, when there is no `jwt`."""
     tls: bool = False
-    """Require TLS of every server, as authorities, a certificate or an `ssl_context` do, too (but
-    not of ws:// servers); `tls://` or `wss://` in a URL requires it of that one."""
+    """Require TLS of every server. Authorities, a certificate or an `ssl_context` require it, too,
+    except of ws:// servers; `tls://` or `wss://` in a URL requires it of that server."""
     tls_first: bool = False
     """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | os.PathLike[str] | None = None
-    """PEM file with the authorities to trust; the system's when neither this nor a folder."""
+    """PEM file with the authorities to trust; default: the system's."""
     tls_ca_dir: str | os.PathLike[str] | None = None
     """Folder of PEM files (.pem, .crt, .cer, or hashed as OpenSSL does) with authorities."""
     tls_cert_file: str | os.PathLike[str] | None = None
     """PEM file with the client's certificate (and key, unless `tls_key_file` names it)."""
     tls_key_file: str | os.PathLike[str] | None = None
     tls_key_password: str | None = field(default=None, repr=False)
-    """Opens an encrypted key; without it such a key is refused, nobody is asked."""
+    """Decrypts `tls_key_file`; without it an encrypted key is refused, without a prompt."""
     tls_hostname: str | None = None
     """Verify the server's certificate against this name instead of the URL's host."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
-    """A ready context instead of the tls_… files. Cannot be sent to Spark's executors."""
+    """A context to use instead of the tls_… files. Cannot be sent to Spark's executors."""
     ws_headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(default=(), repr=False)
-    """HTTP headers of the request that opens a WebSocket; kept as a tuple of pairs."""
+    """HTTP headers for the request that opens a WebSocket; kept as a tuple of pairs."""
     ws_compression: bool = True
-    """Compress a WebSocket (permessage-deflate) if the server is willing."""
+    """Compress a WebSocket (permessage-deflate) if the server supports it."""
     verbose: bool = False
     pedantic: bool = False
     echo: bool = True
-    """Whether this connection's subscriptions get what it publishes itself."""
+    """Whether this connection's subscriptions receive its own publishes."""
     randomize: bool = True
     """Try the servers in random order."""
     connect_timeout: float = 2.0
     reconnect: bool = True
     reconnect_wait: float = 2.0
-    """Least time between two attempts at the same server."""
+    """Minimum time between two attempts at the same server."""
     reconnect_jitter: float = 0.1
     """Random extra wait, up to this."""
     reconnect_delay: Callable[[int], float] | None = None
     """Called with the count of failed attempts in a row at one server; returns the seconds until
     the next one there, in place of `reconnect_wait`."""
     max_reconnect_attempts: int = 60
-    """A server is given up when more attempts in a row than this have failed; -1 for never."""
+    """A server is removed after more failed attempts in a row than this; -1: never."""
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0
     check_subjects: bool = True
-    """Check subjects fully before sending; what would break the protocol is always refused."""
+    """Validate subjects fully before sending; what would break the protocol is always refused."""
     inbox_prefix: str = "_INBOX"
     max_control_line: int = 4096
-    """Bytes of a protocol line, of subject, reply subject and queue group, above which a call is
-    refused: the servers' `max_control_line`, which they do not tell. They end the link over it."""
+    """Maximum bytes of a protocol line (subject, reply subject, queue group); a call that exceeds
+    it is refused. Set it to the servers' `max_control_line`: they do not send it in INFO, and close
+    a link that exceeds it."""
     pending_size: int = 8 * 1024 * 1024
-    """Bytes kept for sending while there is no connection, or while it takes no more."""
+    """Bytes buffered while there is no link, or while it accepts no more."""
     jetstream_domain: str | None = None
     """The JetStream domain of `nc.jetstream()` when it names neither a domain nor a prefix."""
     jetstream_api_prefix: str | None = None
-    """Instead of a domain the whole prefix, "$JS.API" when there is neither."""
+    """The whole API prefix, instead of a domain; default: "$JS.API"."""
     trace: bool = False
-    """Log each protocol line to "jetspark.trace" at level DEBUG: no payloads, secrets masked."""
+    """Log each protocol line to "jetspark.trace" at level DEBUG, without payloads and secrets."""
 
     def __post_init__(self) -> None:
         for option in _TIMES:
@@ -153,12 +154,12 @@ class ConnectOptions:
 
     @property
     def header_pairs(self) -> tuple[tuple[str, str], ...]:
-        """`ws_headers`, as it is kept."""
+        """`ws_headers` as pairs."""
         return tuple(self.ws_headers)  # type: ignore[arg-type]
 
     @property
     def api_prefix(self) -> str:
-        """What the subjects of the JetStream API begin with."""
+        """The prefix of the JetStream API's subjects."""
         return api_prefix_of(self.jetstream_domain, self.jetstream_api_prefix)
 
     def urls(self) -> tuple[ServerURL, ...]:
@@ -166,7 +167,7 @@ class ConnectOptions:
         return parse_urls(self.servers)
 
     def wants_tls(self, server: ServerURL) -> bool:
-        """Whether this side requires TLS of a server."""
+        """Whether the options or the URL require TLS of this server."""
         if self.tls or self.tls_first or server.secure:
             return True
         return not server.websocket and any(getattr(self, name) is not None for name in _TRUST)
@@ -219,7 +220,7 @@ _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
 _CREDENTIAL_KINDS = ("user", "token", "creds_file", "creds", "jwt", *_SIGNERS)
 CREDENTIALS = frozenset({*_CREDENTIAL_KINDS, "password", "nkey"})
-"""The options that say who we are."""
+"""The options that authenticate."""
 
 
 @checked

@@ -1,12 +1,11 @@
-"""Frames on their way out: coalesced into one write per loop turn, bounded, kept over an outage.
+"""Frames to be sent: one write for each turn of the loop, bounded, kept while there is no link.
 
-Contract: frames leave in the order in which they came, each handed to the transport whole and
-once. What the transport took may be lost with the link (core NATS delivers at most once); what it
-did not take is kept. Two kinds of frames share the order: publishes, which survive the link, and
-control frames (SUB, UNSUB, PING, PONG), which mean something to one link only and are dropped
-with it, because the supervisor replays subscriptions on the next link from its own table. A
-publish that the next server would not take (too large for it) is dropped by `keep`. So a frame here
-is one frame: several that were joined would be judged by the first.
+Contract: frames are sent in order, each handed to the transport whole and once. What the transport
+has accepted may be lost with the link (core NATS delivers at most once); everything else is kept.
+Publishes survive the link. Control frames (SUB, UNSUB, PING, PONG) are dropped with it: the
+supervisor replays subscriptions on the next link from its own table. `keep` drops publishes that
+the next server would not accept, such as too large ones. It reads the first line of each, so
+several frames must not be joined into one here.
 """
 
 from __future__ import annotations
@@ -43,14 +42,13 @@ class Outbox:
         self._frames: list[bytes] = []
         self._size = 0
         self._mark = _CLOSED
-        # True while a flush comes without our asking: at the end of this turn, or on
-        # attach/resume.
+        # True while a flush is due anyway: at the end of this turn, on attach or on resume.
         self._armed = True
         self._paused = False
         self._reason: JetsparkError | None = None
         self._waiters = Waiters()
         self.crowded = False
-        """Whether a polite publisher waits (`wait`) before it adds more."""
+        """Whether publishers should `wait` before they add more."""
         self.bytes_out = 0
         """Bytes handed to transports."""
         self.published = 0
@@ -62,7 +60,7 @@ class Outbox:
         return self._size
 
     def open(self) -> None:
-        """Take publishes from now on."""
+        """Accept publishes from now on."""
         self._mark = self._limit
 
     def close(self, reason: JetsparkError | None) -> None:
@@ -102,9 +100,9 @@ class Outbox:
             self._arm()
 
     def put_now(self, frame: bytes) -> None:
-        """`put` for who does nothing else before the answer: written at once if that is possible.
+        """`put` for a caller that only waits for the reply: written at once if possible.
 
-        It saves the turn of the loop after which the others are written.
+        It saves the wait for the end of the loop's turn.
         """
         if self._frames or self._paused or self._write is None or len(frame) > self._mark:
             self.put(frame)
@@ -114,7 +112,7 @@ class Outbox:
         self._write(frame)
 
     def put_control(self, frame: bytes) -> None:
-        """Add a frame for the present link; without one it is dropped. Never refused."""
+        """Add a frame for the current link; without one it is dropped. Never refused."""
         if self._write is None:
             return
         self._frames.append(_Control(frame))
@@ -132,7 +130,7 @@ class Outbox:
             )
         self._frames += frames
         self._size += size
-        # A loop of publishes must let the event loop read now and then.
+        # A loop of publishes must let the event loop read from time to time.
         self.crowded = True
         if not self._armed:
             self._arm()
@@ -149,7 +147,7 @@ class Outbox:
             self._relax()
 
     def keep(self, info: ServerInfo) -> list[Dropped]:
-        """Of what waits, only what is fitting for the next link's server; returns the rest."""
+        """Drop and return the publishes that the next link's server would not accept."""
         self._frames, dropped = sendable(self._frames, info)
         self._size = sum(map(len, self._frames))
         return dropped
@@ -157,7 +155,7 @@ class Outbox:
     # -- emptying ------------------------------------------------------------------------------
 
     def flush(self, *, anyway: bool = False) -> None:
-        """Hand everything to the transport now, unless it said stop (`anyway`: even then)."""
+        """Hand everything to the transport, unless it is paused (`anyway`: even then)."""
         if self._write is None or not self._frames or (self._paused and not anyway):
             return
         data = b"".join(self._frames)
@@ -167,7 +165,7 @@ class Outbox:
         self._write(data)
 
     def attach(self, write: Callable[[bytes], None]) -> None:
-        """A link is up: what waited goes out now."""
+        """A link is up: send what was kept."""
         self._write = write
         self._mark = FLUSH_AT
         self._paused = False
@@ -175,7 +173,7 @@ class Outbox:
         self.flush()
 
     def detach(self) -> None:
-        """The link is gone: control frames with it; publishes wait for the next one."""
+        """The link is gone: drop its control frames, keep publishes for the next one."""
         self._write = None
         self._mark = self._limit
         self._paused = False
@@ -206,6 +204,6 @@ class Outbox:
         self._waiters.wake()
 
     async def wait(self) -> None:
-        """Return when there is room, or when there is no link to wait for."""
+        """Return when there is room, or no link to wait for."""
         while self.crowded:
             await self._waiters.wait()

@@ -1,11 +1,11 @@
 """The servers to try, and when: pure, with an injected clock and random source.
 
-Rules (row C4): attempts at one server are at least `wait` seconds apart, plus jitter; a failed
-attempt counts against its server and a success forgives; a server is given up when the count
-exceeds `max_attempts` (-1: never), or when two attempts in a row are refused with the same
-authentication error. A server that was tried or lost goes behind the others. Servers named by INFO
-are added once each; they inherit the scheme and credentials of the server that named them, and an
-address is verified under TLS against the name that the user wrote (`tls_name`).
+Rules: attempts at one server are at least `wait` seconds apart, plus jitter. A failed attempt
+counts against its server, a success resets the count. A server is removed when the count exceeds
+`max_attempts` (-1: never), or when two attempts in a row fail with the same authentication error.
+A server that was tried or lost moves to the end of the list. Servers advertised in INFO are added
+once each. They inherit the scheme and credentials of the server that advertised them, and TLS
+verifies an address against the name that the user wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
-"""Seconds after a link that the server ended with an error, and after many in a row."""
+"""Seconds to wait after a link that the server ended with an error: after one, and at most."""
 
 
 @dataclass(slots=True, eq=False)
 class PooledServer:
-    """One server and its record."""
+    """One server and its history."""
 
     url: ServerURL
     gossiped: bool = False
@@ -81,11 +81,11 @@ class ServerPool:
 
     @property
     def servers(self) -> tuple[PooledServer, ...]:
-        """All of them, the one to be tried first in front."""
+        """All of them, in the order in which they are tried."""
         return tuple(self._servers)
 
     def next(self) -> tuple[PooledServer, float] | None:
-        """The server to try next and the seconds to wait first; None when all are given up."""
+        """The server to try next and the seconds to wait before; None when all were removed."""
         if not self._servers:
             return None
         now = self._clock()
@@ -100,7 +100,7 @@ class ServerPool:
         server.not_before = now + self._wait + self._rng.uniform(0.0, self._jitter)
 
     def failed(self, server: PooledServer, error: Exception) -> bool:
-        """The attempt failed. Returns whether the server was given up."""
+        """The attempt failed. Returns whether the server was removed."""
         server.reconnects += 1
         if self._delay is not None:
             server.not_before = self._clock() + max(0.0, self._delay(server.reconnects))
@@ -112,16 +112,16 @@ class ServerPool:
         return False
 
     def succeeded(self, server: PooledServer) -> None:
-        """The attempt led to a link."""
+        """The attempt succeeded."""
         server.reconnects = 0
         server.last_auth_error = None
 
     def lost(self, server: PooledServer, error: JetsparkError | None = None) -> None:
         """The link to this server ended: the others come first.
 
-        An error that the server itself named may come again with whatever ended the link: after
-        each one in a row the next attempt there waits twice as long. Credentials that expired on a
-        link are no attempt that was refused: the next attempt may have new ones.
+        An error that the server itself sent may recur with its cause: after each one in a row the
+        next attempt there waits twice as long. Credentials that expire on a link do not count as a
+        refused attempt, since the next one may have new ones.
         """
         if isinstance(error, ServerError):
             pause = max(self._wait, _FIRST_PAUSE) * 2**server.errors
@@ -132,7 +132,7 @@ class ServerPool:
         self._move_back(server)
 
     def hurry(self) -> None:
-        """Forget the spacing once: somebody asked for a link now."""
+        """Skip the waiting times once: a caller asked for a link now."""
         for server in self._servers:
             server.not_before = float("-inf")
 
@@ -152,10 +152,10 @@ class ServerPool:
             self._servers.remove(server)
 
     def learn(self, addresses: Iterable[str], via: PooledServer, *, secure: bool) -> list[str]:
-        """Take in INFO's connect_urls; returns the new ones.
+        """Add INFO's connect_urls; returns the new ones.
 
-        Gossiped servers that are named no more leave, unless `via` is one: the cluster shrank.
-        An address that cannot be read is skipped.
+        Advertised servers that are no longer in the list are removed (the cluster shrank), except
+        `via`. An address that cannot be parsed is skipped.
         """
         named: list[PooledServer] = []
         for address in addresses:

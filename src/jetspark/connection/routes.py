@@ -1,7 +1,7 @@
-"""Who gets the messages of which subscription, and what a new link has to be told.
+"""Where the messages of each subscription go, and what a new link has to be sent.
 
 A route is the connection's side of a subscription. It outlives links: `received` counts over all
-of them, so that a replayed SUB asks for the remaining messages only.
+of them, so a replayed SUB requests only the remaining messages.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame
 
 OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
-"""Takes messages that follow each other, and the bytes of their payloads; False: one by one."""
+"""Takes a run of messages and their payload bytes; False: give them one by one instead."""
 
 OnRefused: TypeAlias = Callable[[str, JetsparkError], None]
-"""Hears of publishes that no server has taken: those to this subject, or with it as the reply."""
+"""Called for refused publishes: those to this subject, or with it as the reply subject."""
 
 
 class Route:
     """One subscription id. `handler` runs in the read loop: it must neither block nor raise.
 
-    `on_run`, where there is one, is asked first, with the messages of one `FrameRun`. What it
-    takes it takes whole: a route that is removed in the middle has to stop by itself.
+    `on_run`, if given, is called first, with the messages of one `FrameRun`. It takes all or none:
+    when it removes the route in the middle, it has to ignore the rest itself.
     """
 
     __slots__ = (
@@ -77,12 +77,12 @@ class Route:
         self.on_disconnect = on_disconnect
         self.on_reconnect = on_reconnect
         self.on_refused = on_refused
-        """Of the one who awaits answers here: there will be none to what was refused."""
+        """For routes that receive replies: a refused request gets none."""
         self.on_end = on_end
 
 
 class RouteTable:
-    """The routes by subscription id; ids are never used twice.
+    """The routes by subscription id; ids are never reused.
 
     `send` takes a control frame for the present link and drops it when there is none: the next
     link gets `replay`.
@@ -107,11 +107,10 @@ class RouteTable:
         return self.by_sid.get(route.sid) is route
 
     def refused(self, error: JetsparkError) -> Route | None:
-        """Whose subscription the server has refused with this error; None when it was none's.
+        """The route whose subscription the server has refused with this error; None: none.
 
-        Of some errors the server does not say it. Too many are those that came last: sids count
-        up, and a server takes them in order until it is full. A subject that is malformed can be
-        seen.
+        Some errors do not name it. Of too many subscriptions it is the newest: a server accepts
+        them in order until it is full. A malformed subject can be recognised.
         """
         newest = reversed(self.by_sid.values())
         if isinstance(error, PermissionsError) and error.operation == "subscription":
@@ -125,7 +124,7 @@ class RouteTable:
         return None
 
     def longest(self) -> Route | None:
-        """Whose SUB is the longest line, if there is one that may be too long for a server."""
+        """The route with the longest SUB line, if a server may find it too long."""
         route = max(self, key=_length, default=None)
         return None if route is None or _length(route) <= COMMON_LINE else route
 
@@ -136,7 +135,7 @@ class RouteTable:
                 return route
         return None
 
-    # -- what the server is told ---------------------------------------------------------------
+    # -- sent to the server --------------------------------------------------------------------
 
     def add(self, route: Route) -> None:
         """Subscribe."""
@@ -171,16 +170,16 @@ class RouteTable:
         """SUB for every route, with the count that remains of a limited one."""
         return b"".join(map(_announce, self.by_sid.values()))
 
-    # -- what the routes are told --------------------------------------------------------------
+    # -- told to the routes --------------------------------------------------------------------
 
     def end(self, route: Route, error: JetsparkError | None) -> None:
-        """It will get no more, by the server's doing; nothing happens when it is gone."""
+        """It will get no more messages; nothing happens when it is gone."""
         if route in self:
             del self.by_sid[route.sid]
             self._tell_end(route, error)
 
     def refuse(self, route: Route, error: JetsparkError) -> None:
-        """It is over, by this error of the server, which shall not have it in any case."""
+        """End it with this error, and unsubscribe in case the server has it."""
         if route in self:
             self._send(frames.unsub(route.sid))
             self.end(route, error)
@@ -196,13 +195,13 @@ class RouteTable:
             self._tell(route.on_reconnect)
 
     def tell_refused(self, name: str, error: JetsparkError) -> None:
-        """Publishes were refused: those to the subject `name`, or with it as the reply subject."""
+        """Publishes to the subject `name`, or with it as the reply subject, were refused."""
         for route in self:
             if (on_refused := route.on_refused) is not None:
                 self._tell(partial(on_refused, name, error))
 
     def drop(self, dropped: Dropped) -> None:
-        """A publish, made for another server, will not be sent to this one."""
+        """A publish that was kept for the next server is not sent to it."""
         if dropped.reply:
             self.tell_refused(dropped.reply, dropped.error)
         self._report(dropped.error)

@@ -1,9 +1,9 @@
-"""What each -ERR of a nats-server means: whose fault it is, whether the link ends, which exception.
+"""What each -ERR of a nats-server means: which exception, and whether the link ends.
 
-Contract: `ERRORS` is every text that nats-server's source sends to a client, old servers included.
-What ends the link is what the server closes it after. Everything else leaves it alone: a refused
-subscription or publish fails by itself, and a text that is not known here is reported. Ending the
-link over it would cost what is under way, and would go on for ever if it came again.
+Contract: `ERRORS` has every text that nats-server's source sends to a client, old servers included.
+The link ends only after those that make the server close it. A refused subscription or publish
+fails alone, and an unknown text is reported: ending the link over it would lose what is in flight,
+and would repeat for ever if the error came again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _permissions(text: str, server: str) -> JetsparkError:
 
 
 def _unquoted(text: str) -> str:
-    """Of Go's %q, whose escapes Python has too."""
+    """Undo Go's %q, whose escapes Python has, too."""
     try:
         return str(ast.literal_eval(f'"{text}"')) if "\\" in text else text
     except (SyntaxError, ValueError):
@@ -76,7 +76,7 @@ def _limit(text: str, server: str) -> JetsparkError:
 
 
 def _refused(error: type[ConnectionFailure], sentence: str) -> Callable[[str, str], JetsparkError]:
-    """Makes one that says which server it was: {} in the sentence."""
+    """Makes an error whose sentence names the server in place of {}."""
     return lambda text, server: error(sentence.format(server), server=server)
 
 
@@ -101,7 +101,7 @@ ERRORS: Final[tuple[Meaning, ...]] = (
     ),
     Meaning("invalid publish subject", "publish", lambda t, s: InvalidSubjectError(t)),
     Meaning("invalid subject", "subscription", lambda t, s: InvalidSubjectError(t)),
-    # Who one is. The longer texts first.
+    # Authentication. The longer texts first.
     Meaning(
         "account authentication expired",
         "link",
@@ -125,11 +125,11 @@ ERRORS: Final[tuple[Meaning, ...]] = (
         "link",
         _refused(SecureConnectionWantedError, "{} requires TLS."),
     ),
-    # Too many of us; later there may be room.
+    # Limits on connections; a later attempt may succeed.
     Meaning("maximum connections exceeded", "link", _limit),
     Meaning("maximum account active connections exceeded", "link", _limit),
     Meaning("connection throttling is active", "link", _limit),
-    # What was sent, or not.
+    # What was sent, or was not sent in time.
     Meaning("maximum payload violation", "link", _server_error),
     Meaning("maximum control line exceeded", "link", lambda t, s: ControlLineError(t)),
     Meaning("unknown protocol operation", "link", _server_error),
@@ -140,7 +140,7 @@ ERRORS: Final[tuple[Meaning, ...]] = (
         _refused(StaleConnectionError, "{}: stale connection."),
     ),
     Meaning("slow consumer", "link", _server_error),
-    # Not what we took it for.
+    # Not a port for this client.
     Meaning("invalid client protocol", "link", _server_error),
     Meaning("no responders requires headers support", "link", _server_error),
     Meaning("attempted to connect to route port", "link", _wrong_port),
@@ -159,5 +159,5 @@ def meaning_of(text: str, server: str) -> tuple[JetsparkError, Ends | None]:
 
 
 def error_of(text: str, server: str) -> JetsparkError:
-    """The exception alone."""
+    """The exception for an -ERR text."""
     return meaning_of(text, server)[0]

@@ -1,4 +1,4 @@
-"""Whether a server takes a frame: what was published for one server may be sent to another."""
+"""What a server accepts. A message published to one server may be sent to the next one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jetspark.errors import (
 from jetspark.wire.documents import ServerInfo
 
 COMMON_LINE = 200
-"""Bytes of subjects that fit into a line whatever the limit, which is 256 at least."""
+"""Bytes of subjects that fit into any server's line: its limit is at least 256."""
 
 _NUMBERS = 22
-"""Bytes that the sizes, or the subscription id, may take behind the subjects."""
+"""Bytes that the sizes or the subscription id may add to the subjects."""
 
 
 def check_line(subject: str, target: bytes, limit: int) -> None:
-    """Raises BadSubjectError when the line with these subjects is longer than a server takes.
+    """Raises BadSubjectError when the line with these subjects is too long for a server.
 
     `target`: the encoded subject with its reply subject or queue group.
     """
@@ -32,7 +32,7 @@ def check_line(subject: str, target: bytes, limit: int) -> None:
 
 
 def check_headers(info: ServerInfo | None) -> None:
-    """Raises HeadersNotSupportedError of a server that says so; one not known yet may take them."""
+    """Raises HeadersNotSupportedError unless the server, if it is known yet, supports headers."""
     if info is not None and not info.headers:
         raise HeadersNotSupportedError(
             f"The server (nats-server {info.version}) does not support message headers."
@@ -40,14 +40,14 @@ def check_headers(info: ServerInfo | None) -> None:
 
 
 class Dropped(NamedTuple):
-    """A publish that is not sent after all. `reply`: its reply subject, or ""."""
+    """A publish that will not be sent. `reply`: its reply subject, or ""."""
 
     error: JetsparkError
     reply: str
 
 
 def sendable(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[Dropped]]:
-    """The publishes that a server takes, and the others, one by one."""
+    """The publishes that a server accepts, and those that it does not."""
     kept, dropped = [], []
     for frame in frames:
         if (refused := _refusal(frame, info)) is None:
@@ -58,7 +58,7 @@ def sendable(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[D
 
 
 def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:
-    """Why a server would end the link over this PUB or HPUB; None when it would not."""
+    """Why a server would close the link over this PUB or HPUB; None if it would not."""
     if len(frame) <= info.max_payload and info.headers:
         return None
     words = frame[: frame.index(b"\r\n")].split()

@@ -43,12 +43,12 @@ from jetspark.wire.trace import received_lines, sent_lines
 tracer = logging.getLogger("jetspark.trace")
 
 FAREWELL = 0.25
-"""Seconds within which a server ends a link that has nothing more to say; a frozen one does not."""
+"""Seconds within which a server closes a link after our end of it; a frozen one does not."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What was received, on all links of a connection."""
+    """What was received on all links of a connection."""
 
     messages: int = 0
     payload: int = 0
@@ -71,7 +71,7 @@ class Session:
         self.lost: JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
-        """Whether the server has taken what began this link: it answered a PING behind it."""
+        """Whether the server has accepted what began this link: it answered a PING behind it."""
         self._options = options
         self._routes = routes
         self._owner = owner
@@ -80,7 +80,7 @@ class Session:
         self._transport: Transport | None = None
         self._started = False
         self._greeted = False
-        # Before `start`: events for the handshake, and who waits for one.
+        # Before `start`: events for the handshake, and the future that waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
         # After `start`: the PINGs on their way; None for those of the timer.
@@ -166,7 +166,7 @@ class Session:
         if self.lost is not None:
             raise self.lost
         if self._early:
-            # Nothing that came in the clear may pass for something that came through TLS.
+            # Plain-text bytes must not pass for bytes that came through TLS.
             hint = "; it is not one for tls_first" if self._options.tls_first else ""
             raise TLSError(f"{server} sent bytes before TLS began{hint}.", server=server)
         self._parser = Parser()
@@ -192,9 +192,9 @@ class Session:
         self._arm_timer()
 
     def bytes_received(self, chunk: memoryview) -> None:
-        """Of the transport."""
+        """Called by the transport."""
         if self.lost is not None or self._ended is not None:
-            return  # closing: nobody wants them, but they have to be read (see Transport.close)
+            return  # closing: discarded, but they have to be read (see Transport.close)
         events = self._parser.feed(chunk)
         if self._options.trace:
             for line in received_lines(events):
@@ -225,7 +225,7 @@ class Session:
                 taken = route.on_run(messages, size)
             except Exception as error:
                 self._report(route, error)
-                taken = True  # it may have taken some, and none is given twice
+                taken = True  # it may have taken some, and none may be delivered twice
             if taken:
                 route.received += len(messages)
             else:
@@ -279,7 +279,7 @@ class Session:
         self._unanswered = 0
         self.proven = True
         if not self._pings:
-            return  # a PONG nobody asked for; harmless
+            return  # an unsolicited PONG; harmless
         answer = self._pings.popleft()
         if answer is not None and not answer.done():
             answer.set_result(None)
@@ -314,11 +314,11 @@ class Session:
             self._transport.write(data)
 
     def pause_writing(self) -> None:
-        """Of the transport."""
+        """Called by the transport."""
         self._owner.writing_paused(self, True)
 
     def resume_writing(self) -> None:
-        """Of the transport."""
+        """Called by the transport."""
         self._owner.writing_paused(self, False)
 
     # -- ending --------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class Session:
         self.abort()
 
     def link_lost(self, error: Exception | None) -> None:
-        """Of the transport."""
+        """Called by the transport."""
         server = str(self.server)
         if isinstance(error, ssl.SSLError):
             self._end(_tls_error(server, error))
@@ -362,7 +362,7 @@ class Session:
     async def close(self, timeout: float) -> bool:
         """Send what was written, end the link and wait for that, `timeout` seconds at most.
 
-        Returns whether it ended in time. The owner is not told: it is the one who asks.
+        Returns whether it ended in time. The owner, which calls this, is not told.
         """
         self._started = False
         transport = self._transport

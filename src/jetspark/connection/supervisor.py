@@ -6,10 +6,10 @@ Contract
 - One task, `_run`, owns dialling: the first connect, reconnecting, moving off a lame duck. It is
   the only task of a connection; `close` ends it. Everything else runs in callbacks of the loop.
 - On a new link the SUBs of all routes are written first, then what the outbox kept.
-- A message is handed to one link at most once; a frame that a link took in part is lost with it.
-- What waits and is too large for the new server, or has headers that it does not take, would end
-  the link again and again: that message is dropped and reported.
-- Publishing and subscribing is accepted while connecting and reconnecting; PING is not.
+- A message is handed to at most one link; a frame that a link accepted in part is lost with it.
+- A kept message that the new server does not accept (too large, or headers) would end the link
+  again and again: it is dropped and reported.
+- Publishing and subscribing are accepted while connecting and reconnecting; PING is not.
 - User code (callbacks) is called from the loop, never from inside a change of state, and what it
   raises is logged.
 """
@@ -51,7 +51,7 @@ CLOSE_TIMEOUT = 2.0
 
 
 class Supervisor:
-    """`on_event` and `on_error` are called from inside changes of state: they must only note."""
+    """`on_event` and `on_error` are called during changes of state: they must only schedule."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Supervisor:
         self.traffic = Traffic()
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] = self._loop.create_future()
-        # Set when the task has something to do, and while nobody has to wait for a state.
+        # Set when the task has something to do, and while the state is a settled one.
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class Supervisor:
         except JetsparkError as error:
             self._shut(error)
         except Exception as error:
-            # A mistake of ours must not leave callers waiting for ever.
+            # A bug must not leave callers waiting for ever.
             logger.exception("The connection's task failed")
             self._shut(user_error("The connection's task", error))
 
@@ -170,7 +170,7 @@ class Supervisor:
         self._first.set_result(None)
 
     def _adopt(self, server: PooledServer, session: Session) -> None:
-        """Make a fresh session the link. No await in here: nothing may come between."""
+        """Make a new session the link. Without an await: nothing may come in between."""
         first = self.status is ConnectionStatus.CONNECTING
         self._server, self._session = server, session
         self._take_info(session.info)
@@ -202,7 +202,7 @@ class Supervisor:
                 try:
                     await asyncio.wait_for(self._wake.wait(), delay)
                     self._wake.clear()
-                    continue  # somebody is in a hurry: the choice may be another one now
+                    continue  # woken early: another server may be due now
                 except TimeoutError:
                     pass
             try:
@@ -215,7 +215,7 @@ class Supervisor:
         return False
 
     async def _move_off(self) -> None:
-        """Make the next link before the lame duck ends this one; stay when there is none."""
+        """Open the next link before the lame duck ends this one; stay if there is none."""
         old, server = self._session, self._server
         if old is None or server is None:
             return
@@ -231,7 +231,7 @@ class Supervisor:
             except BaseException:
                 session.abort()
                 raise
-            # Meanwhile the old link may have ended by itself, or this one; or all of it.
+            # Meanwhile the old link, the new one or the whole connection may have ended.
             if self.status is ConnectionStatus.RECONNECTING and session.lost is None:
                 self._adopt(candidate, session)
             else:
@@ -250,7 +250,7 @@ class Supervisor:
         await self._hang_up(session)
 
     async def force_reconnect(self) -> None:
-        """Give up the link and make a new one; returns when it is up.
+        """Leave the link and open a new one; returns when it is up.
 
         Raises ConnectionClosedError when closed, or when no server could be reached.
         """
@@ -342,7 +342,7 @@ class Supervisor:
         self.routes.add(route)
 
     async def ping(self) -> None:
-        """To the server and back. Raises ConnectionClosedError without a link, or losing it."""
+        """A round trip. Raises ConnectionClosedError without a link, or when it is lost."""
         if self._session is None:
             raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
         await self._session.ping()
@@ -355,9 +355,9 @@ class Supervisor:
         self._on_event(events.Draining())
 
     async def close(self) -> None:
-        """Send what waits, end the link, fail what is pending; any number of times.
+        """Send what is buffered, end the link, fail what is pending. May be called again.
 
-        Who waits may be cancelled; closing goes on to its end.
+        It completes even when the caller is cancelled.
         """
         if self._closing is None or self._closing.cancelled():
             self._closing = self._loop.create_task(self._close(), name="jetspark-close")
@@ -387,13 +387,13 @@ class Supervisor:
         if self.outbox.size:
             logger.warning("Closed with %d bytes that were never sent", self.outbox.size)
         self.outbox.close(error)
-        # Blank after a close on purpose: that is how the reference tells the two apart.
+        # None after a close on purpose: it tells the two apart.
         self.last_error = error
         closed = ConnectionClosedError() if error is None else ConnectionLostError()
         closed.__cause__ = error
         if not self._first.done():
             self._first.set_exception(error or closed)
-            self._first.exception()  # seen: whoever waited may have been cancelled
+            self._first.exception()  # retrieved: the caller may have been cancelled
         for route in self.routes:
             self.routes.end(route, closed)
         self._on_event(events.Closed(error))

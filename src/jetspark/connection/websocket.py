@@ -15,9 +15,9 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import ConfigError
 
 MAX_FRAME = 256 * 1024 * 1024
-"""Bytes of one frame, unpacked: more than a server puts into one, less than would do harm."""
+"""Bytes of one frame, decompressed: more than a server sends, less than would do harm."""
 
-# Not a logger of the program: its debug output has every frame, the one with secrets too.
+# Not a real logger: the debug output would have every frame, CONNECT's secrets too.
 _SILENT = logging.Logger("jetspark.websocket", logging.CRITICAL + 1)
 
 
@@ -54,11 +54,11 @@ class WebSocketCodec:
         self._data = frozenset({Opcode.BINARY, Opcode.TEXT, Opcode.CONT})
         self._close = Opcode.CLOSE
         self.opened = False
-        """Whether the server has agreed to speak WebSocket."""
+        """Whether the server has accepted the WebSocket."""
         self.closed = False
-        """Whether the server has said goodbye: nothing more will come."""
+        """Whether a close frame was received or sent: nothing more will come."""
         self.failure: str | None = None
-        """Why this is no WebSocket, or none any more."""
+        """Why it is not a WebSocket, or no longer one."""
 
     @property
     def compressed(self) -> bool:
@@ -66,7 +66,7 @@ class WebSocketCodec:
         return bool(self._protocol.extensions)
 
     def request(self) -> bytes:
-        """The HTTP request that opens it."""
+        """The HTTP request that opens the WebSocket."""
         request = self._protocol.connect()
         for name, value in self._headers:
             request.headers[name] = value
@@ -81,7 +81,7 @@ class WebSocketCodec:
         return self._take()
 
     def receive_eof(self) -> None:
-        """The link has ended; an answer without a length ends there."""
+        """The link has ended, and with it an HTTP response without a length."""
         if self.failure is None and not self.closed:
             self._protocol.receive_eof()
             self._take()
@@ -106,14 +106,14 @@ class WebSocketCodec:
         return payloads
 
     def send(self, data: bytes) -> bytes:
-        """The frame with `data`; none for nothing."""
+        """The frame with `data`; empty for no data."""
         if not data or self.closed or self.failure is not None:
             return b""
         self._protocol.send_binary(data)
         return self.replies()
 
     def goodbye(self) -> bytes:
-        """The frame that closes it; empty when there is nobody to tell."""
+        """The close frame; empty when the link cannot take it."""
         if not self.opened or self.closed or self.failure is not None:
             return b""
         self.closed = True
@@ -121,7 +121,7 @@ class WebSocketCodec:
         return self.replies()
 
     def replies(self) -> bytes:
-        """What the protocol itself has to send: PONGs, the answer to a goodbye."""
+        """What the protocol itself has to send: PONGs, the reply to a close frame."""
         return b"".join(self._protocol.data_to_send())
 
 

@@ -12,7 +12,7 @@ from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
 
 _HANG_UP = 0.25
-"""Seconds after both goodbyes within which the peer should have ended the link below."""
+"""Seconds after both close frames within which the peer should have ended the link below."""
 
 
 class WebSocketTransport:
@@ -48,7 +48,7 @@ class WebSocketTransport:
         if codec.failure is not None:
             self._fail(codec.failure)
         elif codec.closed and self._below is not None:
-            # Both have said goodbye: this is the end, whether the peer hangs up or not.
+            # Both sides have sent a close frame: this is the end, whether TCP ends or not.
             below = self._below
             below.close()
             asyncio.get_running_loop().call_later(_HANG_UP, below.abort)
@@ -78,7 +78,7 @@ class WebSocketTransport:
 
     def _refuse(self, error: JetsparkError) -> None:
         self._opened.set_exception(error)
-        self._opened.exception()  # seen: TLS may have failed first, and then nobody asks
+        self._opened.exception()  # retrieved: if TLS failed first, nothing awaits it
 
     def pause_writing(self) -> None:
         self._receiver.pause_writing()

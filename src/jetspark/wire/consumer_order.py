@@ -1,4 +1,4 @@
-"""Whether a consumer's deliveries follow each other (ADR-17, row J11).
+"""Whether a consumer's deliveries follow each other (ADR-17).
 
 A consumer counts its deliveries in the reply subjects, from 1, without a gap. Of each reply only
 that number is looked at; everything up to the consumer's name is one comparison of bytes.

@@ -1,4 +1,4 @@
-"""Replies to direct gets (ADR-31, row J12): the stored message, and the server's headers behind it.
+"""Replies to direct gets (ADR-31): the stored message, with the server's headers appended.
 
 The server appends its headers to those that were published, so a message may hold another
 `Nats-Sequence` of its publisher's: the last one counts, and what stood before is the message's.

@@ -1,7 +1,7 @@
 """The JetStream API as bytes: every subject that we use in one table, answers, typed errors.
 
 A call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API" or the
-caller's own. The answer is a JSON envelope whose `type` is checked (row W6); its `error` becomes
+caller's own. The answer is a JSON envelope whose `type` is checked; its `error` becomes
 the exception of `ERRORS`, or APIError. Names are checked by the rules of ADR-6 before anything is
 sent. No I/O here: `jetstream.api` and `bulk.stream_api` make the requests.
 """

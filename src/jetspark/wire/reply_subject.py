@@ -1,4 +1,4 @@
-"""The reply subject of a JetStream delivery holds the message's metadata (ADR-15, row J15)."""
+"""The reply subject of a JetStream delivery holds the message's metadata (ADR-15)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Protocol lines as people may read them in a log (row C16).
+"""Protocol lines for the log.
 
-Contract: one text for each line of the protocol, without payloads and headers, and without
-secrets: CONNECT's are masked. What is sent is whole frames, as the builders made them.
+Contract: one text for each protocol line, without payloads and headers; CONNECT's secrets are
+masked. What is sent must be whole frames, as the builders made them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SECRETS = ("pass", "auth_token", "jwt", "sig", "user")
 
 
 def sent_lines(data: bytes) -> Iterator[str]:
-    """The lines of frames on their way out."""
+    """The lines of the frames in `data`."""
     position = 0
     while (end := data.find(b"\r\n", position)) >= 0:
         line = data[position:end]
@@ -35,12 +35,12 @@ def _masked(document: bytes) -> str:
 
 
 def received_lines(events: Iterable[Event]) -> Iterator[str]:
-    """What came, a line each."""
+    """The line of each received event."""
     return map(received_line, one_by_one(events))
 
 
 def received_line(event: Frame) -> str:
-    """The line of something received."""
+    """The line of a received event."""
     if isinstance(event, MessageFrame):
         headers = event.headers
         words = [b"MSG" if headers is None else b"HMSG", event.subject, b"%d" % event.sid]
