@@ -192,7 +192,8 @@ def test_what_is_given_wins_over_the_context(home: Home) -> None:
 )
 def test_each_variable(variable: str, option: str) -> None:
     options = make_options(environ={variable: "value"})
-    assert options == ConnectOptions(**{option: "value"})
+    expected: dict[str, Any] = {option: "value"}
+    assert options == ConnectOptions(**expected)
 
 
 def test_variables_that_go_together(home: Home) -> None:

@@ -87,10 +87,7 @@ class Outbox:
             self._arm()
 
     def put_all(self, frames: list[bytes], size: int) -> None:
-        """`put` for publishes of `size` bytes together: taken all, or none. Frames stay frames.
-
-        They were counted where they were taken first.
-        """
+        """`put` for several publishes of `size` bytes in all: all are accepted, or none."""
         if self._size + size > self._mark:
             self._overflow(frames, size)
             return
