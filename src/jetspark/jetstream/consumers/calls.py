@@ -209,7 +209,7 @@ _DEFAULTS = {"ack_policy": "explicit"}
 
 
 def _checked(
-    jetstream_api: Api,
+    api: Api,
     stream: str,
     config: ConsumerConfigLike | None,
     options: dict[str, Any],
@@ -229,7 +229,7 @@ def _checked(
     for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):
         if subject:
             check_subscribe_subject(subject)
-    check_consumer(wire, jetstream_api.server)
+    check_consumer(wire, api.server)
     return wire
 
 

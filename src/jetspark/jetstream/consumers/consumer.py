@@ -17,9 +17,9 @@ from jetspark.jetstream.documents.document import from_wire
 from jetspark.wire import js_api
 
 
-async def consumer_info(jetstream_api: Api, stream: str, name: str) -> ConsumerInfo:
+async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
     """Configuration and state of a consumer. Raises as `Consumer.info`."""
-    answer = await jetstream_api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    answer = await api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
     return from_wire(ConsumerInfo, answer)
 
 
@@ -29,8 +29,8 @@ class Consumer:
 
     __slots__ = ("_api", "cached_info")
 
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        self._api = jetstream_api
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        self._api = api
         self.cached_info = info
         """The consumer as of the last `info`, or of the call that made this object."""
 

@@ -28,8 +28,8 @@ class PullConsumer(Consumer):
 
     __slots__ = ("_pins",)
 
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        super().__init__(jetstream_api, info)
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        super().__init__(api, info)
         self._pins: dict[str, bytes] = {}
 
     async def fetch(

@@ -238,8 +238,8 @@ class PushConsumer(Consumer):
 
     __slots__ = ("_delivered",)
 
-    def __init__(self, jetstream_api: Api, info: ConsumerInfo) -> None:
-        super().__init__(jetstream_api, info)
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        super().__init__(api, info)
         # Nothing is delivered without a subscription, so this holds until the first one.
         self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
 

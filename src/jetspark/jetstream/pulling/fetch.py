@@ -94,7 +94,7 @@ class Pull:
 
     def __init__(
         self,
-        jetstream_api: Api,
+        api: Api,
         stream: str,
         consumer: str,
         batch: int,
@@ -116,13 +116,13 @@ class Pull:
                 raise ConfigError("heartbeat needs a timeout.")
             if not 0 < heartbeat <= _expires(timeout) / 2:
                 raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
-        self._api = jetstream_api
-        self._client = jetstream_api.client
+        self._api = api
+        self._client = api.client
         self._names = {"stream": stream, "consumer": consumer}
-        self._subject = js_api.subject_of(jetstream_api.prefix, js_api.MSG_NEXT, self._names)
+        self._subject = js_api.subject_of(api.prefix, js_api.MSG_NEXT, self._names)
         self._batch = batch
         self._no_wait = timeout is None
-        self._timeout = jetstream_api.timeout if timeout is None else timeout
+        self._timeout = api.timeout if timeout is None else timeout
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
         self._priority = priority

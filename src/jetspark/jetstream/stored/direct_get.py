@@ -53,7 +53,7 @@ class StoredMsgs(Listing[StoredMsg]):
     __slots__ = ()
 
 
-async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
     """One message. Raises NoRespondersError without direct gets (see `no_direct_gets`).
 
     Servers before 2.10 do not answer then. Raises MessageNotFoundError, DirectGetError,
@@ -64,10 +64,10 @@ async def direct_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -
     if last is not None and not any(wildcard in last for wildcard in "*>"):
         # With the subject in the request's subject, permissions can be given by it.
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
-    where = js_api.subject_of(jetstream_api.prefix, call, names)
-    jetstream_api.note_request(where, payload)
-    reply = await jetstream_api.client.request(where, payload, timeout=jetstream_api.timeout)
-    jetstream_api.note_answer(where, reply.data)
+    where = js_api.subject_of(api.prefix, call, names)
+    api.note_request(where, payload)
+    reply = await api.client.request(where, payload, timeout=api.timeout)
+    api.note_answer(where, reply.data)
     found = parse_direct_reply(frame_of(reply).headers)
     if found is None:
         raise _refusal(stream, reply.status)
@@ -88,7 +88,7 @@ class Range(NamedTuple):
     confirm: bool
 
 
-async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
+async def read_range(api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
     """Messages in order until nothing is left. Raises as `StoredCalls.get_msgs`."""
     where = wanted.where
     subject = {} if wanted.subject is None else {"next_by_subj": wanted.subject}
@@ -97,12 +97,12 @@ async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredM
     while True:
         size = min(wanted.batch, left, last - where.get("seq", 1) + 1)
         request = {**where, **subject, "batch": size, "max_bytes": wanted.max_bytes}
-        page = await _request_batch(jetstream_api, wanted.stream, request)
+        page = await _request_batch(api, wanted.stream, request)
         if page.messages:
             where = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
         if wanted.confirm and not page.more and left and where.get("seq", 1) <= last:
-            late = await _from_leader(jetstream_api, wanted.stream, {**where, **subject})
+            late = await _from_leader(api, wanted.stream, {**where, **subject})
             if late is not None:
                 page.messages.append(late)
                 page.more = True
@@ -116,14 +116,12 @@ async def read_range(jetstream_api: Api, wanted: Range) -> AsyncIterator[StoredM
             return
 
 
-async def read_last(
-    jetstream_api: Api, stream: str, body: Mapping[str, Any]
-) -> AsyncIterator[StoredMsg]:
+async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIterator[StoredMsg]:
     """The last message of each subject of `body`, all as of one moment, over all batches."""
     request = dict(body)
     attempts = 0
     while True:
-        page = await _request_batch(jetstream_api, stream, request)
+        page = await _request_batch(api, stream, request)
         if page.more and page.up_to_seq is None and "up_to_seq" not in request:
             # The batch's end names the moment: without it, the next batch would be of another one.
             attempts += 1
@@ -153,17 +151,15 @@ class _Page:
         self.up_to_seq: int | None = None
 
 
-async def _request_batch(jetstream_api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
+async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
     """One batch, as far as it came. Raises RequestTimeoutError when nothing came."""
     page = _Page()
     last = 0
-    subject = js_api.subject_of(jetstream_api.prefix, js_api.DIRECT_GET, {"stream": stream})
+    subject = js_api.subject_of(api.prefix, js_api.DIRECT_GET, {"stream": stream})
     payload = encode_document(request)
-    jetstream_api.note_request(subject, payload)
+    api.note_request(subject, payload)
     try:
-        async with jetstream_api.client.request_many(
-            subject, payload, timeout=jetstream_api.timeout
-        ) as replies:
+        async with api.client.request_many(subject, payload, timeout=api.timeout) as replies:
             async for reply in replies:
                 found = parse_direct_reply(frame_of(reply).headers)
                 if found is None:
@@ -179,7 +175,7 @@ async def _request_batch(jetstream_api: Api, stream: str, request: Mapping[str, 
                 page.messages.append(_stored(found, reply.data))
                 page.pending = found.pending
     except NoRespondersError:
-        raise await no_direct_gets(jetstream_api, stream) from None
+        raise await no_direct_gets(api, stream) from None
     return page
 
 
@@ -197,26 +193,24 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
         page.up_to_seq = end.up_to_seq
 
 
-async def _from_leader(
-    jetstream_api: Api, stream: str, where: Mapping[str, Any]
-) -> StoredMsg | None:
+async def _from_leader(api: Api, stream: str, where: Mapping[str, Any]) -> StoredMsg | None:
     """The first message from `where` on that the leader has."""
     try:
-        return await leader_get(jetstream_api, stream, {"next_by_subj": ">", **where})
+        return await leader_get(api, stream, {"next_by_subj": ">", **where})
     except MessageNotFoundError:
         return None
 
 
-async def leader_get(jetstream_api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+async def leader_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
     """One message, as the stream's leader has it. Raises MessageNotFoundError."""
-    answer = await jetstream_api.call(js_api.MSG_GET, body, stream=stream)
+    answer = await api.call(js_api.MSG_GET, body, stream=stream)
     return from_wire(StoredMsg, answer["message"])
 
 
-async def no_direct_gets(jetstream_api: Api, stream: str) -> JetStreamError:
+async def no_direct_gets(api: Api, stream: str) -> JetStreamError:
     """Why there were no responders: StreamNotFoundError, or DirectGetError."""
     try:
-        await jetstream_api.call(js_api.STREAM_INFO, stream=stream)
+        await api.call(js_api.STREAM_INFO, stream=stream)
     except APIError as error:
         return error
     except RequestTimeoutError:
