@@ -66,8 +66,6 @@ class ContinuousPull:
 
     __slots__ = (
         "_api",
-        "_asking",
-        "_asks",
         "_client",
         "_clock",
         "_gaps",
@@ -79,6 +77,8 @@ class ContinuousPull:
         "_on_stop",
         "_pending",
         "_priority",
+        "_requesting",
+        "_requests",
         "_resume",
         "_silent",
         "_subject",
@@ -106,7 +106,7 @@ class ContinuousPull:
         self.waiters = Waiters()
         """Who waits for `frames`; it is woken here, and by the owner at the end."""
         self._pending = 0
-        self._asking = False
+        self._requesting = False
         self._listener: Listener | None = None
         self._names: dict[str, str] = {}
         self._subject = ""
@@ -116,7 +116,7 @@ class ContinuousPull:
         self._silent = 0
         self._told: set[str] = set()
         self._gaps = GapDetector(None)
-        self._asks = 0
+        self._requests = 0
 
     # -- for the owner -------------------------------------------------------------------------
 
@@ -134,22 +134,22 @@ class ContinuousPull:
         self._listen()
         if self._client.is_connected:
             self._pending = self._here()
-            self._asking = True
+            self._requesting = True
             self._heard = self._silent = 0
-            self._ask()
+            self._fill_buffer()
             self._set_clock()
 
     def stop(self) -> None:
         """Send no more requests, receive no more. Buffered frames stay."""
-        self.stop_asking()
+        self.stop_requests()
         if self._listener is not None:
             self._gaps = GapDetector(self.delivered)
             self._listener.close()
             self._listener = None
 
-    def stop_asking(self) -> None:
+    def stop_requests(self) -> None:
         """Send no more requests; what is on its way still arrives."""
-        self._asking = False
+        self._requesting = False
         for timer in (self._clock, self._resume):
             if timer is not None:
                 timer.cancel()
@@ -160,7 +160,7 @@ class ContinuousPull:
 
         Raises RequestTimeoutError, ConnectionClosedError; it is stopped in any case.
         """
-        self.stop_asking()
+        self.stop_requests()
         try:
             if self._listener is not None:
                 self._listener.stop()
@@ -173,7 +173,7 @@ class ContinuousPull:
         frame = self.frames.popleft()
         self._pending -= self._amount(frame) if self._limits.in_bytes else 1
         if self._pending <= self._limits.threshold:
-            self._ask()
+            self._fill_buffer()
         return frame
 
     def take_many(self, limit: int) -> list[MessageFrame]:
@@ -202,7 +202,7 @@ class ContinuousPull:
         """Our requests that wait at the server."""
         return self._gaps.waiting
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         pinned = self._priority is not None and self._priority.pinned
@@ -216,10 +216,10 @@ class ContinuousPull:
             on_end=self._on_end,
         )
 
-    def _ask(self) -> None:
+    def _fill_buffer(self) -> None:
         """Request what is missing to a full buffer."""
         limits = self._limits
-        while self._asking and (missing := limits.full - self._pending) > 0:
+        while self._requesting and (missing := limits.full - self._pending) > 0:
             amount = min(missing, limits.most)
             self._request(amount)
             self._pending += amount
@@ -235,12 +235,12 @@ class ContinuousPull:
             **({} if self._priority is None else self._priority.fields()),
         ).encode()
         self._api.note_request(self._subject, payload)
-        self._asks += 1
+        self._requests += 1
         try:
-            reply = f"{self._listener.subject[:-1]}{amount}-{self._asks}"
+            reply = f"{self._listener.subject[:-1]}{amount}-{self._requests}"
             self._client.publish_nowait(self._subject, payload, reply=reply)
         except ConnectionClosedError:
-            self._asking = False  # `_on_end` comes, or came
+            self._requesting = False  # `_on_end` comes, or came
         except JetsparkError as error:
             self._refused(error)
 
@@ -252,18 +252,18 @@ class ContinuousPull:
         self._pause()
 
     def _pause(self) -> None:
-        if self._asking:
-            self._asking = False
+        if self._requesting:
+            self._requesting = False
             self._resume = self._client.loop.call_later(RETRY_WAIT, self._on_resume)
 
     def _on_resume(self) -> None:
         self._resume = None
-        self._asking = True
-        self._ask_if_low()
+        self._requesting = True
+        self._fill_if_low()
 
-    def _ask_if_low(self) -> None:
+    def _fill_if_low(self) -> None:
         if self._pending <= self._limits.threshold:
-            self._ask()
+            self._fill_buffer()
 
     def _amount(self, frame: MessageFrame) -> int:
         """Bytes of a delivery, as the server counts them for max_bytes."""
@@ -327,8 +327,9 @@ class ContinuousPull:
             self._stop_for(StopReason.UNUSABLE, pull_error(status))
             return
         if end is PullEnd.NO_LEADER:
-            if self._asking or self._resume is not None:  # each request gets it; the first counts
-                self.stop_asking()
+            # Each request gets this status; the first one counts.
+            if self._requesting or self._resume is not None:
+                self.stop_requests()
                 self._on_stop(StopReason.NO_LEADER, pull_error(status))
             return
         token = frame.subject.rpartition(b".")[2].partition(b"-")[0]
@@ -348,7 +349,7 @@ class ContinuousPull:
             self._pause()  # an unknown status, which the server may send each time
         if end is not PullEnd.TOO_LARGE or not self.frames:
             # A message too large for the rest of the buffer waits until something is taken.
-            self._ask_if_low()
+            self._fill_if_low()
 
     def _stop_for(self, reason: StopReason, error: JetsparkError | None) -> None:
         self.stop()

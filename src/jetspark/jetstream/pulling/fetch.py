@@ -186,7 +186,7 @@ class Pull:
             return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
         return None
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         self._listener = self._client.listen(
