@@ -87,7 +87,10 @@ class Outbox:
             self._arm()
 
     def put_all(self, frames: list[bytes], size: int) -> None:
-        """`put` for several publishes of `size` bytes in all: all are accepted, or none."""
+        """`put` for several publishes of `size` bytes in all: all are accepted, or none.
+
+        They are not counted: that was done where they were first accepted.
+        """
         if self._size + size > self._mark:
             self._overflow(frames, size)
             return
