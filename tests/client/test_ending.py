@@ -151,7 +151,7 @@ def test_draining_the_blocking_client_after_a_break_does_not_wait(
 
 @pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("end", ["close", "drain"])
-async def test_a_cancelled_end_comes_to_its_end(
+async def test_cancelled_close_or_drain_still_closes_client(
     shared_server: NatsServer, connect: Connect, unique: Unique, turns: int, end: str
 ) -> None:
     nc = await connect(shared_server.url)

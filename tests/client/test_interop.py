@@ -105,7 +105,7 @@ async def test_requests_both_ways(
     assert (await peer.request(mine.subject, b"2", timeout=5)).data == b"ours 2"
 
 
-async def test_one_queue_group_of_both(
+async def test_queue_group_is_shared_by_both_clients(
     shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
 ) -> None:
     nc = await connect(shared_server.url)

@@ -66,7 +66,7 @@ async def test_requests_both_ways_with_headers(
     assert many == [b"js 3"]
 
 
-async def test_nobody_listening_is_told_to_both(
+async def test_no_responders_is_told_to_both_clients(
     shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
@@ -78,7 +78,7 @@ async def test_nobody_listening_is_told_to_both(
         await js_peer.run("request", subject=sub.subject, data="")
 
 
-async def test_one_queue_group_of_both(
+async def test_queue_group_is_shared_by_both_clients(
     shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)

@@ -56,7 +56,7 @@ async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> N
         assert third.is_connected
 
 
-async def test_a_refused_connection_says_where(connect: Connect) -> None:
+async def test_refused_connection_names_server(connect: Connect) -> None:
     port = free_port()
     with pytest.raises(ServerRefusedError) as caught:
         await connect(f"nats://user:secret@127.0.0.1:{port}")
@@ -72,7 +72,7 @@ async def test_an_unknown_option_is_refused_before_any_io() -> None:
         jetspark.connect(reconect_wait=1)
 
 
-async def test_nothing_is_left_behind(shared_server: NatsServer) -> None:
+async def test_close_leaves_no_task_and_no_route_behind(shared_server: NatsServer) -> None:
     before = asyncio.all_tasks()
     async with jetspark.connect(shared_server.url) as nc:
         nc.subscribe("left.behind", callback=lambda _: None)

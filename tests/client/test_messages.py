@@ -28,7 +28,7 @@ def message(
     return Message(cast(Client, client), frame)
 
 
-def test_plain() -> None:
+def test_plain_message_has_subject_reply_data_and_no_headers() -> None:
     plain = message(b"r.1", None, b"data")
     assert (plain.subject, plain.reply, plain.data) == ("a.é", "r.1", b"data")
     assert plain.headers is None
@@ -52,7 +52,7 @@ async def test_a_reply_subject_that_is_no_utf_8_is_not_answered_elsewhere() -> N
         (b"NATS/1.0 100 FlowControl Request\r\n\r\n", "flow_control"),
     ],
 )
-def test_what_the_server_says(block: bytes, name: str) -> None:
+def test_status_messages_are_recognised(block: bytes, name: str) -> None:
     said = message(None, block)
     flags = ("no_responders", "idle_heartbeat", "flow_control")
     assert [flag for flag in flags if getattr(said, flag)] == [name]

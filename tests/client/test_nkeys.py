@@ -130,7 +130,9 @@ async def test_a_server_that_checks_no_keys_lets_us_in(
     await connect(shared_server.url, creds=creds_text(OPERATOR.user(USER), USER.seed))
 
 
-async def test_the_url_wins(make_server: MakeServer, connect: Connect) -> None:
+async def test_credentials_in_url_take_precedence_over_nkeys(
+    make_server: MakeServer, connect: Connect
+) -> None:
     server = make_server("authorization { users = [{user: u, password: p}] }")
     await connect(f"nats://u:p@127.0.0.1:{server.port}", creds_file="is-not-read")
 

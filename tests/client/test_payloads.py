@@ -84,7 +84,7 @@ def released() -> memoryview:
 
 
 @pytest.mark.parametrize("kind", TAKEN)
-def test_what_has_a_buffer_is_its_bytes(kind: str) -> None:
+def test_bytes_like_payload_is_sent_as_its_bytes(kind: str) -> None:
     payload = TAKEN[kind]()
     found = payload_bytes(payload)
     assert type(found) is bytes

@@ -39,7 +39,7 @@ def open_requests(client: Client) -> int:
     return len(client.requests)
 
 
-async def test_so_many_replies_are_gathered_and_no_more(nc: Client, unique: Unique) -> None:
+async def test_request_many_ends_after_max_msgs(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1", b"2", b"3").subject
     replies = await nc.request_many(subject, max_msgs=2, timeout=30)
     assert [reply.data for reply in replies] == [b"1", b"2"]
@@ -48,28 +48,26 @@ async def test_so_many_replies_are_gathered_and_no_more(nc: Client, unique: Uniq
     assert nc.last_error is None
 
 
-async def test_they_can_be_iterated_as_they_come(nc: Client, unique: Unique) -> None:
+async def test_request_many_can_be_iterated_as_replies_arrive(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1", b"2").subject
     seen = [reply.data async for reply in nc.request_many(subject, max_msgs=2)]
     assert seen == [b"1", b"2"]
 
 
-async def test_the_timeout_ends_it_with_what_has_come(nc: Client, unique: Unique) -> None:
+async def test_request_many_ends_at_timeout_with_replies_so_far(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1").subject
     assert [reply.data for reply in await nc.request_many(subject, timeout=1)] == [b"1"]
     assert open_requests(nc) == 0
 
 
-async def test_no_reply_at_all_is_a_timeout(nc: Client, unique: Unique) -> None:
+async def test_request_many_without_any_reply_raises_timeout(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("silent")).subject
     with pytest.raises(RequestTimeoutError):
         await nc.request_many(subject, timeout=0.02)
     assert open_requests(nc) == 0
 
 
-async def test_a_gap_between_replies_ends_it_and_the_wait_for_the_first_is_no_gap(
-    nc: Client, unique: Unique
-) -> None:
+async def test_request_many_stall_starts_with_first_reply(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("slow"))
     asking = asyncio.ensure_future(_list(nc, sub.subject, stall=0.3, timeout=30))
     asked = await sub.next(30)
@@ -85,9 +83,7 @@ async def _list(nc: Client, subject: str, *, stall: float, timeout: float) -> li
     return [r.data for r in await nc.request_many(subject, stall=stall, timeout=timeout)]
 
 
-async def test_what_comes_after_the_gap_is_not_taken_by_a_slow_reader(
-    nc: Client, unique: Unique
-) -> None:
+async def test_request_many_stall_counts_arrival_not_reading(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("slow"))
     seen: list[bytes] = []
     reading, go_on = asyncio.Event(), asyncio.Event()
@@ -110,7 +106,7 @@ async def test_what_comes_after_the_gap_is_not_taken_by_a_slow_reader(
     assert seen == [b"1"]
 
 
-async def test_an_empty_reply_may_be_the_sentinel(nc: Client, unique: Unique) -> None:
+async def test_request_many_ends_at_empty_reply_as_sentinel(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1", b"", b"3").subject
     replies = await nc.request_many(subject, sentinel=True, timeout=30)
     assert [reply.data for reply in replies] == [b"1"]
@@ -118,7 +114,7 @@ async def test_an_empty_reply_may_be_the_sentinel(nc: Client, unique: Unique) ->
     assert [reply.data for reply in some] == [b"1", b"", b"3"]
 
 
-async def test_a_function_may_know_the_sentinel_which_is_not_given_out(
+async def test_request_many_sentinel_function_ends_and_its_reply_is_left_out(
     nc: Client, unique: Unique
 ) -> None:
     subject = service(nc, unique("many"), b"1", b"end").subject
@@ -127,7 +123,7 @@ async def test_a_function_may_know_the_sentinel_which_is_not_given_out(
     assert open_requests(nc) == 0
 
 
-async def test_a_sentinel_alone_is_an_empty_result(nc: Client, unique: Unique) -> None:
+async def test_request_many_with_only_sentinel_is_empty(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("none"), b"").subject
     assert await nc.request_many(subject, sentinel=True, timeout=30) == []
 
@@ -173,7 +169,7 @@ async def test_cancelling_leaving_early_and_bad_arguments_leave_nothing(
     assert nc.last_error is None
 
 
-async def test_closing_ends_it_after_the_replies_that_are_here(
+async def test_closing_client_ends_request_many_after_received_replies(
     nc: Client, shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     other = await connect(shared_server.url)
@@ -189,7 +185,7 @@ async def test_closing_ends_it_after_the_replies_that_are_here(
     assert open_requests(nc) == 0
 
 
-async def test_it_goes_on_after_a_reconnect(
+async def test_request_many_goes_on_after_reconnect(
     nats_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(nats_server.url)

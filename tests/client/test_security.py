@@ -54,7 +54,7 @@ async def test_wrong_credentials_are_told_and_hold_no_secret(
     assert isinstance(several.value.__cause__, AuthorizationError)
 
 
-async def test_token(make_server: MakeServer, connect: Connect) -> None:
+async def test_token_authenticates(make_server: MakeServer, connect: Connect) -> None:
     server = make_server("authorization { token: s3cr3t }")
     await connect(server.url, token="s3cr3t")
     await connect(f"nats://s3cr3t@127.0.0.1:{server.port}")

@@ -160,7 +160,7 @@ async def test_reconnecting_restores_subscriptions_and_sends_what_waited(
     await nc.drain()
 
 
-async def test_credentials(start: Start, connect: Connect) -> None:
+async def test_websocket_carries_credentials(start: Start, connect: Connect) -> None:
     user = new_key()
     _, url = start(
         more=f"authorization {{ users = [{{user: u, password: p}}, {{nkey: {user.public}}}] }}"

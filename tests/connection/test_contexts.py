@@ -190,7 +190,7 @@ def test_what_is_given_wins_over_the_context(home: Home) -> None:
         ("NATS_CERT", "tls_cert_file"),
     ],
 )
-def test_each_variable(variable: str, option: str) -> None:
+def test_each_environment_variable_sets_its_option(variable: str, option: str) -> None:
     options = make_options(environ={variable: "value"})
     expected: dict[str, Any] = {option: "value"}
     assert options == ConnectOptions(**expected)

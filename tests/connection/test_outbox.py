@@ -23,7 +23,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_turn_of_the_loop_is_one_write(outbox: Outbox) -> None:
+async def test_outbox_writes_once_per_turn_of_loop(outbox: Outbox) -> None:
     writes: list[bytes] = []
     outbox.attach(writes.append)
     outbox.put(b"a")
@@ -63,7 +63,7 @@ async def test_control_frames_die_with_their_link_and_publishes_do_not(outbox: O
     assert (first, second) == ([], [b"12"])
 
 
-async def test_what_a_link_took_is_not_sent_again(outbox: Outbox) -> None:
+async def test_frames_accepted_by_link_are_not_sent_again(outbox: Outbox) -> None:
     writes: list[bytes] = []
     outbox.attach(writes.append)
     outbox.put(b"1")
@@ -74,7 +74,7 @@ async def test_what_a_link_took_is_not_sent_again(outbox: Outbox) -> None:
     assert writes == [b"1"]
 
 
-async def test_much_in_one_turn_is_written_early_and_publishers_are_asked_to_wait(
+async def test_outbox_over_flush_size_is_written_early_and_crowded(
     outbox: Outbox,
 ) -> None:
     writes: list[bytes] = []
@@ -86,7 +86,7 @@ async def test_much_in_one_turn_is_written_early_and_publishers_are_asked_to_wai
     assert not outbox.crowded
 
 
-async def test_a_stopped_transport_bounds_the_outbox_and_waiters_go_on_after(
+async def test_paused_transport_limits_outbox_and_resume_wakes_waiters(
     outbox: Outbox,
 ) -> None:
     writes: list[bytes] = []
@@ -108,7 +108,7 @@ async def test_a_stopped_transport_bounds_the_outbox_and_waiters_go_on_after(
     assert writes == [b"1", b"2"]
 
 
-async def test_losing_the_link_frees_who_waits(outbox: Outbox) -> None:
+async def test_detach_wakes_waiters(outbox: Outbox) -> None:
     outbox.attach(lambda _: None)
     outbox.pause()
     waiting = asyncio.create_task(outbox.wait())
@@ -117,7 +117,7 @@ async def test_losing_the_link_frees_who_waits(outbox: Outbox) -> None:
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_closed_refuses_with_the_reason(outbox: Outbox) -> None:
+async def test_closed_outbox_refuses_publishes_with_reason(outbox: Outbox) -> None:
     reason = OutboundBufferError("why")
     outbox.close(reason)
     with pytest.raises(ConnectionClosedError) as caught:
@@ -127,12 +127,12 @@ async def test_closed_refuses_with_the_reason(outbox: Outbox) -> None:
     assert outbox.size == 0
 
 
-async def test_not_opened_is_closed() -> None:
+async def test_outbox_before_open_refuses_publishes() -> None:
     with pytest.raises(ConnectionClosedError):
         Outbox(LIMIT, asyncio.get_running_loop()).put(b"x")
 
 
-async def test_what_is_put_now_is_written_at_once_and_behind_what_waits(outbox: Outbox) -> None:
+async def test_put_now_writes_at_once_but_after_queued_frames(outbox: Outbox) -> None:
     writes: list[bytes] = []
     outbox.attach(writes.append)
     outbox.put_now(b"a")
@@ -144,7 +144,7 @@ async def test_what_is_put_now_is_written_at_once_and_behind_what_waits(outbox: 
     assert outbox.bytes_out == 3
 
 
-async def test_what_is_put_now_waits_like_the_rest_while_nothing_can_be_written(
+async def test_put_now_queues_while_paused_or_without_link(
     outbox: Outbox,
 ) -> None:
     outbox.put_now(b"1")

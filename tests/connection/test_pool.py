@@ -123,7 +123,7 @@ def test_servers_that_are_ready_keep_their_order_and_the_lost_one_goes_last() ->
     assert names(pool) == ["b:4222", "c:4222", "a:4222"]
 
 
-def test_a_single_server_waits_its_time() -> None:
+def test_single_server_is_tried_again_after_reconnect_wait() -> None:
     clock = Clock()
     pool = make("a", clock=clock)
     server, _ = pick(pool)
@@ -187,7 +187,7 @@ def test_gossip_inherits_scheme_credentials_and_the_name_to_verify() -> None:
     assert pool.servers[-1].url.tls_name == "nats.example"
 
 
-def test_gossip_repeated_adds_nothing_and_gossiped_servers_leave_when_named_no_more() -> None:
+def test_advertised_servers_are_added_once_and_removed_when_no_longer_advertised() -> None:
     pool = make("a", "b")
     via = pool.servers[0]
     assert pool.learn(["a:4222", "c:4222", "d:4222", "C:4222"], via, secure=False) == [

@@ -135,7 +135,9 @@ async def test_one_server_raises_its_own_error(
         pass
 
 
-async def test_a_peer_that_hangs_up_is_a_broken_socket(server: ScriptedServer) -> None:
+async def test_server_hanging_up_during_handshake_raises_broken_socket(
+    server: ScriptedServer,
+) -> None:
     client = Client(make_options(server.url))
     connecting = asyncio.create_task(client.connect())
     (await server.accept()).close()
@@ -157,7 +159,7 @@ async def test_several_servers_are_tried_once_each_and_the_last_error_is_the_cau
         assert isinstance(caught.value.__cause__, AuthorizationError)
 
 
-async def test_the_first_server_that_answers_is_taken(server: ScriptedServer, link: Link) -> None:
+async def test_connect_takes_first_server_that_answers(server: ScriptedServer, link: Link) -> None:
     async with ScriptedServer() as gone:
         dead = gone.url
     made = await link(servers=[dead, server.url])
@@ -189,7 +191,7 @@ async def test_cancelling_connect_closes_everything(server: ScriptedServer) -> N
         await client.connect()
 
 
-async def test_a_ping_during_the_handshake_is_answered(server: ScriptedServer) -> None:
+async def test_ping_during_handshake_is_answered(server: ScriptedServer) -> None:
     client = Client(make_options(server.url))
     connecting = asyncio.create_task(client.connect())
     peer = await server.accept()
@@ -276,7 +278,7 @@ async def test_unanswered_pings_make_the_connection_stale(
         (b"MSG a 1 5\r\nxx", BrokenSocketError),
     ],
 )
-async def test_the_link_is_given_up_and_made_again(
+async def test_lost_link_reports_its_error_and_reconnect_restores_subscriptions(
     server: ScriptedServer, link: Link, words: bytes, error: type[Exception]
 ) -> None:
     from jetspark.errors import AuthExpiredError
@@ -391,7 +393,7 @@ async def test_a_frame_cut_by_the_loss_of_the_link_is_not_sent_again(
     assert 0 < count <= 9  # those of the outbox (8 MiB), none of the transport's
 
 
-async def test_polite_publishers_wait_for_a_slow_peer_and_lose_nothing(link: Link) -> None:
+async def test_publish_waits_for_slow_server_and_loses_nothing(link: Link) -> None:
     made = await link(pending_size=1000)
     sent = 300
 
@@ -442,7 +444,7 @@ async def test_lame_duck_moves_before_the_first_link_ends(
         assert made.errors.empty()
 
 
-async def test_a_lame_duck_without_company_is_kept_until_it_ends(
+async def test_lame_duck_without_another_server_is_kept_until_it_ends(
     server: ScriptedServer, link: Link
 ) -> None:
     made = await link()
@@ -575,7 +577,7 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
     await client.close()
 
 
-async def test_who_takes_whole_runs_may_raise_too(
+async def test_on_run_that_raises_is_reported_and_messages_are_not_repeated(
     link: Link, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await link()
@@ -595,7 +597,7 @@ async def test_who_takes_whole_runs_may_raise_too(
     await made.client.close()
 
 
-async def test_a_listener_is_told_of_the_links_and_may_publish_on_the_new_one(
+async def test_listener_hooks_are_called_on_disconnect_and_reconnect_and_may_publish(
     server: ScriptedServer, link: Link
 ) -> None:
     made = await link()
@@ -680,7 +682,7 @@ async def test_headers_are_refused_by_a_server_without_them(link: Link) -> None:
         made.client.publish_nowait("a", headers={"a": "b"})
 
 
-async def test_what_the_next_server_would_not_take_is_dropped_and_told_and_the_rest_is_sent(
+async def test_kept_publish_that_next_server_refuses_is_dropped_and_reported(
     server: ScriptedServer, link: Link
 ) -> None:
     made = await link()
@@ -728,7 +730,7 @@ async def test_ok_of_verbose_mode_is_no_event(server: ScriptedServer) -> None:
     await client.close()
 
 
-async def test_unchecked_subjects_are_the_servers_business_and_white_space_is_not(
+async def test_check_subjects_off_still_refuses_white_space(
     link: Link,
 ) -> None:
     made = await link(check_subjects=False)
@@ -771,9 +773,7 @@ async def test_trace_logs_each_line_and_no_secret(
     assert "s3cret" not in caplog.text
 
 
-async def test_without_the_option_nothing_is_traced(
-    link: Link, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_trace_is_off_by_default(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     await link()
     assert not [r for r in caplog.records if r.name == "jetspark.trace"]
@@ -807,7 +807,7 @@ async def test_gossip_under_tls_keeps_the_name_to_verify() -> None:
     assert steps.send(Info(b'{"tls_required":true}')) == StartTLS("nats.example")
 
 
-def test_the_diagram_of_the_states_is_the_table_that_the_code_holds_to() -> None:
+def test_state_diagram_of_architecture_page_equals_transitions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
     diagram = text.partition("stateDiagram-v2")[2].partition("```")[0]
     drawn = re.findall(r"^ *(\w+) --> (\w+)", diagram, re.MULTILINE)

@@ -39,7 +39,7 @@ def opened(*, compression: bool = False) -> tuple[WebSocketCodec, ServerProtocol
     compression=st.booleans(),
     fragments=st.booleans(),
 )
-def test_payloads_are_the_same_wherever_the_bytes_are_split(
+def test_websocket_payloads_are_same_wherever_bytes_are_split(
     payloads: list[bytes], cuts: list[int], compression: bool, fragments: bool
 ) -> None:
     codec, server = opened(compression=compression)
@@ -61,7 +61,7 @@ def test_payloads_are_the_same_wherever_the_bytes_are_split(
     assert [bytes(frame.data) for frame in frames] == [b"p"] * len(payloads) + [b"back"]
 
 
-def test_a_goodbye_of_either_side_is_the_end() -> None:
+def test_websocket_close_frame_of_either_side_is_the_end() -> None:
     codec, server = opened()
     server.send_binary(b"last")
     server.send_close(1000)
@@ -75,7 +75,7 @@ def test_a_goodbye_of_either_side_is_the_end() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff", b"\x82\x81aaaaa", b"\x82\x7f" + b"\x7f" * 8])
-def test_what_is_no_frame_is_a_failure(data: bytes) -> None:
+def test_bytes_that_are_no_websocket_frame_set_failure(data: bytes) -> None:
     codec, _ = opened()
     codec.receive(data)
     assert codec.failure is not None
@@ -83,7 +83,7 @@ def test_what_is_no_frame_is_a_failure(data: bytes) -> None:
     assert codec.receive(b"x") == []
 
 
-def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_websocket_library_logs_no_frames(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     codec, _ = opened()
     codec.send(b"CONNECT s3cret")

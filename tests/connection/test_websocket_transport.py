@@ -101,7 +101,7 @@ class Connected:
         await self.connecting
 
 
-async def test_a_ping_of_the_websocket_is_answered(server: ScriptedServer) -> None:
+async def test_websocket_ping_is_answered_with_pong(server: ScriptedServer) -> None:
     async with Connected(server.url):
         peer = await WebSocketPeer.accept(server)
         peer.protocol.send_ping(b"are you there")
@@ -122,7 +122,7 @@ def talk_nonsense(peer: WebSocketPeer) -> None:
 @pytest.mark.parametrize(
     ("end", "reason"), [(say_goodbye, "closed the connection"), (talk_nonsense, "not WebSocket")]
 )
-async def test_the_end_of_the_websocket_is_the_end_of_the_link(
+async def test_websocket_close_frame_or_bad_frame_ends_link(
     server: ScriptedServer, end: Callable[[WebSocketPeer], None], reason: str
 ) -> None:
     async with Connected(server.url) as connected:
@@ -138,7 +138,7 @@ async def test_the_end_of_the_websocket_is_the_end_of_the_link(
         assert connected.errors.qsize() == 1
 
 
-async def test_closing_says_goodbye(server: ScriptedServer) -> None:
+async def test_close_sends_websocket_close_frame(server: ScriptedServer) -> None:
     async with Connected(server.url) as connected:
         peer = await WebSocketPeer.accept(server)
         await connected.connecting
@@ -149,7 +149,9 @@ async def test_closing_says_goodbye(server: ScriptedServer) -> None:
         assert await peer.event(Frame) is None
 
 
-async def test_a_peer_that_does_not_read_makes_publishing_stop(server: ScriptedServer) -> None:
+async def test_websocket_back_pressure_refuses_publishes_beyond_pending_size(
+    server: ScriptedServer,
+) -> None:
     async with Connected(server.url, pending_size=1 << 20) as connected:
         peer = await WebSocketPeer.accept(server)
         await connected.connecting

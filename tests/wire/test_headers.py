@@ -76,7 +76,7 @@ def test_values_stay_in_the_order_given_over_all_names() -> None:
     assert list(headers.items()) == [("b", "x"), ("a", "5")]
 
 
-def test_access() -> None:
+def test_headers_get_set_add_delete_and_iterate() -> None:
     headers = Headers({"a": ["1", "2"], "A": "3"})
     headers.add("a", "4")
     assert headers["a"] == "1"

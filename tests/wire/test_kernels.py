@@ -106,7 +106,7 @@ def plain_split(of: Any, data: bytes, /, **options: Any) -> tuple[list[Any], Any
 
 @both
 @given(st.one_of(spoiled(), st.randoms(use_true_random=False).map(stream)))
-def test_any_bytes_give_both_the_same_events_and_errors(data: bytes) -> None:
+def test_kernels_split_any_bytes_into_same_frames_and_errors(data: bytes) -> None:
     assert plain_split(_kernel, data) == plain_split(_python_kernel, data)
     assert plain_split(_kernel, data, one=True) == plain_split(_python_kernel, data, one=True)
 
@@ -135,13 +135,13 @@ def test_any_bytes_give_both_the_same_events_and_errors(data: bytes) -> None:
     ],
     ids=range(17),
 )
-def test_odd_bytes_give_both_the_same(data: bytes) -> None:
+def test_kernels_split_odd_bytes_alike(data: bytes) -> None:
     assert plain_split(_kernel, data) == plain_split(_python_kernel, data)
 
 
 @every_kernel
 @given(streams)
-def test_runs_hold_what_belongs_together(one: Any, sent: list[Sent]) -> None:
+def test_runs_have_one_sid_and_all_or_no_reply_subjects(one: Any, sent: list[Sent]) -> None:
     events, end = split(one, joined(sent))
     assert end == (len(joined(sent)), 0)
     assert [as_tuple(event) for event in one_by_one(events)] == [
@@ -161,7 +161,7 @@ def test_runs_hold_what_belongs_together(one: Any, sent: list[Sent]) -> None:
 
 
 @every_kernel
-def test_where_to_begin_and_only_one(one: Any) -> None:
+def test_split_frames_begins_at_pos_and_stops_after_one(one: Any) -> None:
     data = b"PING\r\nMSG a 1 1\r\nx\r\nMSG a 1 1\r\ny\r\n"
     events: list[Event] = []
     assert one.split_frames(data, events, 6, one=True) == (20, 0)
@@ -229,7 +229,7 @@ def test_columns_equal_the_frames(one: Any, sent: list[bytes], cut: int) -> None
 
 @both
 @given(spoiled())
-def test_any_bytes_decode_to_the_same(data: bytes) -> None:
+def test_kernels_decode_any_bytes_alike(data: bytes) -> None:
     seen = []
     for one in KERNELS:
         columns, decoder = one.Deliveries(), one.DeliveryDecoder("S-1", "c_1")
@@ -272,7 +272,7 @@ def test_rows_can_be_appended_cut_off_and_picked(
 
 
 @every_kernel
-def test_what_was_taken_stays_when_more_comes(one: Any) -> None:
+def test_taken_columns_stay_when_more_rows_are_decoded(one: Any) -> None:
     columns = one.Deliveries()
     columns.append(b"a", 1, 2, None, b"x" * 5000)
     taken = columns.take()
@@ -281,7 +281,7 @@ def test_what_was_taken_stays_when_more_comes(one: Any) -> None:
 
 
 @both
-def test_mistakes_are_exceptions() -> None:
+def test_c_kernel_refuses_wrong_arguments() -> None:
     columns = _kernel.Deliveries()
     mistakes: list[Callable[[], object]] = [
         lambda: _kernel.Deliveries(1),
@@ -339,7 +339,7 @@ def test_headers_become_pairs(one: Any, given_blocks: list[tuple[bytes, list[byt
 
 @both
 @given(st.lists(st.one_of(header_blocks, spoiled(), st.binary(max_size=30))), st.binary(max_size=3))
-def test_any_header_blocks_give_the_same(blocks: list[bytes], tail: bytes) -> None:
+def test_kernels_split_any_header_blocks_alike(blocks: list[bytes], tail: bytes) -> None:
     seen = []
     for one in KERNELS:
         columns = one.Deliveries()
@@ -358,7 +358,7 @@ READ = ["reply_fields", "stream_sequence", "stream_position"]
 
 @every_kernel
 @given(st.sampled_from([(b"", b""), (b"hub", b"ACC"), (b"_", b"ACC")]), st.data())
-def test_what_a_reply_subject_says(
+def test_reply_fields_of_jetstream_reply_subject(
     one: Any, domain: tuple[bytes, bytes], data: st.DataObject
 ) -> None:
     counts = st.integers(0, 2**64 - 1)
@@ -391,7 +391,9 @@ def test_what_a_reply_subject_says(
         b"$JS.ACK.S.c.1.99999999999999999999.3.4.5",
     ],
 )
-def test_other_reply_subjects_say_nothing(one: Any, read: str, reply: bytes | None) -> None:
+def test_other_reply_subjects_raise_not_jetstream_message(
+    one: Any, read: str, reply: bytes | None
+) -> None:
     with pytest.raises(NotJetStreamMessageError):
         getattr(one, read)(reply)
 
@@ -403,7 +405,7 @@ def test_other_reply_subjects_say_nothing(one: Any, read: str, reply: bytes | No
         max_size=13,
     )
 )
-def test_odd_reply_subjects_say_the_same(tokens: list[bytes]) -> None:
+def test_kernels_read_odd_reply_subjects_alike(tokens: list[bytes]) -> None:
     reply = b"$JS.ACK." + b".".join(tokens)
     for read in READ:
         said = []
@@ -422,7 +424,7 @@ FIELDS = (4, b"orders.eu", b"$JS.ACK.S-1.c_1.1.42.7.1700000000000000000.3", None
 
 
 @every_kernel
-def test_a_frame_is_read_by_name_and_kept_as_it_is(one: Any) -> None:
+def test_message_frame_fields_are_read_by_name_and_read_only(one: Any) -> None:
     frame = one.MessageFrame(*FIELDS)
     assert as_tuple(frame) == FIELDS
     assert frame == one.MessageFrame(*FIELDS)
@@ -437,7 +439,7 @@ def test_a_frame_is_read_by_name_and_kept_as_it_is(one: Any) -> None:
 
 
 @every_kernel
-def test_a_message_is_a_frame_and_its_client(one: Any) -> None:
+def test_message_holds_frame_and_client(one: Any) -> None:
     frame = one.MessageFrame(*FIELDS)
 
     class Message(one.Delivered):  # type: ignore[misc]
@@ -480,7 +482,7 @@ def test_a_message_in_a_cycle_with_its_client_is_collected(one: Any) -> None:
 
 
 @every_kernel
-def test_many_messages_leave_nothing_behind(one: Any) -> None:
+def test_deliver_leaks_no_references(one: Any) -> None:
     class Message(one.Delivered):  # type: ignore[misc]
         __slots__ = ("more",)
 
@@ -492,7 +494,7 @@ def test_many_messages_leave_nothing_behind(one: Any) -> None:
 
 
 @both
-def test_what_is_no_frame_or_no_message_is_refused() -> None:
+def test_kernel_refuses_what_is_no_frame_or_message_class() -> None:
     frame = _kernel.MessageFrame(*FIELDS)
     for fields in (
         (),
@@ -525,7 +527,7 @@ def imported(wanted: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_environment_may_choose() -> None:
+def test_jetspark_kernel_variable_chooses_kernel() -> None:
     assert imported("python").stdout == "python\n"
     assert imported("").stdout == ("python\n" if _kernel is None else "c\n")
     assert 'it may be "c", "python" or absent' in imported("rust").stderr
@@ -535,7 +537,7 @@ def test_the_environment_may_choose() -> None:
         assert imported("c").stdout == "c\n"
 
 
-def test_the_present_one_is_told() -> None:
+def test_kernel_in_use_has_the_types_of_the_twin() -> None:
     assert kernel.IMPLEMENTATION in ("c", "python")
     assert isinstance(kernel.Deliveries().take(), _python_kernel.Columns)
     assert array("i").itemsize == 4

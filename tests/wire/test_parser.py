@@ -30,18 +30,18 @@ def parse(*chunks: bytes) -> list[Frame]:
 
 
 @given(streams)
-def test_all_at_once_gives_what_was_sent(sent: list[Sent]) -> None:
+def test_stream_fed_at_once_gives_its_events(sent: list[Sent]) -> None:
     assert parse(b"".join(data for data, _ in sent)) == [event for _, event in sent]
 
 
 @given(streams)
-def test_byte_by_byte_gives_the_same(sent: list[Sent]) -> None:
+def test_stream_fed_byte_by_byte_gives_same_events(sent: list[Sent]) -> None:
     data = b"".join(data for data, _ in sent)
     assert parse(*(data[i : i + 1] for i in range(len(data)))) == [event for _, event in sent]
 
 
 @given(streams)
-def test_every_split_point_gives_the_same(sent: list[Sent]) -> None:
+def test_stream_split_at_any_point_gives_same_events(sent: list[Sent]) -> None:
     data = b"".join(data for data, _ in sent)
     events = [event for _, event in sent]
     for cut in range(len(data) + 1):
@@ -49,7 +49,7 @@ def test_every_split_point_gives_the_same(sent: list[Sent]) -> None:
 
 
 @given(streams, st.lists(st.integers(0, 2000)))
-def test_any_chunks_give_the_same(sent: list[Sent], cuts: list[int]) -> None:
+def test_stream_in_any_chunks_gives_same_events(sent: list[Sent], cuts: list[int]) -> None:
     data = b"".join(data for data, _ in sent)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
@@ -128,7 +128,7 @@ def test_a_long_info_is_no_error() -> None:
         (b"MSG  a\t1  0 \r\n\r\n", MessageFrame(1, b"a", None, None, b"")),
     ],
 )
-def test_odd_spelling_is_understood(line: bytes, event: Frame) -> None:
+def test_lower_case_white_space_and_bare_errors_are_parsed(line: bytes, event: Frame) -> None:
     assert parse(line) == [event]
 
 
@@ -159,7 +159,7 @@ def test_a_control_line_in_single_bytes_takes_time_in_proportion() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 5000])
-def test_what_waits_for_its_rest_is_bounded_and_about_as_large_as_what_came(step: int) -> None:
+def test_pending_bytes_of_incomplete_frame_are_bounded(step: int) -> None:
     parser = Parser()
     data = b"MSG a 1 400000\r\n" + b"x" * 300_000
     tracemalloc.start()

@@ -54,7 +54,7 @@ def test_received_and_added_in_any_pieces_gives_what_was_sent(
 
 
 @pytest.mark.parametrize("most", [1000, 65536, 10_000_000])
-def test_a_frame_larger_than_the_memory_makes_room_and_gives_it_back(most: int) -> None:
+def test_large_frame_grows_memory_which_shrinks_afterwards(most: int) -> None:
     buffer = ReceiveBuffer(4096)
     large = bytes(9 << 20)
     frames = receive(buffer, message(b"before") + message(large) + message(b"behind"), most)
@@ -78,7 +78,7 @@ def test_there_is_room_until_a_control_line_is_too_long() -> None:
     assert bytes(data) == b"x" * (MAX_CONTROL_LINE + 1)
 
 
-def test_nothing_is_looked_at_before_a_frame_may_be_whole() -> None:
+def test_received_gives_nothing_before_frame_may_be_complete() -> None:
     buffer = ReceiveBuffer(4096)
     whole = message(bytes(1000))
     assert read(buffer, buffer.add(whole[:500])) == []

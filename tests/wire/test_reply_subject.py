@@ -29,6 +29,6 @@ def test_numbers_are_those_of_the_metadata(form: str, numbers: tuple[int, ...]) 
 @pytest.mark.parametrize(
     "reply", [None, b"", b"_INBOX.a", b"$JS.ACK.S.C.1.2.3.4", b"$JS.ACK.S.C.1.x.3.4.5"]
 )
-def test_what_is_no_delivery(reply: bytes | None) -> None:
+def test_other_reply_subject_raises_not_jetstream_message(reply: bytes | None) -> None:
     with pytest.raises(NotJetStreamMessageError):
         stream_position(reply)
