@@ -57,8 +57,8 @@ def forked() -> ConnectionClosedError:
 class Wait:
     """What a thread waits for: begun and ended in the loop's thread.
 
-    A bare lock is the lightest thing that a thread can wait for; a concurrent.futures.Future
-    makes a condition, and two more turns of the loop.
+    A bare lock is the cheapest thing that a thread can wait for; a concurrent.futures.Future
+    makes a condition, and costs two more turns of the loop.
     """
 
     __slots__ = ("_thread", "ended", "error", "value")
@@ -79,7 +79,7 @@ class Wait:
         raise NotImplementedError
 
     def end(self) -> None:
-        """Wake who waits: there is a value or an error."""
+        """Wake the thread that waits: there is a value or an error."""
         if not self._thread.exiting:
             self.ended.release()
 
@@ -129,7 +129,7 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Get it by `current()`."""
+    """The thread and its event loop; `current()` returns it."""
 
     def __init__(self) -> None:
         self.loop = _new_event_loop()

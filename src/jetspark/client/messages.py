@@ -5,8 +5,8 @@ Subject, headers, status and metadata are decoded when they are asked for. A hea
 cannot be read is reported through the client (log, last_error, error callback) and the body is
 still delivered, with `headers` None.
 
-`MessageView` is what can be read, `Message` adds what sends: the blocking client's messages are
-views too, and send in their own way.
+`MessageView` is what can be read, `Message` adds what sends: the messages of the blocking client
+are views, too, and send in the caller's thread.
 """
 
 from __future__ import annotations

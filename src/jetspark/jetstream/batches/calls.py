@@ -48,7 +48,7 @@ class BatchCalls:
         return FastIngest(fast_ingest(self._api, publishing, gaps, ack_every, outstanding, timeout))
 
 
-@checked  # which the blocking client asks for
+@checked  # the blocking client calls it, too
 def atomic_batch(api: Api, publishing: Publishing, timeout: Seconds | None) -> Staging:
     """`BatchCalls.atomic_batch`, sending by `publishing`."""
     check_feature("atomic_batch", (2, 12), api.server)

@@ -101,7 +101,7 @@ def _parse(said: dict[str, Any], payload: bytes) -> Reply:
     return Last(ack.count if ack.batch is not None else None, ack)
 
 
-# -- what is said of it to the user ------------------------------------------------------------
+# -- the errors of messages --------------------------------------------------------------------
 
 
 def is_unknown_batch(error: JetsparkError) -> bool:

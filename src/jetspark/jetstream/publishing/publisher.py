@@ -1,4 +1,4 @@
-"""Publishing many messages with a bounded window of unacknowledged ones (row J3).
+"""Publishing many messages with a bounded window of unacknowledged ones (docs/parity.md, J3).
 
 Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
 ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed

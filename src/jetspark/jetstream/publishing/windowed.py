@@ -151,7 +151,7 @@ class WindowedPublishing:
         if headers is not None or msg_id is not None or ttl is not None:
             # A copy: the caller may go on changing theirs.
             kept = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
-        # Before it is sent: in the blocking client its ack may come while we are still here.
+        # Before it is sent: its ack may be counted in the loop's thread while we are still here.
         index = self.window.reserve(subject, payload, kept, told)
         if index == CLOSED:
             raise self._not_open()
@@ -260,7 +260,7 @@ class WindowedPublishing:
             entry[4](ack)
 
     def _on_refusal(self, index: int, entry: Unacked, error: JetsparkError) -> None:
-        """A stream without a leader takes nothing, for a while; other refusals are final."""
+        """While a stream has no leader it takes nothing, which passes; other refusals are final."""
         window = self.window
         if is_passing(error):
             if window.refused(index, self._clock(), stored=is_in_process(error)):
@@ -274,7 +274,7 @@ class WindowedPublishing:
         self._fail(index, entry, error)
 
     def _warn(self, now: float) -> None:
-        """Once for each time of trouble that does not pass at once: sending may wait for long."""
+        """Once when refusals go on for a second: senders may have to wait for long."""
         if not self.window.troubled:
             self._refusal = None
         elif self._refusal is not None and now > self._warn_at:
@@ -282,7 +282,7 @@ class WindowedPublishing:
             logger.warning("%s It is sent again for %g s.", self._refusal, self._retry_for)
 
     def _fail(self, index: int, entry: Unacked, error: JetsparkError) -> None:
-        """For one that was taken out of the window."""
+        """Tell the failure of a message that was taken out of the window."""
         if entry[4] is None:
             self._failed.append(PublishFailure(index, entry[0], error))
         else:
@@ -302,18 +302,18 @@ class WindowedPublishing:
         return now - self._away
 
     def _look_at_the_clock(self) -> None:
-        """Every twentieth of the timeout, instead of a timer and a look for each message."""
+        """Every twentieth of the timeout, in place of a timer for each message."""
         window = self.window
         pause = min(self._timeout / _LOOKS, RETRY_WAIT)
         now = self._clock()
-        # Good until the next look: never too early, at most two looks too late.
+        # Valid until the next look: never too early, at most two looks too late.
         window.deadline = now + self._timeout + pause
         if self._left_at is None:
             late = window.overdue(now)
             for index, entry in late:
                 self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
             if late and self._acked == self._acked_before:
-                window.hold()  # a leader that stands still swallows what it gets
+                window.hold()  # a leader that hangs loses what it is sent
             self._acked_before = self._acked
             if now >= self._round_at and window.watched:
                 self._round(now)
@@ -322,7 +322,7 @@ class WindowedPublishing:
         self._timer = self._client.loop.call_later(pause, self._look_at_the_clock)
 
     def _round(self, now: float) -> None:
-        """Send again what waits for it, unless the round before is not through."""
+        """Send again what is due, unless the round before has not finished."""
         if self._resending is None or self._resending.done():
             self._round_at = now + RETRY_WAIT
             self._resending = self._client.loop.create_task(self._resend(self.window.due(now)))
@@ -333,7 +333,7 @@ class WindowedPublishing:
             if self._outbox.crowded:
                 await self._outbox.wait()
             if window.held and not held:
-                break  # there is no leader after all: the others would be refused, too
+                break  # there is no leader after all: the others would be refused as well
             if (entry := window.again(index)) is not None:
                 try:
                     self._send(index, *entry[:3])
