@@ -2,11 +2,11 @@
 
 Contract
 - A client belongs to the event loop in which it was made and is used from that thread only.
-- Methods without `await` only note what to send; it leaves together at the end of the loop turn.
-- Arguments are checked before a byte is kept. What cannot be raised to a caller goes to
+- Methods without `await` only buffer what to send; it is written at the end of the loop's turn.
+- Arguments are checked before anything is buffered. Errors that no call can raise go to
   `last_error`, the log "jetspark" and the error callback.
-- `close` sends what waits and ends everything at once; `drain` first finishes what has arrived.
-  A closed client stays closed.
+- `close` sends what is buffered and ends everything at once; `drain` first handles what has
+  arrived. A closed client stays closed.
 """
 
 from __future__ import annotations
@@ -108,22 +108,22 @@ class Client(RequestCalls):
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the present server said of itself, or the last one while there is no link."""
+        """INFO of the current server, or of the last one while there is no link."""
         return self._link.info
 
     @property
     def current_server(self) -> str | None:
-        """URL of the present server, without credentials; None without a link."""
+        """URL of the current server, without credentials; None without a link."""
         return self._link.current_server
 
     @property
     def servers(self) -> list[str]:
-        """URLs of all servers in the pool, those learnt from the cluster too."""
+        """URLs of all servers in the pool, including those that the cluster advertised."""
         return [str(server.url) for server in self._link.pool.servers]
 
     @property
     def max_payload(self) -> int:
-        """Largest message that the server accepts, bytes, headers included."""
+        """Largest message that the server accepts: bytes of headers and payload."""
         return self._link.max_payload
 
     @property
@@ -174,10 +174,11 @@ class Client(RequestCalls):
         await self._link.force_reconnect()
 
     async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has taken all that was published before.
+        """Return when the server has processed everything published before.
 
-        `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
-        ConnectionClosedError when there is no link or it is lost meanwhile; BadTimeoutError.
+        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
+        BadTimeError.
         """
         limit = seconds_of(timeout, self.options)
         try:
@@ -189,22 +190,22 @@ class Client(RequestCalls):
             ) from None
 
     async def rtt(self) -> float:
-        """Seconds of one round trip to the server. Raises as `flush` does."""
+        """Seconds of one round trip to the server. Raises as `flush`."""
         start = time.perf_counter()
         await self.flush()
         return time.perf_counter() - start
 
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
+        """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
         Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
-        seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
-        ConnectionClosedError when there is no link. The client is closed in any case, except that
-        of a timeout that cannot work (BadTimeoutError).
+        seconds: what is not done by then is given up, with RequestTimeoutError. Raises
+        ConnectionClosedError when there is no link. The client is closed in any case, except after
+        BadTimeoutError and BadTimeError.
 
-        Awaited in a callback that gets messages, which it would have to wait for, it returns at
-        once and goes on by itself; its errors are reported. A second call waits for the first and
-        raises as it does; nothing happens when the client is closed, by `drain` or by `close`.
+        Awaited in a message callback, for which it would have to wait, it returns at once and
+        continues in the background; its errors are reported. A second call waits for the first and
+        raises the same; nothing happens when the client is already closed.
         """
         timeout = seconds_of(timeout, self.options)
         caller = asyncio.current_task()
@@ -268,14 +269,14 @@ class Client(RequestCalls):
             await self.close()
 
     async def close(self) -> None:
-        """Send what waits and end the connection. Any number of times.
+        """Send what is buffered and end the connection. May be called again.
 
         Pending requests and iterators end at once; a callback that runs is cancelled.
         """
         try:
             await self._link.close()
         finally:
-            # Without a wait between: who is cancelled here has ended them all the same.
+            # Without an await in between: it completes even when it is cancelled here.
             ended = [sub.abandon() for sub in tuple(self._subscriptions)]
         if ending := {task for task in ended if task is not None}:
             await asyncio.wait(ending)
@@ -307,7 +308,7 @@ class Client(RequestCalls):
         """Subscribe; iterate the result, or give a callback (plain or async).
 
         `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
-        pending limit new messages are dropped, and SlowConsumerError tells. Raises
+        pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
         self._check_subscribe(subject, queue, max_msgs)
@@ -363,7 +364,7 @@ class Client(RequestCalls):
         return Listener(self._link, route)
 
     def adopt(self, reading: Reading) -> Callable[[], None]:
-        """Drain it in `drain`, abandon it in `close`, until what is returned is called."""
+        """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
         self._subscriptions.add(reading)
         return partial(self._subscriptions.discard, reading)
 

@@ -23,17 +23,17 @@ class PublishCalls:
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Send one message; waits while the network takes no more. Raises as publish_nowait."""
+        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
         publishing = self.publishing
         if publishing.outbox.crowded:
-            payload = payload_bytes(payload)  # as it is now, not when there is room again
+            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
             await publishing.outbox.wait()
         publishing.send(subject, payload, reply, headers)
 
     async def publish_msg(self, message: Sendable) -> None:
         """`publish` a PreparedMessage, or a message that was received.
 
-        Raises as publish_nowait, and ConfigError for what is no message.
+        Raises as publish_nowait, and ConfigError for anything else.
         """
         subject, data, reply, headers = parts_of(message)
         await self.publish(subject, data, reply=reply, headers=headers)
@@ -48,9 +48,9 @@ class PublishCalls:
     ) -> None:
         """Send one message with this turn of the event loop.
 
-        `payload`: any bytes-like object. Raises BadPayloadError for what is none, BadSubjectError,
+        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
         BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (pending_size bytes wait already), ConnectionClosedError.
+        (`pending_size` bytes are buffered already), ConnectionClosedError.
         """
         self.publishing.send(subject, payload, reply, headers)
 

@@ -11,13 +11,13 @@ from jetspark.timestamps import Seconds
 
 
 class Reading(Protocol):
-    """Something that gives out messages, and ends with the client."""
+    """What gives out messages, and ends with the client."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Let the server send no more, and take all that is on its way."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """This task drains the client, and takes no messages meanwhile; was it in the callback?"""
+        """This task drains the client, so it takes no messages; whether it runs the callback."""
 
     def abandon(self) -> asyncio.Task[None] | None:
         """The connection is closed: a callback gets no more, and one that runs is cancelled.
@@ -32,7 +32,7 @@ class ReadingClient(Sender, Protocol):
     loop: asyncio.AbstractEventLoop
 
     def adopt(self, reading: Reading) -> Callable[[], None]:
-        """Drain it in `drain`, abandon it in `close`, until what is returned is called."""
+        """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
 
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has taken all that was sent before."""

@@ -38,16 +38,16 @@ class RequestCalls(PublishCalls):
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
-        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
+        """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
         Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), BadTimeoutError, and what
-        publish_nowait raises.
-        Cancelling it leaves nothing behind; a reconnect meanwhile does no harm.
+        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
+        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
+        raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
         """
         requests, outbox = self.requests, self.publishing.outbox
         if outbox.crowded:
-            payload = payload_bytes(payload)  # as it is now, not when there is room again
+            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
             await outbox.wait()
         answer: asyncio.Future[MessageFrame] = self.loop.create_future()
         seconds = seconds_of(timeout, self.options)
@@ -60,7 +60,10 @@ class RequestCalls(PublishCalls):
         return self._message(frame)
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
-        """`request` with a message made before; its `reply` is not used."""
+        """`request` with a PreparedMessage, or a received one; its `reply` is not used.
+
+        Raises as `request`, and ConfigError for anything else.
+        """
         subject, data, _, headers = parts_of(message)
         return await self.request(subject, data, timeout=timeout, headers=headers)
 
@@ -80,8 +83,8 @@ class RequestCalls(PublishCalls):
         It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds
         without a reply after the last one (None: no limit); a reply that is the sentinel, which
         is not given out (True: the one without payload; a function: the one for which it is
-        true); `timeout` seconds in all, request_timeout by default. The request is sent when the
-        first reply is asked for.
+        true); `timeout` seconds in all, default: request_timeout. The request is sent when the
+        first reply is requested.
 
         Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
         nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
@@ -93,7 +96,7 @@ class RequestCalls(PublishCalls):
             raise BadTimeoutError(silence)
         check_whole("max_msgs", max_msgs, 0)
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
-        data = payload_bytes(payload)  # as it is now, not when the first reply is asked for
+        data = payload_bytes(payload)  # a copy: the caller may change it meanwhile
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
     async def _gather(

@@ -166,10 +166,11 @@ class Subscription(FrameReader[Message]):
         await super()._fill()
 
     async def next(self, timeout: Seconds | None = None) -> Message:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
-        ConnectionClosedError.
+        ConnectionClosedError, the error with which the server refused it (PermissionsError,
+        SubscriptionLimitError …), ConfigError when there is a callback, BadTimeoutError.
         """
         return await self._next_within(timeout)
 
@@ -180,7 +181,7 @@ class Subscription(FrameReader[Message]):
         return BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` frames that are here now, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if iterated over.
 
         For whoever makes messages of its own out of many frames.
         """
@@ -208,9 +209,8 @@ class Subscription(FrameReader[Message]):
     def unsubscribe(self, max_msgs: int = 0) -> None:
         """End it now, discarding what was not taken, or after `max_msgs` messages in all.
 
-        The count is of the messages received since subscribing; when they are here already, it
-        ends now and keeps them. Raises BadSubscriptionError when it has ended,
-        ConnectionClosedError.
+        Messages are counted since subscribing; if there were as many already, it ends now and keeps
+        them. Raises BadSubscriptionError when it has ended, ConnectionClosedError, ConfigError.
         """
         if self._ended:
             if isinstance(self._error, ConnectionClosedError):
@@ -230,12 +230,12 @@ class Subscription(FrameReader[Message]):
         self._pending_bytes = 0
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
+        """Stop the deliveries, and take all that is on its way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
-        subscription has ended in any case.
+        Returns when the messages have arrived; with a callback, when it was called for the last
+        one. `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError,
+        BadTimeoutError; the subscription has ended in any case.
         """
         if not self._ended:
             self._link.routes.stop(self._route)
@@ -246,7 +246,7 @@ class Subscription(FrameReader[Message]):
         await self._finish(in_seconds(timeout))
 
     async def _finish(self, timeout: float | None) -> None:
-        """Wait until what is queued was taken, by whoever takes it, if not by the caller."""
+        """Wait until everything buffered was taken, unless the caller is the one who takes it."""
         reader = self._reader
         if self._task is not None:
             await self._callback_done(timeout)
@@ -259,7 +259,7 @@ class Subscription(FrameReader[Message]):
                 raise self._not_taken()
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """Of the client's drain: a loop of this task was left, or waits for its end in vain."""
+        """For the client's drain: this task does not take messages any more, as it drains."""
         if self._reader is task:
             self._reader = None
         return super().left_by(task)

@@ -74,22 +74,22 @@ class GeneratedClient:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the present server said of itself, or the last one while there is no link."""
+        """INFO of the current server, or of the last one while there is no link."""
         return self._inner.server_info
 
     @property
     def current_server(self) -> str | None:
-        """URL of the present server, without credentials; None without a link."""
+        """URL of the current server, without credentials; None without a link."""
         return self._inner.current_server
 
     @property
     def servers(self) -> list[str]:
-        """URLs of all servers in the pool, those learnt from the cluster too."""
+        """URLs of all servers in the pool, including those that the cluster advertised."""
         return self._inner.servers
 
     @property
     def max_payload(self) -> int:
-        """Largest message that the server accepts, bytes, headers included."""
+        """Largest message that the server accepts: bytes of headers and payload."""
         return self._inner.max_payload
 
     @property
@@ -124,33 +124,34 @@ class GeneratedClient:
         self._thread.run(self._inner.force_reconnect)
 
     def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has taken all that was published before.
+        """Return when the server has processed everything published before.
 
-        `timeout` in seconds, request_timeout by default. Raises RequestTimeoutError, and
-        ConnectionClosedError when there is no link or it is lost meanwhile; BadTimeoutError.
+        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
+        BadTimeError.
         """
         raise NotImplementedError
 
     def rtt(self) -> float:
-        """Seconds of one round trip to the server. Raises as `flush` does."""
+        """Seconds of one round trip to the server. Raises as `flush`."""
         return self._thread.run(self._inner.rtt)
 
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        """Finish, then close: subscriptions end, callbacks get what has arrived, publishes leave.
+        """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
         Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
-        seconds; what is not done by then is given up and RequestTimeoutError raised. Raises
-        ConnectionClosedError when there is no link. The client is closed in any case, except that
-        of a timeout that cannot work (BadTimeoutError).
+        seconds: what is not done by then is given up, with RequestTimeoutError. Raises
+        ConnectionClosedError when there is no link. The client is closed in any case, except after
+        BadTimeoutError and BadTimeError.
 
-        Called in a callback that gets messages, which it would have to wait for, it returns at once
-        and goes on by itself; its errors are reported. A second call waits for the first and raises
-        as it does; nothing happens when the client is closed, by `drain` or by `close`.
+        Called in a message callback, for which it would have to wait, it returns at once and
+        continues in the background; its errors are reported. A second call waits for the first and
+        raises the same; nothing happens when the client is already closed.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Send what waits and end the connection. Any number of times.
+        """Send what is buffered and end the connection. May be called again.
 
         Pending requests and iterators end at once; a callback that runs is left to finish, and gets
         no more.
@@ -170,7 +171,7 @@ class GeneratedClient:
         """Subscribe; iterate the result, or give a callback, called in a thread of its own.
 
         `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
-        pending limit new messages are dropped, and SlowConsumerError tells. Raises
+        pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
         return Subscription(
@@ -195,17 +196,20 @@ class GeneratedClient:
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
-        """Publish and wait for the first reply; `timeout` in seconds, request_timeout by default.
+        """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
         Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), BadTimeoutError, and what
-        publish_nowait raises. Interrupting it leaves nothing behind; a reconnect meanwhile does no
-        harm.
+        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
+        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
+        raises. Interrupting it leaves nothing behind; it goes on over a reconnect.
         """
         return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
 
     def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
-        """`request` with a message made before; its `reply` is not used."""
+        """`request` with a PreparedMessage, or a received one; its `reply` is not used.
+
+        Raises as `request`, and ConfigError for anything else.
+        """
         raise NotImplementedError
 
     def request_many(
@@ -224,8 +228,8 @@ class GeneratedClient:
         It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds without
         a reply after the last one (None: no limit); a reply that is the sentinel, which is not
         given out (True: the one without payload; a function: the one for which it is true, called
-        in the event loop's thread); `timeout` seconds in all, request_timeout by default. The
-        request is sent when the first reply is asked for.
+        in the event loop's thread); `timeout` seconds in all, default: request_timeout. The request
+        is sent when the first reply is requested.
 
         Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
         nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
@@ -256,7 +260,7 @@ class GeneratedClient:
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Send one message; waits while the network takes no more. Raises as publish_nowait."""
+        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
         if self._buffer.crowded:
             self._buffer.block()
         self._publishing.send(subject, payload, reply, headers)
@@ -264,7 +268,7 @@ class GeneratedClient:
     def publish_msg(self, message: Sendable) -> None:
         """`publish` a PreparedMessage, or a message that was received.
 
-        Raises as publish_nowait, and ConfigError for what is no message.
+        Raises as publish_nowait, and ConfigError for anything else.
         """
         raise NotImplementedError
 
@@ -278,8 +282,8 @@ class GeneratedClient:
     ) -> None:
         """Send one message with the next turn of the event loop.
 
-        `payload`: any bytes-like object. Raises BadPayloadError for what is none, BadSubjectError,
+        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
         BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (pending_size bytes wait already), ConnectionClosedError.
+        (`pending_size` bytes are buffered already), ConnectionClosedError.
         """
         self._publishing.send(subject, payload, reply, headers)

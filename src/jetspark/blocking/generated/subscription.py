@@ -50,29 +50,29 @@ class GeneratedSubscription(Taking[Message]):
         raise NotImplementedError
 
     def next(self, timeout: Seconds | None = None) -> Message:
-        """The next message; waits `timeout` seconds, or for ever.
+        """The next message; waits `timeout` seconds, None: for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
-        ConnectionClosedError.
+        ConnectionClosedError, the error with which the server refused it (PermissionsError,
+        SubscriptionLimitError …), ConfigError when there is a callback, BadTimeoutError.
         """
         return self._next_within(timeout)
 
     def unsubscribe(self, max_msgs: int = 0) -> None:
         """End it now, discarding what was not taken, or after `max_msgs` messages in all.
 
-        The count is of the messages received since subscribing; when they are here already, it
-        ends now and keeps them. Raises BadSubscriptionError when it has ended,
-        ConnectionClosedError.
+        Messages are counted since subscribing; if there were as many already, it ends now and keeps
+        them. Raises BadSubscriptionError when it has ended, ConnectionClosedError, ConfigError.
         """
         raise NotImplementedError
 
     def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way.
+        """Stop the deliveries, and take all that is on its way.
 
-        Returns when the messages are here; with a callback, when it was called for the last one.
-        `timeout` in seconds bounds the wait for the server (request_timeout by default) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; the
-        subscription has ended in any case.
+        Returns when the messages have arrived; with a callback, when it was called for the last
+        one. `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError,
+        BadTimeoutError; the subscription has ended in any case.
         """
         drain(self._client, self._worker, self._inner.drain, timeout)
 
