@@ -26,9 +26,11 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
     Its parts are streams, messages, publishing, consumers and the like (the bases of
     `JetStreamContext`, one for each), Key-Value buckets, and object stores.
 
-    Every API call raises BadNameError before anything is sent, JetStreamNotEnabledError when
-    nobody answers for JetStream, RequestTimeoutError, ConnectionClosedError, PermissionsError,
-    and APIError when the server refuses for a reason that has no class of its own.
+    Every API call raises BadNameError before anything is sent; JetStreamNotEnabledError when
+    nobody answers for JetStream, JetStreamNotEnabledForAccountError; APIError when the server
+    refuses for a reason without a class of its own, JetStreamError for an unreadable answer;
+    RequestTimeoutError, ConnectionClosedError, PermissionsError, MaxPayloadError, and
+    OutboundBufferError during an outage.
     """
 
     @property

@@ -317,7 +317,7 @@ class ContinuousPull:
         if missing and self._on_missing is not None:
             gaps.doubt(missing, received)
         elif missing:
-            again = "it is made again behind the last one that came"
+            again = "it is recreated after the last one received"
             self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:

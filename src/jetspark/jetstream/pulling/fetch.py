@@ -183,7 +183,7 @@ class Pull:
             )
         twice = len(self._messages) - len({frame_of(message).reply for message in self._messages})
         if twice:
-            return SequenceMismatchError(f"{twice} messages came twice, in place of others.")
+            return SequenceMismatchError(f"{twice} messages came twice, instead of others.")
         return None
 
     # -- requests ----------------------------------------------------------------------------------
