@@ -1,4 +1,4 @@
-"""One link to one server, from dialling to its end.
+"""One link to one server, from opening to its end.
 
 Contract: `open` leads through the handshake within `connect_timeout` and leaves nothing open when
 it raises. `start` begins dispatch: message frames go straight to the handler of their route, in

@@ -3,7 +3,7 @@
 Contract
 - States are those of `ConnectionStatus`; every change goes through `_enter`, which refuses what
   the table `TRANSITIONS` does not have.
-- One task, `_run`, owns dialling: the first connect, reconnecting, moving off a lame duck. It is
+- One task, `_run`, opens all links: the first connect, reconnecting, moving off a lame duck. It is
   the only task of a connection; `close` ends it. Everything else runs in callbacks of the loop.
 - On a new link the SUBs of all routes are written first, then what the outbox kept.
 - A message is handed to at most one link; a frame that a link accepted in part is lost with it.
