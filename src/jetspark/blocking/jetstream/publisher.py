@@ -26,13 +26,13 @@ from jetspark.wire.headers import HeadersLike
 class Publisher(GeneratedPublisher):
     """See the module and `JetStream.publisher`. Any number of threads may send."""
 
+    _inner: WindowedPublishing
     _window: Window
 
     def __init__(self, client: CallerSide, api: Api, options: PublisherOptions) -> None:
         super().__init__(client)
         self._inner = WindowedPublishing(api, options, client.publishing, self._changed)
         self._window = self._inner.window
-        self._publish = self._inner.publish
 
     def _send_message(
         self,
@@ -48,7 +48,7 @@ class Publisher(GeneratedPublisher):
         with self._sending:
             if window.count() >= window.limit or self._buffer.crowded:
                 self._wait_for_space()
-            return self._publish(subject, payload, headers, msg_id, ttl, None)
+            return self._inner.publish(subject, payload, headers, msg_id, ttl, None)
 
     def _submit_message(
         self,
@@ -63,7 +63,7 @@ class Publisher(GeneratedPublisher):
         future: Future[PubAck] = Future()
         with self._sending:
             self._wait_for_space()
-            self._publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
+            self._inner.publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
         return future
 
     def flush(self) -> None:

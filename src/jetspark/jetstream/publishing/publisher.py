@@ -50,7 +50,6 @@ class Publisher:
         self._outbox = api.client.publishing.outbox
         self._inner = WindowedPublishing(api, options, api.client.publishing, self._changed)
         self._window = self._inner.window
-        self._publish = self._inner.publish
         self._senders: deque[asyncio.Future[None]] = deque()
         self._flushers: list[asyncio.Future[None]] = []
 
@@ -101,7 +100,7 @@ class Publisher:
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        return self._publish(subject, payload, headers, msg_id, ttl, None)
+        return self._inner.publish(subject, payload, headers, msg_id, ttl, None)
 
     async def submit(
         self,
@@ -122,7 +121,7 @@ class Publisher:
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._loop.create_future()
-        self._publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
+        self._inner.publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
         return future
 
     async def flush(self) -> None:
