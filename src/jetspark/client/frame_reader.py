@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from jetspark.arguments import checked_but
+from jetspark.client.background import background
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.reading import ReadingClient
@@ -70,7 +71,9 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._release = client.adopt(self)
         if self._callback is not None:
             call = Callback(self._callback, f"The callback of {self._source()}", client.report)
-            self._task = client.loop.create_task(self._call_back(call), name=task)
+            self._task = background(
+                self._call_back(call), f"Reading {self._source()}", self._broken, name=task
+            )
             self._task.add_done_callback(lambda _: self._release())
 
     # -- what a subclass says ------------------------------------------------------------------
@@ -157,6 +160,12 @@ class FrameReader(Leaving, Generic[ItemT]):
                 await rest
 
     # -- ending --------------------------------------------------------------------------------
+
+    def _broken(self, error: JetsparkError) -> None:
+        """The callback's task ended by an error that nobody expected."""
+        self._error = self._error or error
+        self._client.report(error)
+        self._leave()
 
     def _end_reading(self, error: JetsparkError | None) -> None:
         """No more frames come. The first error counts."""

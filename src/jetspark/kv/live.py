@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, ValuesView
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
+from jetspark.client.background import background
 from jetspark.client.callbacks import Callback
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, user_error
 from jetspark.kv.entries import Entry
@@ -118,7 +120,9 @@ class LiveBucket(Mapping[str, bytes]):
         except BaseException:
             await self._end()
             raise
-        self._tasks.append(loop.create_task(self._look(), name=f"{name}-resync"))
+        stands_still = partial(self._stands_still, report=True)
+        what = f"Following bucket {self._encoding.name!r}"
+        self._tasks.append(background(self._look(), what, stands_still, name=f"{name}-resync"))
         return self
 
     async def __aexit__(

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from jetspark.client.background import background
 from jetspark.client.callbacks import Callback
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
@@ -82,8 +83,11 @@ class Watcher(Watching[Entry]):
         self._callback = callback
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
-            self._task = js.client.loop.create_task(
-                self._call_back(callback), name=f"jetspark-watch-{encoding.name}"
+            self._task = background(
+                self._call_back(callback),
+                f"Watching bucket {encoding.name!r}",
+                self._broken,
+                name=f"jetspark-watch-{encoding.name}",
             )
             release = js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
@@ -142,6 +146,11 @@ class Watcher(Watching[Entry]):
                 self.report(_unreadable(name, error))
             else:
                 ready.append(Entry(name, key, value, revision, created_ns, pending, operation))
+
+    def _broken(self, error: JetsparkError) -> None:
+        self._error = self._error or error
+        self.report(error)
+        self.stop()
 
     async def _call_back(self, callback: EntryCallback) -> None:
         what = f"The callback of a watch on bucket {self._name!r}"

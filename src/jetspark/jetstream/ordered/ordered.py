@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader
 from jetspark.err_codes import (
     CONSUMER_NOT_FOUND,
@@ -133,8 +134,11 @@ class OrderedMessages(ConsumerMessages):
     def _make(self, *, first: bool = False) -> None:
         if first:
             self._client.require_open()
-        self._retry = self._client.loop.create_task(
-            self._make_consumer(first=first), name=f"jetspark-ordered-{self.stream}"
+        self._retry = background(
+            self._make_consumer(first=first),
+            f"Making an ordered consumer of stream {self.stream!r}",
+            self._end,
+            name=f"jetspark-ordered-{self.stream}",
         )
 
     async def _make_consumer(self, *, first: bool) -> None:

@@ -16,6 +16,7 @@ import math
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
+from jetspark.client.background import background
 from jetspark.client.numbered import NumberedPublishes
 from jetspark.errors import (
     ConfigError,
@@ -325,7 +326,9 @@ class WindowedPublishing:
         """Send again what is due, unless the round before has not finished."""
         if self._resending is None or self._resending.done():
             self._round_at = now + RETRY_WAIT
-            self._resending = self._client.loop.create_task(self._resend(self.window.due(now)))
+            self._resending = background(
+                self._resend(self.window.due(now)), "Sending again", self._client.report
+            )
 
     async def _resend(self, due: list[int]) -> None:
         window, held = self.window, self.window.held

@@ -22,10 +22,11 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jetspark.arguments import checked_but
+from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader, closed_on_purpose
 from jetspark.errors import (
     BadSubscriptionError,
@@ -112,7 +113,10 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._pull.start(self._names["stream"], self._names["consumer"])
         else:
             self._client.require_open()
-            self._retry = self._client.loop.create_task(self._start_where_it_is())
+            self._retry = self._behind(self._start_where_it_is())
+
+    def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return background(work, f"Consuming of {self._source()}", self._end)
 
     async def _start_where_it_is(self) -> None:
         """Without acks a lost first delivery must be noticed too: which sequence does it have?"""
@@ -137,7 +141,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._end(error)
         elif reason is StopReason.NO_LEADER:
             status = error.status if isinstance(error, PullError) else None
-            self._retry = self._client.loop.create_task(self._start_when_led(status))
+            self._retry = self._behind(self._start_when_led(status))
         else:
             if error is not None:
                 self._client.report(error)
@@ -159,7 +163,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
     def _on_missing(self, missing: int) -> None:
         self._missing += missing
         if self._look is None or self._look.done():
-            self._look = self._client.loop.create_task(self._tell_missing())
+            self._look = self._behind(self._tell_missing())
 
     async def _tell_missing(self) -> None:
         """Report them, unless other clients wait at the consumer, which may have got them.

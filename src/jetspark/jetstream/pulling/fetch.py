@@ -28,6 +28,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from jetspark.arguments import check_whole
+from jetspark.client.background import background
 from jetspark.errors import (
     BrokenSocketError,
     ConfigError,
@@ -353,7 +354,8 @@ class Pull:
         if len(self._messages) != frames:
             self._watch_silence()
         else:
-            self._look = self._client.loop.create_task(self._look_at_consumer(frames))
+            what = f"A fetch from consumer {self._names['consumer']!r}"
+            self._look = background(self._look_at_consumer(frames), what, self._finish)
 
     async def _look_at_consumer(self, frames: int) -> None:
         try:

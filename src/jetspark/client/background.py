@@ -1,0 +1,32 @@
+"""Tasks that somebody waits for: what they raise unexpectedly reaches who waits.
+
+Contract: an exception that the task does not handle goes to `on_error` as a JetsparkError.
+Otherwise asyncio tells it only when the task is garbage, and a reader waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from jetspark.errors import JetsparkError, user_error
+
+
+def background(
+    work: Coroutine[Any, Any, None],
+    what: str,
+    on_error: Callable[[JetsparkError], None],
+    *,
+    name: str | None = None,
+) -> asyncio.Task[None]:
+    """Start the task. `what` begins the error: "An ordered consumer of …"."""
+
+    def done(task: asyncio.Task[None]) -> None:
+        if task.cancelled() or not isinstance(error := task.exception(), Exception):
+            return
+        on_error(error if isinstance(error, JetsparkError) else user_error(what, error))
+
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    task.add_done_callback(done)
+    return task

@@ -1,0 +1,141 @@
+"""What a task behind a reader raises unexpectedly: the reader gets it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark import blocking
+from jetspark.errors import JetsparkError
+from jetspark.jetstream.pulling import consume
+from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
+from jetspark.jetstream.pulling.stop_reason import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.full_client import Client, JetStream
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.server
+
+WORDS = "Surprise"
+
+
+class Surprise(Exception):
+    """What nobody expects."""
+
+
+async def surprise(*_args: object, **_options: object) -> Any:
+    raise Surprise
+
+
+def surprised(*_args: object, **_options: object) -> Any:
+    raise Surprise
+
+
+@pytest.fixture
+async def stream(js: JetStream, unique: Callable[[str], str]) -> str:
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[name], storage="memory")
+    return name
+
+
+@pytest.fixture
+def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetspark.jetstream.ordered.ordered.create_ephemeral", surprise)
+
+
+@pytest.mark.usefixtures("no_consumer")
+async def test_the_making_of_an_ordered_consumer(js: JetStream, stream: str) -> None:
+    with pytest.raises(JetsparkError, match=WORDS) as raised:
+        async with asyncio.timeout(20):
+            async for _ in js.ordered(stream):
+                pass
+    assert isinstance(raised.value.__cause__, Surprise)
+    with pytest.raises(JetsparkError, match=WORDS):
+        await js.ordered(stream).next(20)
+
+
+@pytest.mark.usefixtures("no_consumer")
+async def test_the_making_of_an_ordered_consumer_with_a_callback(
+    js: JetStream, nc: Client, stream: str
+) -> None:
+    messages = js.ordered(stream, callback=lambda _: None)
+    task = messages.callback_task
+    assert task is not None
+    await asyncio.wait_for(task, 20)
+    assert not messages.active
+    assert WORDS in str(nc.last_error)
+
+
+@pytest.mark.usefixtures("no_consumer")
+async def test_a_watch_and_a_live_bucket(js: JetStream, unique: Callable[[str], str]) -> None:
+    bucket = await js.create_bucket(unique("b"), storage="memory")
+    await bucket.put("a", b"x")
+    with pytest.raises(JetsparkError, match=WORDS):
+        await bucket.watch().next(20)
+    with pytest.raises(JetsparkError, match=WORDS):
+        async with asyncio.timeout(20), bucket.live():
+            pass
+
+
+@pytest.mark.usefixtures("no_consumer")
+async def test_recreating_an_ordered_consumer(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    await js.publish(stream, b"x")
+    async with js.ordered(stream) as messages:
+        await messages.next(20)
+        monkeypatch.setattr(messages, "_create", surprise)
+        await js.delete_consumer(stream, messages.name)
+        with pytest.raises(JetsparkError, match=WORDS):
+            await messages.next(60)
+
+
+async def test_the_start_of_consuming(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="c", ack_policy="none")
+    monkeypatch.setattr(ContinuousPull, "start", surprised)
+    async with consumer.consume() as messages:
+        with pytest.raises(JetsparkError, match=WORDS):
+            await messages.next(20)
+
+
+async def test_the_wait_for_a_leader_of_consuming(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="c")
+    monkeypatch.setattr(consume, "wait_for_leader", surprise)
+    async with consumer.consume() as messages:
+        messages._on_stop(StopReason.NO_LEADER, None)
+        with pytest.raises(JetsparkError, match=WORDS):
+            await messages.next(20)
+
+
+async def test_a_message_that_cannot_be_made(
+    nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = nc.subscribe(unique("a"), callback=lambda _: None)
+    monkeypatch.setattr(subscription, "_fill", surprise)
+    task = subscription.callback_task
+    assert task is not None
+    await asyncio.wait({task}, timeout=20)
+    await nc.flush()
+    assert not subscription.active
+    assert WORDS in str(nc.last_error)
+
+
+@pytest.mark.usefixtures("no_consumer")
+def test_the_blocking_reader(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+    with blocking.connect(shared_server.url) as nc:
+        js, name = nc.jetstream(), unique("S")
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        with pytest.raises(JetsparkError, match=WORDS):
+            js.ordered(name).next(20)
+        with pytest.raises(JetsparkError, match=WORDS):
+            next(iter(js.ordered(name)))
