@@ -472,3 +472,70 @@ def test_leaders_that_change_while_copying(
         info = admin.call(f"STREAM.INFO.{target.stream}", {"subjects_filter": f"{target.stream}.>"})
     assert info["state"]["subjects"] == {f"{target.stream}.rows": 12_000}
     target.check()
+
+
+# -- a checkpoint that was lost ------------------------------------------------------------------
+
+
+def new_writer(target: Target, writer: str, name: str | None = "copy") -> ExactlyOnceWriter:
+    """As a query does whose checkpoint gave it this id."""
+    return ExactlyOnceWriter(target.options, target.stream, writer, name=name, timeout=30)
+
+
+def everything(target: Target, writer: str) -> list[Piece]:
+    """The first batch of a query that reads from the start."""
+    return [stage(Ledger(target.options, target.stream, writer), target.rows(0, 50))]
+
+
+def test_a_new_writer_of_a_name_that_has_written_is_refused_until_it_adopts(target: Target) -> None:
+    new_writer(target, "q1").commit(0, everything(target, "q1"))
+    target.expect(0, 50)
+    lost = new_writer(target, "q2")
+    with pytest.raises(LedgerError, match=r"copy wrote with another checkpoint, up to its batch 0"):
+        lost.check_name()
+    with pytest.raises(LedgerError, match="adoptLedger"):
+        lost.commit(0, everything(target, "q2"))
+    target.check()
+    # The one whose checkpoint is there goes on.
+    new_writer(target, "q1").check_name()
+    new_writer(target, "q1").commit(1, [])
+    lost.commit(0, everything(target, "q2"), adopt=True)
+    target.expect(0, 50)
+    lost.commit(1, [])
+    target.check()
+    with pytest.raises(LedgerError, match="up to its batch 1"):
+        new_writer(target, "q3").commit(0, everything(target, "q3"))
+
+
+def test_another_name_and_no_name_write_beside_it(target: Target) -> None:
+    for writer, name in (("q1", "copy"), ("q2", "other"), ("q3", None)):
+        new_writer(target, writer, name).check_name()
+        new_writer(target, writer, name).commit(0, everything(target, writer))
+        target.expect(0, 50)
+    target.check()
+
+
+def test_a_ledger_without_names_gets_one_with_the_next_batch(target: Target) -> None:
+    new_writer(target, "q1", None).commit(0, everything(target, "q1"))
+    new_writer(target, "q1").commit(1, [])
+    with pytest.raises(LedgerError, match="up to its batch 1"):
+        new_writer(target, "q2").check_name()
+
+
+@pytest.mark.parametrize("owner", [Ledger, BatchCopier], ids=["decided", "copied"])
+def test_a_name_is_free_when_its_writer_died_before_it_decided(
+    target: Target, monkeypatch: pytest.MonkeyPatch, owner: type
+) -> None:
+    with monkeypatch.context() as patch:
+        crash_after(patch, owner, "decide" if owner is Ledger else "copy", 0)
+        with pytest.raises(Crash):
+            new_writer(target, "q1").commit(0, everything(target, "q1"))
+    if owner is Ledger:
+        new_writer(target, "q2").commit(0, everything(target, "q2"))
+    else:
+        # Decided is as good as written: whoever has the checkpoint copies it.
+        with pytest.raises(LedgerError, match="another checkpoint"):
+            new_writer(target, "q2").commit(0, everything(target, "q2"))
+        new_writer(target, "q1").commit(0, [])
+    target.expect(0, 50)
+    target.check()

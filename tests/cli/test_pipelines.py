@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -92,6 +93,36 @@ def test_a_pipeline_runs_follows_and_stops(
         code, out, err = finish(command, SECONDS)
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
     assert code == 0, err
+    assert stored(admin, target) == 100
+
+
+def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.12")
+    source, target = unique("FROM"), unique("TO")
+    for name in (source, target):
+        admin.create(name, name)
+    admin.fill(numbered(source, 100))
+    file = pipeline(tmp_path, shared_server, source, target)
+    with jetspark("run", str(file), "--master", "local[1]") as command:
+        code, _, err = finish(command, SECONDS)
+    assert code == 0, err
+    shutil.rmtree(tmp_path / "chk")
+    elsewhere = tmp_path / "elsewhere" / file.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(file.read_text("utf-8").replace("/chk", "/another"), "utf-8")
+    for arguments in ([str(file)], [str(file), "--check"], [str(elsewhere)]):
+        with jetspark("run", *arguments) as command:
+            code, out, err = finish(command, SECONDS)
+        assert (code, out) == (1, ""), err
+        said = " ".join(err.split())
+        assert f'sink copy: Stream "{target}" holds what copy/copy wrote with another' in said
+        assert "set the option adoptLedger to true for one run." in said
     assert stored(admin, target) == 100
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,20 @@ def test_a_query_writes_each_row_once_though_its_last_batch_comes_again(
     admin.fill((copy.source, b"%d" % number) for number in range(900, 1000))
     assert copy.run({}, **exactly) == [3]
     assert payloads(copy.spark, copy.server, copy.stream) == wanted(1000)
+
+
+def test_a_lost_checkpoint_stops_an_exactly_once_query_until_it_adopts(
+    copy: Copy, exactly: dict[str, str]
+) -> None:
+    copy.run({}, **exactly)
+    shutil.rmtree(copy.home / "checkpoint")
+    with pytest.raises(PySparkException) as caught:
+        copy.run({}, **exactly)
+    said = str(explain(caught.value))
+    assert f"what the query with the checkpoint {copy.home}/checkpoint wrote" in said
+    assert payloads(copy.spark, copy.server, copy.stream) == wanted(900)
+    copy.run({}, adoptLedger="true", **exactly)
+    assert payloads(copy.spark, copy.server, copy.stream).total() == 1800
 
 
 def test_at_least_once_repeats_the_batch_that_comes_again(copy: Copy) -> None:

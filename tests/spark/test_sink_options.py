@@ -52,6 +52,18 @@ def test_what_cannot_work_is_told(options: dict[str, str], says: str) -> None:
         parse_sink_options(options if not options or "stream" in options else MINIMAL | options)
 
 
+def test_a_query_is_named_by_its_option_or_its_checkpoint() -> None:
+    exactly = MINIMAL | {"guarantee": "exactly-once"}
+    assert parse_sink_options(exactly).name is None
+    at = parse_sink_options(exactly | {"CHECKPOINTLOCATION": "file:///c/q"})
+    assert at.name == parse_sink_options(exactly | {"checkpointLocation": "/c/q/"}).name
+    assert str(at.name).endswith(" /c/q")
+    both = exactly | {"checkpointLocation": "/c/q", "writerName": "bills"}
+    assert parse_sink_options(both).name == "bills"
+    with pytest.raises(ConfigError, match="'writerName' is for streaming queries"):
+        parse_sink_options(both | {"transactionId": "t"}).for_batch()
+
+
 def test_a_batch_needs_a_transaction_to_be_exact() -> None:
     exactly = MINIMAL | {"guarantee": "exactly-once"}
     with pytest.raises(ConfigError, match="transactionId"):

@@ -47,7 +47,7 @@ class ExactlyOnceWriter:
     """Commits batches of one writer to one stream. `timeout`: seconds without progress.
 
     `keep_markers`: markers do not expire with the stream's other messages (the stream has
-    allow_msg_ttl).
+    allow_msg_ttl). `name`: what stays the same when a lost checkpoint gives the writer a new id.
     """
 
     def __init__(
@@ -56,11 +56,14 @@ class ExactlyOnceWriter:
         target: str,
         writer: str,
         *,
+        name: str | None = None,
         keep_markers: bool = False,
         timeout: float = 60.0,
     ) -> None:
         self.ledger = Ledger(options, target, writer, timeout=timeout)
         self._target = target
+        self._writer = writer
+        self._name = name
         self._copier = BatchCopier(
             options, self.ledger, target, writer, keep_markers=keep_markers, timeout=timeout
         )
@@ -78,12 +81,25 @@ class ExactlyOnceWriter:
             return None
         return last[1].rows
 
+    def check_name(self) -> None:
+        """Raises LedgerError when this writer is new and another one of its name has written.
+
+        Changes nothing, and is merely early: `commit` has the last word. Raises as `Leaders.ask`.
+        """
+        try:
+            found = None if self._name is None else self.ledger.named(self._name)
+            if found is not None and self.ledger.last_decision() is None:
+                self._check_wrote_nothing(found[1])
+        except StreamNotFoundError:
+            return
+
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False
     ) -> None:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied side by side.
 
-        `adopt`: begin here although earlier batches are not in the ledger. Raises LedgerError when
+        `adopt`: begin here although earlier batches are not in the ledger, or another writer of
+        this name has written. Raises LedgerError when
         going on could lose or repeat rows, APIError for what the target refuses for good,
         RequestTimeoutError without progress, and as `Leaders.ask`.
         """
@@ -107,6 +123,8 @@ class ExactlyOnceWriter:
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
+        if self._name is not None:
+            self._take_name(self._name, new=last is None, adopt=adopt)
         decision = self._plan(batch, pieces, lanes, markers)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
@@ -118,6 +136,34 @@ class ExactlyOnceWriter:
             return
         self._copier.copy(decision, begun=False)
         self.ledger.forget_staged(seq)
+
+    def _take_name(self, name: str, *, new: bool, adopt: bool) -> None:
+        """Note the name, before a decision. What is noted changes with a `new` writer only.
+
+        Raises LedgerError when that is one, and another of its name has written, unless `adopt`.
+        """
+        found = self.ledger.named(name)
+        if found is None:
+            self.ledger.take_name(name, 0)
+        elif new and found[1] != self._writer:
+            if not adopt:
+                self._check_wrote_nothing(found[1])
+            self.ledger.take_name(name, found[0])
+
+    def _check_wrote_nothing(self, other: str) -> None:
+        """Raises LedgerError when another writer has decided a batch with rows, or a later one."""
+        if other == self._writer:
+            return
+        with self.ledger.leaders.proven():
+            last = self.ledger.last_decision(other)
+        if last is None or (last[1].batch == 0 and last[1].rows == 0):
+            return
+        raise LedgerError(
+            f'Stream "{self._target}" holds what {self._name} wrote with another checkpoint, up to '
+            f"its batch {last[1].batch}; a new one would write it a second time. Bring that "
+            "checkpoint back, or write to another stream; if the rows may be there twice, or are "
+            "others, set the option adoptLedger to true for one run."
+        )
 
     def _finish(self, batch: int, seq: int, decision: Decision) -> None:
         """Copy what another attempt has decided. Raises LedgerError for another batch."""

@@ -4,6 +4,7 @@ The stream of a target T is named T_SPARK and holds, for each writer (a streamin
 transaction of a batch write):
 
     _spark.T.ledger.<writer>           the last Decision; written by compare-and-set, never changed
+    _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
     _spark.T.stage.<writer>.<piece>    the staged packs of one piece
 
 docs/exactly-once.md has what the words mean and the proof. Everything is read from the stream's
@@ -13,6 +14,7 @@ whose ack was lost is resolved by reading.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable
 
@@ -63,7 +65,7 @@ class Ledger:
         self.stream = ledger_stream(target)
         self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
         self._target = target
-        self._decisions = f"_spark.{target}.ledger.{writer}"
+        self._writer = writer
         self._staging = f"_spark.{target}.stage.{writer}"
         self._answer_within = answer_within(timeout)
 
@@ -87,12 +89,13 @@ class Ledger:
 
     # -- decisions -----------------------------------------------------------------------------
 
-    def last_decision(self) -> tuple[int, Decision] | None:
+    def last_decision(self, writer: str | None = None) -> tuple[int, Decision] | None:
         """The sequence of the last decision, and the decision; None when there is none.
 
-        Raises StreamNotFoundError, LedgerError for what is no decision.
+        `writer`: another one. Raises StreamNotFoundError, LedgerError for what is no decision.
         """
-        stored = self.leaders.message(self.stream, last_by_subj=self._decisions)
+        subject = self._decisions(writer or self._writer)
+        stored = self.leaders.message(self.stream, last_by_subj=subject)
         if stored is None:
             return None
         try:
@@ -105,7 +108,32 @@ class Ledger:
 
         Raises WrongLastSequenceError when that is not the last one.
         """
-        return self._publish(self._decisions, encode_decision(decision), after, rollup=True)
+        subject = self._decisions(self._writer)
+        return self._publish(subject, encode_decision(decision), after, rollup=True)
+
+    def _decisions(self, writer: str) -> str:
+        return f"_spark.{self._target}.ledger.{writer}"
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def named(self, name: str) -> tuple[int, str] | None:
+        """The sequence of the entry of a name, and the writer that has it; None for none.
+
+        Raises StreamNotFoundError.
+        """
+        stored = self.leaders.message(self.stream, last_by_subj=self._entry(name))
+        return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
+
+    def take_name(self, name: str, after: int) -> None:
+        """Give this writer a name, behind the entry at sequence `after`.
+
+        Raises WrongLastSequenceError when that is not the last one.
+        """
+        self._publish(self._entry(name), self._writer.encode(), after, rollup=True)
+
+    def _entry(self, name: str) -> str:
+        # A name may be a path, of any length, and nobody else's business.
+        return self._decisions(f"name.{hashlib.sha256(name.encode()).hexdigest()[:32]}")
 
     # -- staging -------------------------------------------------------------------------------
 

@@ -50,7 +50,13 @@ def run(
     """
     from dataclasses import replace
 
-    from jetspark.spark.pipeline import check_queries, check_servers, check_tables, start
+    from jetspark.spark.pipeline import (
+        check_queries,
+        check_servers,
+        check_tables,
+        check_writers,
+        start,
+    )
     from jetspark.spark.pipeline_file import read_pipeline
 
     outcome = Outcome(quiet, json_output)
@@ -60,6 +66,7 @@ def run(
     settings = {**pipeline.spark, **spark_settings(master, conf)}
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
+    check_writers(pipeline)
     watch = Watch(outcome, waiting=servers.messages)
     began = time.monotonic()
     stopped = None

@@ -85,7 +85,7 @@ READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket
 """Names that mean nothing when writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
-    "publishTimeout",
+    *("writerName", "publishTimeout"),
 )
 
 

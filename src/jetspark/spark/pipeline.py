@@ -19,10 +19,11 @@ from jetspark.spark.json_payloads import with_json_fields
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.reading import streams_facts
-from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.sink_target import look_at
+from jetspark.spark.sink_options import Guarantee, parse_sink_options
+from jetspark.spark.sink_target import check_new_writer, look_at
 from jetspark.spark.source import JetStreamDataSource, check_written
 from jetspark.spark.starting import begun
+from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
 
 T = TypeVar("T")
@@ -54,6 +55,20 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
             found = _of(f"sink {name}", partial(look_at, parse_sink_options(sink.options)))
             missing += found.missing
     return ServerFacts(messages, tuple(dict.fromkeys(missing)))
+
+
+def check_writers(pipeline: PipelineFile) -> None:
+    """Look for sinks that would write a second time what they wrote with a checkpoint that is lost.
+
+    Looks at checkpoints of this machine only, those elsewhere are seen at the first batch; changes
+    nothing. Raises PipelineError.
+    """
+    for name, sink in pipeline.sinks.items():
+        if sink.format == _JETSTREAM:
+            options = parse_sink_options(_options(pipeline, name, sink))
+            checkpoint = local_path(_checkpoint(pipeline, name))
+            if checkpoint is not None:
+                _of(f"sink {name}", partial(check_new_writer, options, checkpoint))
 
 
 def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -122,7 +137,7 @@ def _start(
         rows.writeStream.format(sink.format)
         .queryName(name)
         .outputMode(sink.mode)
-        .options(**dict(sink.options))
+        .options(**_options(pipeline, name, sink))
         .option("checkpointLocation", _checkpoint(pipeline, name))
     )
     if sink.partition_by:
@@ -133,6 +148,17 @@ def _start(
         writer = writer.trigger(availableNow=True)
     wanted = _wanted(pipeline, name, sink, adopt)
     return begun(writer.start) if wanted is None else table.start(rows, wanted, writer.start)
+
+
+def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
+    """The sink's options; a pipeline's sink keeps its name whatever its checkpoint is."""
+    options = dict(sink.options)
+    if sink.format != _JETSTREAM:
+        return options
+    parsed = parse_sink_options(options)
+    if parsed.guarantee is Guarantee.EXACTLY_ONCE and parsed.writer_name is None:
+        options["writerName"] = f"{pipeline.name}/{name}"
+    return options
 
 
 def _checkpoint(pipeline: PipelineFile, name: str) -> str:

@@ -14,6 +14,7 @@ from jetspark.spark import option_values as values
 from jetspark.spark.connection_options import CONNECTION, connection_options
 from jetspark.spark.option_names import named
 from jetspark.spark.options import READING_ONLY
+from jetspark.spark.table_files import place
 from jetspark.subjects import check_name, nearest_name
 
 
@@ -46,10 +47,12 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "lanes": ("lanes", values.whole),
     "prepareStream": ("prepare_stream", values.truth),
     "adoptLedger": ("adopt_ledger", values.truth),
+    "writerName": ("writer_name", values.text),
     "publishTimeout": ("publish_timeout", values.seconds),
 }
-_OF_SPARK = frozenset({"checkpointlocation", "queryname", "path"})
-_ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger")
+_CHECKPOINT = "checkpointlocation"
+_OF_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
+_ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger", "writerName")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,20 @@ class SinkOptions:
     lanes: int = 4
     prepare_stream: bool = False
     adopt_ledger: bool = False
+    writer_name: str | None = None
+    checkpoint: str | None = None
+    """The option checkpointLocation, which is Spark's."""
     publish_timeout: float = 60.0
+
+    @property
+    def name(self) -> str | None:
+        """What a streaming query is called in the ledger, over the loss of its checkpoint.
+
+        None when its checkpoint comes from a setting of Spark, which no sink is told.
+        """
+        if self.writer_name is not None or self.checkpoint is None:
+            return self.writer_name
+        return f"the query with the checkpoint {place(self.checkpoint)}"
 
     def for_batch(self) -> SinkOptions:
         """These options for df.write. Raises ConfigError."""
@@ -76,8 +92,12 @@ class SinkOptions:
                 "'transactionId', a name of your own that stays the same when this write is tried "
                 "again, or use guarantee effectively-once."
             )
-        if self.adopt_ledger:
-            raise ConfigError("Option 'adoptLedger' is for streaming queries.")
+        for name, given in (
+            ("adoptLedger", self.adopt_ledger),
+            ("writerName", self.writer_name is not None),
+        ):
+            if given:
+                raise ConfigError(f"Option {name!r} is for streaming queries.")
         return self
 
     def for_streaming(self) -> SinkOptions:
@@ -95,6 +115,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     connection: dict[str, Any] = {}
     writing: dict[str, Any] = {}
     given = set()
+    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
     known = (*CONNECTION, *_WRITING)
     elsewhere = dict.fromkeys(READING_ONLY, "reading")
     for name, value in named(options, known, elsewhere=elsewhere, of_spark=_OF_SPARK):
@@ -119,4 +140,4 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         for name in _ONLY_EXACTLY_ONCE:
             if name in given:
                 raise ConfigError(f"Option {name!r} is for guarantee exactly-once.")
-    return SinkOptions(connection=connection_options(connection), **writing)
+    return SinkOptions(connection=connection_options(connection), checkpoint=checkpoint, **writing)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.proof import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.spark.sink_options import Guarantee, SinkOptions
+from jetspark.spark.table_files import LocalFiles
+from jetspark.spark.table_state import read_checkpoint
 from jetspark.subjects import subject_matches, subjects_overlap
 
 _ROOM_FOR_PACKING = 8192
@@ -62,6 +66,21 @@ def prepare(options: SinkOptions) -> SinkTarget:
         ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
         ledger.make_stream(config.get("num_replicas", 1))
     return target
+
+
+def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
+    """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
+    another one of its name has written; and as `Leaders.ask`."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE or options.adopt_ledger:
+        return
+    query = read_checkpoint(LocalFiles(), checkpoint).query
+    ExactlyOnceWriter(
+        options.connection,
+        options.stream,
+        query or str(uuid.uuid4()),
+        name=options.name,
+        timeout=options.publish_timeout,
+    ).check_name()
 
 
 def _leaders(options: SinkOptions) -> Leaders:

@@ -234,6 +234,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if wanted and offsets.keys() != wanted:
             raise ConfigError(
                 f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
-                f"{', '.join(sorted(wanted))}: use another checkpointLocation."
+                f"{', '.join(sorted(wanted))}: use another checkpoint (the option "
+                "checkpointLocation; in the file of a pipeline, the key checkpoint)."
             )
         return offsets

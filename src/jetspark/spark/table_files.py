@@ -66,6 +66,12 @@ def local_path(uri: str) -> str | None:
     return uri if not parts.scheme and "HADOOP_CONF_DIR" not in os.environ else None
 
 
+def place(folder: str) -> str:
+    """The same text for the same folder, as far as texts can tell."""
+    path = folder.removeprefix("file://").removeprefix("file:")
+    return path if "://" in path else os.path.abspath(path)
+
+
 class HadoopFiles:
     """Files as the session's JVM sees them. What fails raises Py4JJavaError."""
 

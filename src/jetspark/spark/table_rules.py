@@ -8,13 +8,13 @@ would lose rows: the sink skips numbers that it has.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
 from jetspark.errors import ConfigError
+from jetspark.spark.table_files import place
 from jetspark.spark.table_note import Note
 from jetspark.spark.table_state import CheckpointState, TableState
 
@@ -67,7 +67,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
     here = wanted.table
     if table.is_file:
         _refuse(f"{here} is a file: name a folder for the table.")
-    if _place(wanted.checkpoint) == _place(here):
+    if place(wanted.checkpoint) == place(here):
         _refuse(
             f"{wanted.checkpoint} is the folder of the table itself: take another one for the "
             f"checkpoint, such as {here}/_checkpoint."
@@ -99,12 +99,6 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     _check_numbers(table.batch, checkpoint, wanted, note)
     return Step.GO_ON
-
-
-def _place(folder: str) -> str:
-    """The same text for the same folder, as far as texts can tell."""
-    path = folder.removeprefix("file://").removeprefix("file:")
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:

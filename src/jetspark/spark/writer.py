@@ -85,7 +85,9 @@ class _Sink:
             largest=target.largest_staged if exactly else target.largest,
         ).messages(batches)
 
-    def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+    def _commit(
+        self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
+    ) -> None:
         options = self._options
         if options.guarantee is not Guarantee.EXACTLY_ONCE:
             return
@@ -96,6 +98,7 @@ class _Sink:
             options.connection,
             options.stream,
             written[0].writer,
+            name=name,
             keep_markers=self._target.keeps_markers,
             timeout=options.publish_timeout,
         ).commit(
@@ -148,7 +151,7 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
         Raises PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
         """
-        self._commit(messages, batchId)
+        self._commit(messages, batchId, self._options.name)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: rows that were published stay, staged ones are removed by a commit."""
