@@ -116,8 +116,8 @@ def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
     elsewhere = tmp_path / "elsewhere" / file.name
     elsewhere.parent.mkdir()
     elsewhere.write_text(file.read_text("utf-8").replace("/chk", "/another"), "utf-8")
-    for arguments in ([str(file)], [str(file), "--check"], [str(elsewhere)]):
-        with jetspark("run", *arguments) as command:
+    for again in (file, elsewhere):
+        with jetspark("run", str(again)) as command:
             code, out, err = finish(command, SECONDS)
         assert (code, out) == (1, ""), err
         said = " ".join(err.split())

@@ -88,8 +88,11 @@ class ExactlyOnceWriter:
         """
         try:
             found = None if self._name is None else self.ledger.named(self._name)
-            if found is not None and self.ledger.last_decision() is None:
-                self._check_wrote_nothing(found[1])
+            if found is None or found[1] == self._writer:
+                return
+            with self.ledger.leaders.proven():
+                if self.ledger.last_decision() is None:
+                    self._check_wrote_nothing(found[1])
         except StreamNotFoundError:
             return
 
@@ -99,8 +102,7 @@ class ExactlyOnceWriter:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied side by side.
 
         `adopt`: begin here although earlier batches are not in the ledger, or another writer of
-        this name has written. Raises LedgerError when
-        going on could lose or repeat rows, APIError for what the target refuses for good,
+        this name has written. Raises LedgerError when going on could lose or repeat rows, APIError for what the target refuses for good,
         RequestTimeoutError without progress, and as `Leaders.ask`.
         """
         try:
@@ -152,8 +154,6 @@ class ExactlyOnceWriter:
 
     def _check_wrote_nothing(self, other: str) -> None:
         """Raises LedgerError when another writer has decided a batch with rows, or a later one."""
-        if other == self._writer:
-            return
         with self.ledger.leaders.proven():
             last = self.ledger.last_decision(other)
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
