@@ -102,8 +102,9 @@ class ExactlyOnceWriter:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied side by side.
 
         `adopt`: begin here although earlier batches are not in the ledger, or another writer of
-        this name has written. Raises LedgerError when going on could lose or repeat rows, APIError for what the target refuses for good,
-        RequestTimeoutError without progress, and as `Leaders.ask`.
+        this name has written. Raises LedgerError when going on could lose or repeat rows, APIError
+        for what the target refuses for good, RequestTimeoutError without progress, and as
+        `Leaders.ask`.
         """
         try:
             self._commit(batch, pieces, lanes, adopt)
