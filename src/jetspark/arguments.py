@@ -1,9 +1,9 @@
 """Arguments of the wrong kind: one sentence that names the argument, before anything happens.
 
-Contract: annotations are the contract. `checked` compares with them what calls are given, and is
-for those that are not made for each message. The others are named in `checked_but` and have what
-they are given checked where it fails, which costs a good message nothing. Annotations are resolved
-with the first call, so that an import does not pay for it.
+Contract: annotations are the contract. `checked` compares with them what calls are given, and hands
+it on in its plain form (`kinds`); it is for those that are not made for each message. The others
+are named in `checked_but` and have what they are given checked where it fails, which costs a good
+message nothing. Annotations are resolved with the first call: an import does not pay for it.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def _checked(function: FunctionType) -> FunctionType:
 
         @wraps(function)
         async def call(*args: Any, **kwargs: Any) -> Any:
-            _check(function, args, kwargs)
-            return await function(*args, **kwargs)
+            plain, by_name = _plain(function, args, kwargs)
+            return await function(*plain, **by_name)
 
         return call  # type: ignore[return-value]
 
     @wraps(function)
     def call_plain(*args: Any, **kwargs: Any) -> Any:
-        _check(function, args, kwargs)
-        return function(*args, **kwargs)
+        plain, by_name = _plain(function, args, kwargs)
+        return function(*plain, **by_name)
 
     return call_plain  # type: ignore[return-value]
 
@@ -97,26 +97,44 @@ def parameters_of(function: FunctionType) -> Parameters:
     return Parameters(positional, named, rest)
 
 
-def _check(function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """How many there are, and unknown names, are the function's own matter."""
+def _plain(
+    function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Checked, in plain form. How many there are, and unknown names, are the function's matter."""
     positional, named, (rest, rest_kind) = parameters_of(function)
-    for (name, kind), value in zip(positional, args, strict=False):
-        if kind is not None and not kind.fits(value):
-            raise kind.refuse(name, value)
-    for name, value in kwargs.items():
-        if (kind := named.get(name)) is not None and not kind.fits(value):
-            raise kind.refuse(name, value)
-    if rest_kind is not None:
-        for value in args[len(positional) :]:
-            if not rest_kind.fits(value):
-                raise rest_kind.refuse(rest, value)
+    plain = [
+        value
+        if kind is None or value.__class__ in kind.exact
+        else _checked_value(name, kind, value)
+        for (name, kind), value in zip(positional, args, strict=False)
+    ]
+    for value in args[len(positional) :]:
+        plain.append(value if rest_kind is None else _checked_value(rest, rest_kind, value))
+    by_name = {
+        name: value if (kind := named.get(name)) is None else _checked_value(name, kind, value)
+        for name, value in kwargs.items()
+    }
+    return plain, by_name
+
+
+def _checked_value(name: str, kind: Kind, value: Any, *, secret: bool = False) -> Any:
+    """The plain form. What had to be read to look into it (a generator) is looked at then."""
+    if value.__class__ in kind.exact:
+        return value
+    if kind.fits(value):
+        plain = kind.plain(value)
+        if plain is value or kind.fits(plain):
+            return plain
+        value = plain
+    raise kind.refuse(name, value, secret=secret)
 
 
 def check_fields(instance: Any) -> None:
-    """Raises ConfigError for a dataclass with a field that its annotation does not take."""
+    """The fields of a dataclass become plain. Raises ConfigError for one of a wrong kind."""
     for name, kind, secret in _fields_of(instance.__class__):
-        if not kind.fits(value := getattr(instance, name)):
-            raise kind.refuse(name, value, secret=secret)
+        value = getattr(instance, name)
+        if (plain := _checked_value(name, kind, value, secret=secret)) is not value:
+            object.__setattr__(instance, name, plain)
 
 
 @cache

@@ -1,21 +1,30 @@
 """Which values an annotation takes: what arguments are checked by. Pure.
 
 Contract: the annotations are the contract. What is not understood (a TypeVar, a name that only type
-checkers import) takes anything. Values are asked, not converted: bool is no number, text no list of
-texts, and what can be read only once (a generator) is not looked into.
+checkers import) takes anything. bool is no number, text no list of texts. What fits has a plain
+form, which encoders and f-strings take as it is meant: a subclass of str, a member of an Enum, a
+number of NumPy's. Plain values are their own. What can be read only once (a generator) becomes a
+list where a sequence is wanted, and is not looked into where iterating is.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import repeat
+from numbers import Integral, Real
 from operator import index
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from jetspark.errors import BadTimeError, ConfigError
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 class Kind(NamedTuple):
@@ -24,6 +33,10 @@ class Kind(NamedTuple):
     one: str
     many: str
     fits: Callable[[Any], bool]
+    plain: Callable[[Any], Any] = _same
+    """The plain form of what fits; it may show that it does not fit after all."""
+    exact: frozenset[type] = frozenset()
+    """Classes whose own values (not those of subclasses) fit and are plain: most values."""
     is_time: bool = False
 
     def refuse(self, name: str, value: object, *, secret: bool = False) -> ConfigError:
@@ -56,22 +69,79 @@ def is_whole(value: Any) -> bool:
     return True
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: Any) -> bool:
+    """Whether it is a real number: an int, a float, a Decimal, a Fraction, one of NumPy's."""
+    if isinstance(value, Decimal | float):
+        return True
+    # NumPy calls its timedelta64 an integer.
+    return is_whole(value) or (isinstance(value, Real) and not isinstance(value, Integral))
+
+
+def plain_text(value: str) -> str:
+    """Not a subclass: those may say something else when formatted, as members of an Enum do."""
+    return value if type(value) is str else str.__str__(value)
+
+
+def plain_number(value: Any) -> float:
+    """An int for a whole number, else a float; infinite when it is too large, NaN for none."""
+    if type(value) is float:
+        return value
+    if is_whole(value):
+        return index(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf" if value > 0 else "-inf")
+    except ValueError:  # a signaling NaN
+        return float("nan")
+
+
+def plain_value(value: Any) -> Any:
+    """The plain form of what JSON has no type for: one level of it. Raises TypeError."""
+    if isinstance(value, str):
+        return plain_text(value)
+    if is_whole(value) or isinstance(value, float | Real):
+        return plain_number(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, collections.abc.Iterable) and not isinstance(value, _BYTES):
+        return list(value)
+    raise TypeError(f"{value!r:.80} has no form in JSON")
+
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def _plain_bytes(value: Any) -> bytes:
+    return value if type(value) is bytes else bytes(value)
 
 
 _PLAIN: Final[Mapping[object, Kind]] = {
-    NoneType: Kind("None", "None", lambda value: value is None),
-    str: Kind("a str", "str", lambda value: isinstance(value, str)),
-    bytes: Kind("bytes", "bytes", lambda value: isinstance(value, bytes)),
-    bool: Kind("True or False", "bool", lambda value: isinstance(value, bool)),
-    int: Kind("a whole number", "whole numbers", is_whole),
-    float: Kind("a number", "numbers", _is_number),
-    datetime: Kind("a datetime", "datetimes", lambda value: isinstance(value, datetime)),
-    timedelta: Kind("a timedelta", "timedeltas", lambda value: isinstance(value, timedelta)),
+    NoneType: Kind("None", "None", lambda value: value is None, exact=frozenset({NoneType})),
+    str: Kind("a str", "str", lambda value: isinstance(value, str), plain_text, frozenset({str})),
+    bytes: Kind(
+        "bytes", "bytes", lambda value: isinstance(value, _BYTES), _plain_bytes, frozenset({bytes})
+    ),
+    bool: Kind(
+        "True or False", "bool", lambda value: isinstance(value, bool), exact=frozenset({bool})
+    ),
+    int: Kind("a whole number", "whole numbers", is_whole, index, frozenset({int})),
+    float: Kind("a number", "numbers", is_number, plain_number, frozenset({int, float})),
+    datetime: Kind(
+        "a datetime",
+        "datetimes",
+        lambda value: isinstance(value, datetime),
+        exact=frozenset({datetime}),
+    ),
+    timedelta: Kind(
+        "a timedelta",
+        "timedeltas",
+        lambda value: isinstance(value, timedelta),
+        exact=frozenset({timedelta}),
+    ),
 }
 _TIME: Final = {_PLAIN[float], _PLAIN[timedelta]}
-_NO_LISTS: Final = (str, bytes, bytearray, memoryview)
+_NO_LISTS: Final = (str, *_BYTES)
 _LISTS: Final = frozenset(
     {collections.abc.Iterable, collections.abc.Sequence, collections.abc.Collection, list}
 )
@@ -86,11 +156,13 @@ def kind_of(annotation: Any) -> Kind | None:
         return _one_of([kind_of(arg) for arg in args])
     if origin is Literal:
         words = " or ".join(map(repr, args))
-        return Kind(words, words, lambda value: isinstance(value, str) and value in args)
+        return Kind(
+            words, words, lambda value: isinstance(value, str) and value in args, plain_text
+        )
     if origin is tuple:
         return _tuple_of(args)
     if origin in _LISTS:
-        return _list_of(kind_of(args[0]))
+        return _list_of(kind_of(args[0]), once=origin is collections.abc.Iterable)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping_of(kind_of(args[0]), kind_of(args[1]))
     if origin is collections.abc.Callable:
@@ -104,12 +176,17 @@ def _one_of(kinds: list[Kind | None]) -> Kind | None:
     said = [kind for kind in kinds if kind is not None]
     if len(said) < len(kinds):
         return None
-    fits = [kind.fits for kind in said]
+
+    def plain(value: Any) -> Any:
+        return next(kind for kind in said if kind.fits(value)).plain(value)
+
     named = [kind for kind in said if kind.one != "None"]
     return Kind(
         _either([kind.one for kind in named]),
         _either([kind.many for kind in named]),
-        lambda value: any(one(value) for one in fits),
+        lambda value: any(kind.fits(value) for kind in said),
+        plain,
+        frozenset[type]().union(*(kind.exact for kind in said)),
         is_time=set(named) == _TIME,
     )
 
@@ -122,14 +199,35 @@ def _all(items: Any, kind: Kind | None) -> bool:
     return kind is None or all(map(kind.fits, items))
 
 
-def _list_of(item: Kind | None) -> Kind:
+def _each_plain(items: Any, kinds: Iterable[Kind | None]) -> tuple[list[Any], bool]:
+    """The plain forms, and whether they are other ones."""
+    pairs = [
+        (one, one if kind is None else kind.plain(one))
+        for one, kind in zip(items, kinds, strict=False)
+    ]
+    return [plain for _, plain in pairs], any(one is not plain for one, plain in pairs)
+
+
+def _list_of(item: Kind | None, *, once: bool) -> Kind:
+    """`once`: it may be read only once."""
+
     def fits(value: Any) -> bool:
         if isinstance(value, _NO_LISTS) or not isinstance(value, collections.abc.Iterable):
             return False
         return not isinstance(value, collections.abc.Collection) or _all(value, item)
 
+    def plain(value: Any) -> Any:
+        if not isinstance(value, collections.abc.Collection):
+            if once:
+                return value
+            value = list(value)
+        if item is None or item.plain is _same or not _all(value, item):
+            return value
+        items, others = _each_plain(value, repeat(item))
+        return items if others else value
+
     words = "a list" if item is None else f"a list of {item.many}"
-    return Kind(words, words.replace("a list", "lists"), fits)
+    return Kind(words, words.replace("a list", "lists"), fits, plain)
 
 
 def _tuple_of(args: tuple[Any, ...]) -> Kind:
@@ -140,6 +238,7 @@ def _tuple_of(args: tuple[Any, ...]) -> Kind:
             words,
             words.replace("a tuple", "tuples"),
             lambda value: isinstance(value, tuple) and _all(value, item),
+            lambda value: _plain_tuple(value, repeat(item)),
         )
     kinds = [kind_of(arg) for arg in args]
 
@@ -150,15 +249,28 @@ def _tuple_of(args: tuple[Any, ...]) -> Kind:
             and all(kind is None or kind.fits(one) for kind, one in zip(kinds, value, strict=True))
         )
 
-    return Kind(f"a tuple of {len(kinds)}", f"tuples of {len(kinds)}", fits)
+    def plain(value: Any) -> Any:
+        return _plain_tuple(value, kinds)
+
+    return Kind(f"a tuple of {len(kinds)}", f"tuples of {len(kinds)}", fits, plain)
+
+
+def _plain_tuple(value: Any, kinds: Iterable[Kind | None]) -> Any:
+    items, others = _each_plain(value, kinds)
+    return tuple(items) if others else value
 
 
 def _mapping_of(key: Kind | None, item: Kind | None) -> Kind:
     def fits(value: Any) -> bool:
         return isinstance(value, Mapping) and _all(value, key) and _all(value.values(), item)
 
+    def plain(value: Any) -> Any:
+        names, other_names = _each_plain(value, repeat(key))
+        items, other_items = _each_plain(value.values(), repeat(item))
+        return dict(zip(names, items, strict=True)) if other_names or other_items else value
+
     words = "" if key is None else f" of {key.many} to {'anything' if item is None else item.many}"
-    return Kind(f"a mapping{words}", f"mappings{words}", fits)
+    return Kind(f"a mapping{words}", f"mappings{words}", fits, plain)
 
 
 def _instance_of(annotation: Any) -> Kind | None:
@@ -169,7 +281,9 @@ def _instance_of(annotation: Any) -> Kind | None:
     name = annotation.__name__
     one = f"an {name}" if name[0] in "AEIOU" else f"a {name}"
     if not getattr(annotation, "_is_protocol", False):
-        return Kind(one, name, lambda value: isinstance(value, annotation))
+        return Kind(
+            one, name, lambda value: isinstance(value, annotation), exact=frozenset({annotation})
+        )
     members = [
         member
         for base in annotation.__mro__

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
 from jetspark.errors import BadTimeError, BadTimeoutError
+from jetspark.kinds import is_number, plain_number
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
@@ -108,9 +109,12 @@ def _number(value: Seconds) -> float:
     """Seconds as a number, infinity among them."""
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if type(value) is int:
+        return value
     # A text or a list could be multiplied, too, to gigabytes.
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise BadTimeError(value)
+    value = plain_number(value)
     if value != value:  # NaN
         raise BadTimeoutError(value)
     return value

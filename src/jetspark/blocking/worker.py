@@ -25,7 +25,8 @@ def check_callback(callback: Callable[..., object] | None) -> None:
     """Raises ConfigError for no function, and for an async one: nobody would await it."""
     if callback is not None and not callable(callback):
         raise ConfigError(f"A callback is a function, not {callback!r:.80}.")
-    if inspect.iscoroutinefunction(callback):
+    called = type(callback).__call__ if callable(callback) else None  # of an object
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(called):
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 
 

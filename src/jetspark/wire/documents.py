@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from jetspark.errors import ConfigError, ProtocolError
+from jetspark.kinds import plain_value
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,15 +93,19 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def encode_document(document: object) -> bytes:
-    """As JSON. Raises ConfigError for text with a lone surrogate and for numbers that are none.
+    """As JSON, values in their plain form.
+
+    Raises ConfigError for text with a lone surrogate, for numbers that are none, and for objects.
 
     JSON has no infinity and no NaN; msgspec writes null, which the server takes as "not said".
     """
     try:
-        encoded = msgspec.json.encode(document)
+        encoded = msgspec.json.encode(document, enc_hook=plain_value)
         if b"null" in encoded:
             _check_numbers(document)
         return encoded
+    except TypeError as error:
+        raise ConfigError(f"{error}.") from None
     except UnicodeEncodeError:
         # Not the error's own words: they show the document, which may hold secrets.
         raise ConfigError(

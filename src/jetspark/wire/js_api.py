@@ -58,6 +58,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
+from jetspark.kinds import plain_text
 from jetspark.subjects import check_name, check_publish_subject
 
 DEFAULT_PREFIX: Final = "$JS.API"
@@ -172,6 +173,10 @@ def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
     for kind in ("stream", "consumer"):
         if kind in names:
             check_name(kind, names[kind])
+    for text in names.values():
+        if type(text) is not str:
+            names = {name: plain_text(text) for name, text in names.items()}
+            break
     return f"{prefix}.{call.template.format_map(names)}"
 
 

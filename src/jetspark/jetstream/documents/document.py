@@ -10,7 +10,7 @@ are sent back. Documents are frozen; `replace` makes a changed copy. Words such 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from jetspark.jetstream.exact_times import (
     to_duration,
     to_timestamp,
 )
+from jetspark.kinds import plain_text, plain_value
 from jetspark.subjects import nearest_name
 from jetspark.wire.documents import encode_document
 
@@ -62,6 +63,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
     def __post_init__(self) -> None:
         if not isinstance(self.extra, dict):
             raise ConfigError(f"extra is a dict of fields, not {self.extra!r:.80}.")
+        for name in _list_fields(type(self)):
+            value = getattr(self, name)
+            if type(value) is not list and isinstance(value, Iterable) and not _is_one(value):
+                msgspec.structs.force_setattr(self, name, list(value))
         for name, exact in _time_fields(type(self)):
             value = getattr(self, name)
             if value is None:
@@ -76,6 +81,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
         """A copy with some fields changed. Raises ConfigError for an unknown name."""
         check_names(type(self), changes)
         return msgspec.structs.replace(self, **changes)
+
+
+def _is_one(value: Any) -> bool:
+    """No list, though it could be iterated."""
+    return isinstance(value, str | bytes | bytearray | Mapping)
+
+
+@cache
+def _list_fields(cls: type[Document]) -> list[str]:
+    fields = msgspec.structs.fields(cls)
+    return [field.name for field in fields if str(field.type).startswith("list[")]
 
 
 @cache
@@ -182,11 +198,15 @@ def _wire_value(value: Any) -> Any:
         return exact_ns(value)
     if isinstance(value, datetime):
         return text_of_time(value)
-    if isinstance(value, Mapping):
-        return {key: _wire_value(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_wire_value(one) for one in value]
-    return value
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        value = plain_value(value)
+    except TypeError:
+        return value  # who sends it says so
+    if isinstance(value, dict):
+        return {_wire_value(key): _wire_value(one) for key, one in value.items()}
+    return [_wire_value(one) for one in value] if isinstance(value, list) else value
 
 
 def config_to_wire(
@@ -250,7 +270,7 @@ def _wire_given(cls: type[Document], config: Configuration) -> dict[str, Any]:
                 )
         elif isinstance(value, timedelta) and name not in times:
             raise _no_time(name, value)
-    return {name: _wire_value(value) for name, value in given.items()}
+    return {plain_text(name): _wire_value(value) for name, value in given.items()}
 
 
 def _no_time(name: str, value: timedelta) -> ConfigError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from jetspark.jetstream.publishing.calls import acknowledged
 from jetspark.jetstream.publishing.headers import merged, publish_headers
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored.calls import StoredCalls
+from jetspark.kinds import is_whole
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
@@ -65,7 +67,9 @@ class CounterCalls(StoredCalls):
         """
         check_feature("increment", (2, 12), self._api.server)
         try:
-            text = f"{by:+d}"
+            if not is_whole(by):
+                raise TypeError
+            text = f"{index(by):+d}"
         except (TypeError, ValueError):
             raise ConfigError("by is a whole number of at most 4300 digits.") from None
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)

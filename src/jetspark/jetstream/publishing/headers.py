@@ -8,6 +8,7 @@ anything is sent. A caller's own headers stay, ours are on top.
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import index
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from jetspark.arguments import check_whole
@@ -138,4 +139,4 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
 
 def _sequence(option: str, value: int) -> str:
     check_whole(option, value, 0)
-    return str(value)
+    return str(index(value))
