@@ -3,7 +3,7 @@
 $ python examples/errors.py [server]
 the subject is refused: orders..eu
 too large: 9000000 bytes
-in the background: The callback of 'orders.eu' raised ValueError('it ends nothing').
+in the background: The callback of subscription 'orders.eu' raised ValueError('it ends nothing').
 last_error is the same: True
 no server: ServerRefusedError
 

@@ -42,7 +42,7 @@ def test_every_flight_arrives_once(tmp_path: Path, nothing_left: Callable[[], No
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, nothing_left: Callable[[], None]) -> None:
-    with jetspark("demo") as command:
+    with jetspark("demo", "--to", str(tmp_path / "flights")) as command:
         line = first_line(command)
         assert command.stdout is not None
         while not line.startswith("3."):
@@ -51,5 +51,6 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, nothing_left: Callable[[], None])
         code, out, err = finish(command, 300)
     assert (code, out.splitlines()[-1]) == (130, "Stopped; nothing is left behind.")
     assert "Traceback" not in err
+    assert not (tmp_path / "flights").exists()
     nothing_left()
     assert not list((tmp_path / "temporary").glob("jetspark-*"))

@@ -41,9 +41,17 @@ def test_failure_is_one_sentence(
     assert capsys.readouterr().err == "Spark starts as before: no space left\n"
 
 
-def test_without_a_folder_it_says_how_to_name_one(
+def test_switched_off_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(class_archive.VARIABLE, "off")
+    assert app.run(["warm-up"]) == app.FAILED
+    assert capsys.readouterr().err == "It is switched off: JETSPARK_CLASS_ARCHIVES=off.\n"
+
+
+def test_without_a_folder_it_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, "/proc/archives")
     assert app.run(["warm-up"]) == app.FAILED
     assert "set JETSPARK_CLASS_ARCHIVES to" in capsys.readouterr().err

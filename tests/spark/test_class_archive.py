@@ -88,6 +88,14 @@ def test_archive_that_others_can_write_is_not_used(folder: Path, java: Path) -> 
     assert archive.jvm_options() == []
 
 
+def test_what_a_killed_making_left_is_removed(folder: Path, java: Path) -> None:
+    archive = ClassArchive(folder, java, JAVA_VERSION)
+    left = archive.file.with_suffix(".unfinished1")
+    left.write_text("half of one")
+    assert archive.make()
+    assert not left.exists()
+
+
 def test_each_java_and_spark_has_an_archive_of_its_own(
     folder: Path, java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,3 +192,16 @@ def test_jvm_takes_sparks_classes_from_the_archive_if_it_fits(tmp_path: Path, fi
         line for line in loads.read_text().splitlines() if "org.apache.spark.SparkContext " in line
     ]
     assert ("shared objects file (top)" in line) is fits
+
+
+@pytest.mark.spark
+def test_training_ends_with_the_process_that_wants_it(tmp_path: Path) -> None:
+    training = subprocess.Popen(
+        [sys.executable, "-m", "jetspark.spark.class_archive_training", str(tmp_path / "file")],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert training.stdin is not None
+    training.stdin.close()
+    assert training.wait(60) == 1
+    assert not (tmp_path / "file").exists()

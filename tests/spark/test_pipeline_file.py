@@ -109,6 +109,8 @@ def test_the_least_that_must_be_said(tmp_path: Path) -> None:
         ("[views.totals]", '[views."a b"]', 23, "cannot be a name"),
         ("sql = '''", "sqll = '''", 24, "did you mean 'sql'"),
         ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
+        ('path = "lake/orders"', "path = 5", 32, "path is a text"),
+        ('path = "lake/orders"\n', "", 29, "path is missing: the folder of the parquet table"),
         ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
         ('subject = "totals"', 'subject = "a b"', 38, "white space"),
         ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),

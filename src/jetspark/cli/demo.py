@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
         master: Spark's master.
     """
     if to is not None and to.exists():
-        raise ConfigError(f"{to} exists already; name a new folder.")
+        raise ConfigError(f"--to: {to} exists already; name a new folder.")
     spark_settings(master, None)  # a master that Spark does not know is told at once
     source = _find_flights()
     try:
@@ -89,6 +90,8 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
         ):
             return _run(source, folder, to or folder / "flights", master, stop)
     except StopRequested:
+        if to is not None:
+            shutil.rmtree(to, ignore_errors=True)  # a part of a table, of our own making
         console.say("Stopped; nothing is left behind.")
         raise
 

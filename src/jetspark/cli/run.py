@@ -79,6 +79,7 @@ def run(
                 settings,
                 messages=None if pipeline.follow else servers.messages,
                 quiet=quiet,
+                look_only=check,
             ) as spark,
         ):
             if check:

@@ -37,11 +37,13 @@ def quiet_spark(
     *,
     messages: int | None = None,
     quiet: bool = False,
+    look_only: bool = False,
 ) -> Iterator[SparkSession]:
     """A session whose log goes to a file, which is kept only when Spark fails: not when it has
     found a mistake of the user.
 
     `messages`: how many the job reads at most; None when it is not known, or the job goes on.
+    `look_only`: the command leaves nothing, not even a class archive.
     """
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import AnalysisException, PySparkException
@@ -69,7 +71,8 @@ def quiet_spark(
                 finally:
                     with spinner("stopping Spark …", quiet=quiet):
                         close_session(spark)
-                _start_faster_next_time(quiet=quiet)
+                if not look_only:
+                    _start_faster_next_time(quiet=quiet)
         except (PipelineError, SparkUnavailableError) as error:
             if not isinstance(error.__cause__, AnalysisException | ConfigError):
                 _keep(log, error)

@@ -22,12 +22,14 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
     Args:
         remove: Remove what was made, for all versions of Spark and Java.
     """
-    from jetspark.spark.class_archive import VARIABLE, class_archive, remove_archives
+    from jetspark.spark.class_archive import VARIABLE, class_archive, remove_archives, switched_off
 
     if remove:
         console.say(f"{remove_archives()} removed.")
         return
     archive = class_archive()
+    if archive is None and switched_off():
+        raise ConfigError(f"It is switched off: {VARIABLE}=off.")
     if archive is None:
         raise ConfigError(
             f"There is no folder for it: set {VARIABLE} to one that can be written to."

@@ -17,6 +17,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -78,7 +79,10 @@ class ClassArchive:
             if self.sound():
                 return True
             self._failed.unlink(missing_ok=True)
-            unfinished = self.file.with_suffix(f".{os.getpid()}")
+            # One that was killed left its own: whoever writes one has the lock.
+            for left in self._folder.glob(f"{self.file.stem}.unfinished*"):
+                left.unlink()
+            unfinished = self.file.with_suffix(f".unfinished{os.getpid()}")
             try:
                 reason = _train(unfinished)
                 if reason:
@@ -144,11 +148,16 @@ def class_archive() -> ClassArchive | None:
     return ClassArchive(folder, java, version_text(java))
 
 
+def switched_off() -> bool:
+    """Whether the user wants none."""
+    return os.environ.get(VARIABLE, "").lower() == "off"
+
+
 def archives_folder() -> Path | None:
     """Where archives are kept, made if need be. None: switched off, or no place for them."""
-    named = os.environ.get(VARIABLE, "")
-    if named.lower() == "off" or os.name != "posix":
+    if switched_off() or os.name != "posix":
         return None
+    named = os.environ.get(VARIABLE)
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = Path(named) if named else Path(cache, "jetspark")
@@ -213,19 +222,25 @@ def _lock(file: Path) -> Iterator[bool]:
 
 def _train(file: Path) -> str:
     """A run of Spark that loads what jobs load, and leaves the archive. Why not, if it did not."""
-    try:
-        ran = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_MAKING_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done in {_MAKING_SECONDS:g} seconds"
-    if ran.returncode == 0 and file.exists():
+    training = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file)],
+        stdin=subprocess.PIPE,  # its end is the end of this process: the training ends, too
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    with training:
+        assert training.stdin is not None  # noqa: S101
+        assert training.stderr is not None  # noqa: S101
+        timer = threading.Timer(_MAKING_SECONDS, training.stdin.close)
+        timer.start()
+        try:
+            said = training.stderr.read()
+            code = training.wait()
+        finally:
+            timer.cancel()
+    if code == 0 and file.exists():
         return ""
-    return ran.stderr.decode("utf-8", "replace")[-2000:] or "Java wrote none"
+    return said.decode("utf-8", "replace")[-2000:] or "Java wrote none, or took too long"
 
 
 if __name__ == "__main__":

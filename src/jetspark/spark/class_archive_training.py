@@ -6,12 +6,15 @@ no NATS server: a small source in Python takes the place of JetStream.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,6 +23,8 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.functions import col, from_json
+
+from jetspark.spark.jvm import kill
 
 _ROWS = 1000
 _EXIT_SECONDS = 300.0
@@ -87,9 +92,20 @@ def train(spark: SparkSession, folder: Path) -> None:
     spark.createDataFrame([(1, "a")], "id INT, name STRING").write.json(str(folder / "json"))
 
 
+def end_with_parent() -> None:
+    """Nobody wants the archive when the process is gone that has the other end of our input."""
+    os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
+    gateway: Any = SparkContext._gateway
+    jvm = getattr(gateway, "proc", None)
+    if jvm is not None:
+        kill(jvm)
+    os._exit(1)
+
+
 def main(file: str) -> None:
     from jetspark.spark.session import close_session, local_session
 
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         spark = local_session(

@@ -19,6 +19,7 @@ from jetspark.spark import option_values
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.table import FORMATS
 from jetspark.subjects import nearest_name
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -186,10 +187,20 @@ class _Reader:
         columns = table.pop("partition_by", [])
         if not isinstance(columns, list) or not all(isinstance(one, str) for one in columns):
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
+        self._check_path(where, kind, table)
         options = self._texts(where, table)
         if kind == _JETSTREAM:
             self._check_options(where, options, lambda: parse_sink_options(options).for_streaming())
         return SinkTable(rows, kind, options, mode, tuple(columns))
+
+    def _check_path(self, where: tuple[str, ...], kind: str, table: Mapping[str, Any]) -> None:
+        """Spark would miss it only when the query starts."""
+        key = next((key for key in table if key.casefold() == "path"), None)
+        if key is None:
+            if kind.casefold() in FORMATS:
+                self._fail(where, f"path is missing: the folder of the {kind} table.")
+        elif not isinstance(table[key], str) or not table[key]:
+            self._fail((*where, key), "path is a text: the folder of the table.")
 
     def _trigger(self) -> tuple[bool, float]:
         trigger = self._document.get("trigger", {})
