@@ -89,6 +89,7 @@ OTHERS_PRIVATE: dict[str, str] = {
         ("_gateway", "_jvm", "_active_spark_context", "_instantiatedSession"),
         "PySpark has no public way to the JVM and its sessions",
     ),
+    "_exit": "of os, documented: ends a process from any thread",
     **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),
 }
 
