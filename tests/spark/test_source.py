@@ -417,7 +417,9 @@ def test_a_checkpoint_of_another_stream_is_refused(
     other = unique("OTHER")
     admin.create(other, other)
     admin.fill(numbered(other, 5))
-    assert "use another checkpointLocation" in str(failure(lambda: query.run(stream=other)))
+    assert "use another checkpoint (the option checkpointLocation" in str(
+        failure(lambda: query.run(stream=other))
+    )
 
 
 def test_an_idle_query_makes_no_batches(
