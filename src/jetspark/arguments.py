@@ -1,9 +1,9 @@
-"""Arguments of the wrong kind: one sentence that names the argument, before anything happens.
+"""Checks arguments against annotations: a wrong type raises one sentence that names the argument.
 
-Contract: annotations are the contract. `checked` compares with them what calls are given, and hands
-it on in its plain form (`kinds`); it is for those that are not made for each message. The others
-are named in `checked_but` and have what they are given checked where it fails, which costs a good
-message nothing. Annotations are resolved with the first call: an import does not pay for it.
+`checked` decorates a class: each public method compares its arguments with its annotations before
+it does anything, and gets them in their plain form (`kinds`). Methods that are called for every
+message are exempt, by name, in `checked_but`: they check the type only after something failed, so
+a valid message costs nothing. Annotations are resolved at the first call, not at import.
 """
 
 from __future__ import annotations

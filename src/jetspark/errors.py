@@ -83,7 +83,7 @@
              └─ IncompleteRangeError       the range could not be proven complete
 
 Errors carry what a program needs as attributes; nobody has to parse a message.
-The names on the right are those of the reference (docs/parity.md).
+Names that begin with Err are those of the same errors in nats-tcl 3.0.
 """
 
 from __future__ import annotations
@@ -357,8 +357,8 @@ class RequestTimeoutError(JetsparkError, TimeoutError):
 class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
     """The connection was lost for good while the call was waiting; `__cause__` says why.
 
-    Raised at once, without waiting for the timeout. It is also a RequestTimeoutError, which is
-    what the reference gives: closing on purpose raises ConnectionClosedError alone.
+    Raised at once, without waiting for the timeout. It is also a RequestTimeoutError,
+    as nats-tcl reports it; closing on purpose raises a plain ConnectionClosedError.
     """
 
     def __init__(

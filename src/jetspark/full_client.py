@@ -40,7 +40,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
 
 @checked
 class Client(CoreClient):
-    """A connection to NATS; see `jetspark.client.client` for the contract."""
+    """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(
         self,

@@ -1,10 +1,10 @@
-"""Which values an annotation takes: what arguments are checked by. Pure.
+"""Which values an annotation accepts, and the plain form of those values. Pure.
 
-Contract: the annotations are the contract. What is not understood (a TypeVar, a name that only type
-checkers import) takes anything. bool is no number, text no list of texts. What fits has a plain
-form, which encoders and f-strings take as it is meant: a subclass of str, a member of an Enum, a
-number of NumPy's. Plain values are their own. What can be read only once (a generator) becomes a
-list where a sequence is wanted, and is not looked into where iterating is.
+Annotations that cannot be resolved (a TypeVar, a name imported for type checkers only) accept
+anything. A bool is not a number, and a str is not a sequence of str. A subclass of str, an Enum
+member or a NumPy number is replaced by the plain value that encoders and f-strings expect. A
+generator becomes a list where the annotation is a sequence; where it is an iterable, the items are
+not checked.
 """
 
 from __future__ import annotations

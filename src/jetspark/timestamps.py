@@ -2,7 +2,7 @@
 
 On the wire a time is RFC 3339 text with up to nine fractional digits, and a duration is an
 integer of nanoseconds. Inside jetspark both are `int` nanoseconds (since the epoch, UTC); people
-see aware `datetime` and `timedelta`, which hold microseconds. Reference row C12.
+see aware `datetime` and `timedelta`, which hold microseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each error of the reference's tables has a class of its own here, drawn in the tree."""
+"""Each error of nats-tcl 3.0 has a class of its own here, drawn in the tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_tree_draws_every_class_below_its_base() -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE.split())
-def test_an_error_of_the_reference_has_one_class(name: str) -> None:
+def test_every_nats_tcl_error_has_its_own_class(name: str) -> None:
     assert len([cls for _, cls, first_word in DRAWN if first_word == name]) == 1
 
 

@@ -1,4 +1,4 @@
-"""The table "Requests Error Handling" of the reference: a test for each cell, named by it.
+"""The table "Requests Error Handling" of nats-tcl 3.0: a test for each cell, named by it.
 
 Rows: request, ping, fetch. Columns: timeout, no responders, reconnecting, connection lost (no
 server is left to try), connection closed (on purpose). The two last ones raise at once.

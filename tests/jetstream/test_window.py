@@ -15,7 +15,7 @@ from jetspark.jetstream.publishing.window import CLOSED, Window
 if TYPE_CHECKING:
     from jetspark.jetstream.publishing.window import Unacked
 
-SIZE, PATIENCE, TIMEOUT = 4, 30.0, 5.0
+SIZE, RETRY_FOR, TIMEOUT = 4, 30.0, 5.0
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -26,7 +26,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.window = Window(SIZE, patience=PATIENCE, unknown_again=may_be_repeated)
+        self.window = Window(SIZE, retry_for=RETRY_FOR, unknown_again=may_be_repeated)
         self.window.open()
         self.now = 0.0
         self.window.deadline = TIMEOUT
@@ -141,7 +141,7 @@ def always(_: Unacked) -> bool:
 
 
 def test_a_refusal_holds_back_new_messages_until_one_has_another_answer() -> None:
-    window = Window(10, patience=30, unknown_again=always)
+    window = Window(10, retry_for=30, unknown_again=always)
     window.open()
     first, second = (window.reserve("s", b"", None, None) for _ in range(2))
     assert window.refused(first, 1.0)
@@ -165,7 +165,7 @@ def test_a_refusal_holds_back_new_messages_until_one_has_another_answer() -> Non
 
 
 def test_after_silence_one_message_a_round_finds_out_whether_somebody_answers() -> None:
-    window = Window(3, patience=30, unknown_again=lambda _: False)
+    window = Window(3, retry_for=30, unknown_again=lambda _: False)
     window.open()
     window.deadline = 5.0
     for _ in range(3):
@@ -183,7 +183,7 @@ def test_after_silence_one_message_a_round_finds_out_whether_somebody_answers() 
 
 
 def test_only_the_first_of_a_subject_finds_out_whether_there_is_a_leader() -> None:
-    window = Window(10, patience=30, unknown_again=always)
+    window = Window(10, retry_for=30, unknown_again=always)
     window.open()
     sent = [window.reserve(subject, b"", None, None) for subject in "aabab"]
     for index in sent:
@@ -199,7 +199,7 @@ def test_only_the_first_of_a_subject_finds_out_whether_there_is_a_leader() -> No
 
 def test_senders_and_the_loop_meet_without_losing_a_message() -> None:
     """Two threads at once, switched as often as they can: as in the blocking client."""
-    window = Window(10**9, patience=30, unknown_again=lambda _: False)
+    window = Window(10**9, retry_for=30, unknown_again=lambda _: False)
     window.open()
     window.deadline = 1.0
     stop = threading.Event()

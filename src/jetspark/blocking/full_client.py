@@ -6,4 +6,4 @@ from jetspark.blocking.generated.full_client import GeneratedClient
 
 
 class Client(GeneratedClient):
-    """A connection to NATS; see `jetspark.blocking.client` for the contract."""
+    """A connection to NATS; see `jetspark.blocking.client`."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import random
 import secrets
-import socket
-import ssl
 import time
-from typing import Any, Protocol
+from typing import Any
 
-from jetspark.bulk.blocking_websocket import open_websocket
+from jetspark.bulk.dialing import broken, dial, start_tls
 from jetspark.connection.handshake import Receive, Send, StartTLS, handshake, no_answer, no_nats
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import meaning_of
@@ -22,14 +20,11 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
     ConnectionFailure,
-    ConnectTimeoutError,
     JetsparkError,
     NoRespondersError,
     NoServersError,
     ProtocolError,
     RequestTimeoutError,
-    ServerRefusedError,
-    TLSError,
 )
 from jetspark.version import __version__
 from jetspark.wire import frames
@@ -64,15 +59,6 @@ def connect(options: ConnectOptions) -> BlockingLink:
     raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
 
 
-class SocketLike(Protocol):
-    """What a link calls of a socket, or of a `BlockingWebSocket`."""
-
-    def settimeout(self, seconds: float, /) -> None: ...
-    def sendall(self, data: bytes, /) -> None: ...
-    def recv_into(self, buffer: memoryview, /) -> int: ...
-    def close(self) -> None: ...
-
-
 class BlockingLink:
     """An accepted connection to one server. Use `connect`; close it when done."""
 
@@ -88,11 +74,8 @@ class BlockingLink:
         self._requests = 0
         self._pongs = 0
         self.closed = False
-        self._tcp = self._open(server)
-        self._socket: SocketLike = self._tcp
+        self._socket = dial(options, server)
         try:
-            if server.websocket:
-                self._open_websocket(options, server)
             self.info: ServerInfo = self._shake_hands(options, server)
         except BaseException:
             self.close()
@@ -100,36 +83,6 @@ class BlockingLink:
         self.send(frames.sub(f"{self._inbox}.*", _REQUEST_SID))
 
     # -- opening ---------------------------------------------------------------------------
-
-    def _open(self, server: ServerURL) -> socket.socket:
-        try:
-            sock = socket.create_connection((server.host, server.port), self._timeout)
-        except TimeoutError:
-            raise ConnectTimeoutError(
-                f"No connection to {server} within {self._timeout:g} s.", server=str(server)
-            ) from None
-        except OSError as error:
-            raise ServerRefusedError(
-                f"Cannot connect to {server}: {error.strerror or error}. "
-                "Is a nats-server running there?",
-                server=str(server),
-            ) from error
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
-
-    def _open_websocket(self, options: ConnectOptions, server: ServerURL) -> None:
-        if server.secure:
-            hostname = options.tls_hostname or server.tls_name or server.host
-            self._start_tls(options.make_ssl_context(), hostname)
-        try:
-            self._socket = open_websocket(self._tcp, options, server)
-        except TimeoutError:
-            raise ConnectTimeoutError(
-                f"{server} did not open a WebSocket within {self._timeout:g} s.",
-                server=str(server),
-            ) from None
-        except OSError as error:
-            raise self._broken(error) from error
 
     def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
         deadline = time.monotonic() + self._timeout
@@ -148,7 +101,10 @@ class BlockingLink:
                         self.send(data)
                     case StartTLS(hostname):
                         answer = None
-                        self._start_tls(options.make_ssl_context(), hostname)
+                        if self._buffer.pending or self._ready:
+                            raise ProtocolError("The server sent bytes before the TLS handshake.")
+                        context = options.make_ssl_context()
+                        self._socket = start_tls(self._socket, context, hostname, server)
         except StopIteration as done:
             info: ServerInfo = done.value
             return info
@@ -159,16 +115,6 @@ class BlockingLink:
             if greeted:
                 raise
             raise no_nats(str(server), error) from error
-
-    def _start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
-        if self._buffer.pending or self._ready:
-            raise ProtocolError("The server sent bytes before the TLS handshake.")
-        try:
-            self._tcp = self._socket = context.wrap_socket(self._tcp, server_hostname=hostname)
-        except (ssl.SSLError, ssl.CertificateError, OSError) as error:
-            raise TLSError(
-                f"TLS with {self.server} failed: {error}.", server=self.server
-            ) from error
 
     # -- bytes -----------------------------------------------------------------------------
 
@@ -198,10 +144,7 @@ class BlockingLink:
 
     def _broken(self, error: OSError | None) -> BrokenSocketError:
         self.close()
-        reason = "closed by the server" if error is None else (error.strerror or str(error))
-        return BrokenSocketError(
-            f"The connection to {self.server} broke: {reason}.", server=self.server
-        )
+        return broken(self.server, error)
 
     # -- events ----------------------------------------------------------------------------
 
@@ -354,9 +297,7 @@ class BlockingLink:
     def close(self) -> None:
         """Close the socket; safe to call again."""
         self.closed = True
-        sock: SocketLike | None = getattr(self, "_socket", None)
-        if sock is not None:
-            sock.close()
+        self._socket.close()
 
     def __enter__(self) -> BlockingLink:
         return self

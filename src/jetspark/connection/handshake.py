@@ -73,11 +73,10 @@ def handshake(
     Raises SecureConnectionWantedError, AuthError, ServerError, ConnectionFailure, ProtocolError;
     ConfigError for credentials that cannot be read or signed with.
     """
-    hostname = options.tls_hostname or server.tls_name or server.host
     wanted = options.wants_tls(server)
     below = server.websocket  # its TLS, if any, is there before the first byte
     if options.tls_first and not below:
-        yield StartTLS(hostname)
+        yield StartTLS(options.tls_hostname_of(server))
         below = True
 
     first = yield Receive()
@@ -93,7 +92,7 @@ def handshake(
         )
     secure = wanted or (info.tls_required and not below)
     if secure and not below:
-        yield StartTLS(hostname)
+        yield StartTLS(options.tls_hostname_of(server))
 
     document = ConnectDocument(
         verbose=options.verbose,

@@ -172,6 +172,10 @@ class ConnectOptions:
             return True
         return not server.websocket and any(getattr(self, name) is not None for name in _TRUST)
 
+    def tls_hostname_of(self, server: ServerURL) -> str:
+        """The name that the server's certificate has to be for."""
+        return self.tls_hostname or server.tls_name or server.host
+
     def make_ssl_context(self) -> ssl.SSLContext:
         """The context to use; raises ConfigError for files that cannot be read."""
         return self.ssl_context or client_context(

@@ -128,8 +128,7 @@ async def dial_websocket(
     below = await dial(server, transport)
     try:
         if server.secure:
-            hostname = options.tls_hostname or server.tls_name or server.host
-            await below.start_tls(options.make_ssl_context(), hostname)
+            await below.start_tls(options.make_ssl_context(), options.tls_hostname_of(server))
         await transport.open(below)
     except BaseException:
         below.abort()

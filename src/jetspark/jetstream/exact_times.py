@@ -8,7 +8,7 @@ microseconds again.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from jetspark.timestamps import (
@@ -27,84 +27,64 @@ ZERO_TIME = "0001-01-01T00:00:00Z"
 """How the server writes "never"."""
 
 
-class Duration(timedelta):
-    """A timedelta that remembers its nanoseconds."""
+class _Exact:
+    """What both classes share: the number, equality by it, and pickling it.
 
-    __slots__ = ("_ns",)
+    Values without a number of their own, such as results of arithmetic, have whole microseconds.
+    """
+
+    __slots__ = ()
     _ns: int
 
     @classmethod
     def from_ns(cls, ns: int) -> Self:
-        short = ns_to_timedelta(ns)
-        self = cls(short.days, short.seconds, short.microseconds)
-        self._ns = ns
-        return self
+        raise NotImplementedError
 
     @property
     def ns(self) -> int:
-        """Nanoseconds, exact."""
+        """Nanoseconds, exact; of a time since the epoch."""
         try:
             return self._ns
         except AttributeError:
-            return duration_to_ns(self)
+            return _whole_microseconds(self)  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Duration):
-            return self.ns == other.ns
-        return super().__eq__(other)
+        return self.ns == other.ns if isinstance(other, type(self)) else super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # the base has a __ne__ of its own
+        return not self == other  # the bases have a __ne__ of their own
 
-    # Equal values are equal as timedeltas, so its hash serves.
-    __hash__ = timedelta.__hash__
+    def __hash__(self) -> int:
+        return super().__hash__()  # equal values are equal in microseconds too
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Duration.from_ns, (self.ns,)
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return type(self).from_ns, (self.ns,)
 
 
-class Timestamp(datetime):
-    """An aware datetime, UTC, that remembers its nanoseconds."""
+class Duration(_Exact, timedelta):
+    """A timedelta that keeps its nanoseconds."""
 
     __slots__ = ("_ns",)
-    _ns: int
+
+    @classmethod
+    def from_ns(cls, ns: int) -> Self:
+        near = ns_to_timedelta(ns)
+        self = cls(near.days, near.seconds, near.microseconds)
+        self._ns = ns
+        return self
+
+
+class Timestamp(_Exact, datetime):
+    """An aware datetime, UTC, that keeps its nanoseconds."""
+
+    __slots__ = ("_ns",)
 
     @classmethod
     def from_ns(cls, ns: int) -> Self:
         near = ns_to_datetime(ns)
-        self = cls(
-            near.year,
-            near.month,
-            near.day,
-            near.hour,
-            near.minute,
-            near.second,
-            near.microsecond,
-            tzinfo=UTC,
-        )
+        self = cls.combine(near.date(), near.timetz())
         self._ns = ns
         return self
-
-    @property
-    def ns(self) -> int:
-        """Nanoseconds since the epoch, exact."""
-        try:
-            return self._ns
-        except AttributeError:
-            return datetime_to_ns(self)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Timestamp):
-            return self.ns == other.ns
-        return super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other  # the base has a __ne__ of its own
-
-    __hash__ = datetime.__hash__
-
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        return Timestamp.from_ns, (self.ns,)
 
 
 def exact_ns(value: timedelta | datetime) -> int:
@@ -115,6 +95,10 @@ def exact_ns(value: timedelta | datetime) -> int:
     """
     if isinstance(value, Duration | Timestamp):
         return value.ns
+    return _whole_microseconds(value)
+
+
+def _whole_microseconds(value: timedelta | datetime) -> int:
     return datetime_to_ns(value) if isinstance(value, datetime) else duration_to_ns(value)
 
 

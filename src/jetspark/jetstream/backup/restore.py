@@ -101,18 +101,18 @@ class RestoreCalls:
         answer = await with_timeout(self._api, ANSWER_WITHIN).call(
             js_api.STREAM_RESTORE, request, stream=name
         )
-        outgoing = _Outgoing(self._api, backup, answer["deliver_subject"])
+        transfer = _Transfer(self._api, backup, answer["deliver_subject"])
         try:
-            done = await outgoing.send(progress)
+            done = await transfer.send(progress)
             info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
             self._check_whole(backup, info)
         except NameInUseError:
             raise  # not created by this restore
         except BaseException as error:
-            await outgoing.give_up(error)
+            await transfer.give_up(error)
             raise
         finally:
-            outgoing.close()
+            transfer.close()
         return info
 
     def _config(
@@ -141,7 +141,7 @@ class RestoreCalls:
             )
 
 
-class _Outgoing:
+class _Transfer:
     """Sends the archive to the server."""
 
     def __init__(self, api: Api, backup: StreamBackup, subject: str) -> None:

@@ -1,4 +1,4 @@
-"""Atomic batches: messages that are stored together or not at all (ADR-50; docs/parity.md, J3).
+"""Atomic batches: messages that are stored together or not at all (ADR-50).
 
 Contract. `add` hands a message to the server, which keeps it aside; `commit` has all of them
 stored, one after the other with nothing in between, and returns the ack of the last one. Leaving

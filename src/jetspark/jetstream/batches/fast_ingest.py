@@ -1,6 +1,4 @@
-"""Fast ingest: an open-ended batch with one ack for hundreds of messages.
-
-ADR-50; docs/parity.md, J3.
+"""Fast ingest: an open-ended batch with one ack for hundreds of messages (ADR-50).
 
 Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding` acks
 are missing, each of which is for as many messages as the server says. Every message ends in exactly

@@ -1,4 +1,4 @@
-"""Publishing one message and awaiting its acknowledgement (ADR-22; docs/parity.md, J2).
+"""Publishing one message and awaiting its acknowledgement (ADR-22).
 
 Contract: a publish is a request whose reply is a PubAck. "No responders" means that no stream
 listens on the subject, or that its leader is just changing: it is tried twice more, 250 ms apart,

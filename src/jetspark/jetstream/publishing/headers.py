@@ -1,8 +1,8 @@
-"""The headers that a JetStream publish may carry (rows J2, J3; ADR-43 for the time to live).
+"""The headers that a JetStream publish may carry: message id, expectations, time to live (ADR-43).
 
 Contract: `publish_headers` is the one place where the options of a publish become headers.
-Whatever cannot work, or would be ignored by the connected server, is refused here, before
-anything is sent. A caller's own headers stay, ours are on top.
+It refuses, before anything is sent, whatever cannot work or the connected server would ignore.
+The options take precedence over headers of the same name.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def publish_headers(
 
 
 def headers_of(message: Sendable) -> Headers | None:
-    """The headers to send it on with.
+    """The headers with which `message` can be published again.
 
-    Those of a received message hold the conditions and marks of its own publish: a stream keeps
-    them, and would refuse the copy for them.
+    A stream keeps the expectations and batch headers of the original publish, and would check them
+    again: of a received message they are left out.
     """
     headers = message.headers or None
     if headers is None or not isinstance(message, MessageView):

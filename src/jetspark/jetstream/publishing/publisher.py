@@ -1,4 +1,4 @@
-"""Publishing many messages with a bounded window of unacknowledged ones (docs/parity.md, J3).
+"""Publishing many messages with a bounded window of unacknowledged ones.
 
 Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
 ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed

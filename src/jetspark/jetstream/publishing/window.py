@@ -8,7 +8,7 @@ whether only some subjects are refused. When one of them is answered, the others
 their order, and then new ones.
 
 Only messages that are certainly not stored are sent again, and those whose fate is not known if
-`unknown_again` says so. After `patience` seconds they fail.
+`unknown_again` says so. After `retry_for` seconds they fail.
 
 Threads. `reserve` and `withdraw` are for senders, one at a time, in any thread; all the rest is
 for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. The two sides meet in
@@ -45,8 +45,8 @@ class Window:
         "_entries",
         "_held_at",
         "_lock",
-        "_patience",
         "_refused",
+        "_retry_for",
         "_unknown",
         "_unknown_again",
         "_waiting",
@@ -63,7 +63,7 @@ class Window:
     )
 
     def __init__(
-        self, size: int, *, patience: float, unknown_again: Callable[[Unacked], bool]
+        self, size: int, *, retry_for: float, unknown_again: Callable[[Unacked], bool]
     ) -> None:
         self.size = size
         self.limit = size
@@ -78,7 +78,7 @@ class Window:
         """When a message that is sent now is overdue; the owner moves it on."""
         self.troubled: dict[int, float] = {}
         """Messages that did not go well so far, and when they are given up."""
-        self._patience = patience
+        self._retry_for = retry_for
         self._unknown_again = unknown_again
         self._entries: dict[int, Unacked] = {}
         self._waiting: set[int] = set()  # of the troubled: to be sent again
@@ -140,7 +140,7 @@ class Window:
 
         `stored`: an attempt before may be.
         """
-        if self.troubled.setdefault(index, now + self._patience) <= now:
+        if self.troubled.setdefault(index, now + self._retry_for) <= now:
             return False
         if stored:
             self._unknown.add(index)
@@ -230,7 +230,7 @@ class Window:
     def _end(self, items: list[tuple[int, Unacked]], now: float) -> list[tuple[int, Unacked]]:
         out = []
         for index, entry in items:
-            until = self.troubled.get(index, now + self._patience)
+            until = self.troubled.get(index, now + self._retry_for)
             if until <= now or not self._unknown_again(entry):
                 out.append((index, entry))
                 continue

@@ -84,7 +84,7 @@ class WindowedPublishing:
         self._retry_for = options.retry_for
         self._policy = options.on_disconnect
         self.window = Window(
-            options.window, patience=options.retry_for, unknown_again=self._unknown_again
+            options.window, retry_for=options.retry_for, unknown_again=self._unknown_again
         )
         self._failed: list[PublishFailure] = []
         self._looked_at = 0

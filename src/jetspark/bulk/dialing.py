@@ -1,0 +1,89 @@
+"""Which socket a server's URL asks for: `connection.dialing` for links that block."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Protocol
+
+from jetspark.bulk.blocking_websocket import open_websocket
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.urls import ServerURL
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectTimeoutError,
+    ServerRefusedError,
+    TLSError,
+)
+
+
+class SocketLike(Protocol):
+    """What a link calls of a socket, or of a `BlockingWebSocket`."""
+
+    def settimeout(self, seconds: float, /) -> None: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+    def close(self) -> None: ...
+
+
+def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
+    """TCP for nats:// and tls://, whose TLS comes with the handshake; a WebSocket for ws and wss.
+
+    Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
+    unusable TLS files and without the library for WebSockets.
+    """
+    sock = _tcp(server, options.connect_timeout)
+    return _websocket(sock, options, server) if server.websocket else sock
+
+
+def start_tls(
+    sock: SocketLike, context: ssl.SSLContext, hostname: str, server: ServerURL
+) -> socket.socket:
+    """TLS over a socket, its certificate verified against `hostname`. Raises TLSError."""
+    if not isinstance(sock, socket.socket):
+        raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
+    try:
+        return context.wrap_socket(sock, server_hostname=hostname)
+    except OSError as error:  # ssl.SSLError is one
+        raise TLSError(f"TLS with {server} failed: {error}.", server=str(server)) from error
+
+
+def broken(server: str, error: OSError | None) -> BrokenSocketError:
+    """The error for a socket that failed, or (None) that the server closed."""
+    reason = "closed by the server" if error is None else (error.strerror or str(error))
+    return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
+
+
+def _tcp(server: ServerURL, timeout: float) -> socket.socket:
+    try:
+        sock = socket.create_connection((server.host, server.port), timeout)
+    except TimeoutError:
+        raise ConnectTimeoutError(
+            f"No connection to {server} within {timeout:g} s.", server=str(server)
+        ) from None
+    except OSError as error:
+        raise ServerRefusedError(
+            f"Cannot connect to {server}: {error.strerror or error}. "
+            "Is a nats-server running there?",
+            server=str(server),
+        ) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
+    try:
+        if server.secure:
+            hostname = options.tls_hostname_of(server)
+            sock = start_tls(sock, options.make_ssl_context(), hostname, server)
+        return open_websocket(sock, options, server)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectTimeoutError(
+                f"{server} did not open a WebSocket within {options.connect_timeout:g} s.",
+                server=str(server),
+            ) from None
+        if isinstance(error, OSError):
+            raise broken(str(server), error) from error
+        raise
