@@ -1,8 +1,8 @@
-/* The decode kernel in C: the twin of _python_kernel.py, which says what each name means.
+/* The decode kernel in C; _python_kernel.py, here "the twin", documents each name.
 
-   Both give equal results; tests/wire/test_kernels.py holds them together. What is rare (control
-   frames, bytes that are not the protocol) is handed to the twin, so that it is written once and
-   its errors have one text.
+   Both return equal results, which tests/wire/test_kernels.py checks. The twin handles the rare
+   cases (control frames, unusual reply subjects, protocol errors), so that these, and the texts of
+   the errors, exist once.
 
    Only the limited API is used: one build serves every Python from 3.11 on. */
 
@@ -23,7 +23,7 @@ static PyObject *twin_control;  /* control_event(line) */
 static PyObject *twin_refuse;   /* refuse(data): raises */
 static PyObject *twin_columns;  /* the class Columns */
 static PyObject *twin_pairs;    /* the class HeaderPairs */
-static PyObject *twin_fields, *twin_sequence, *twin_position; /* of a reply subject that is odd */
+static PyObject *twin_fields, *twin_sequence, *twin_position; /* for unusual reply subjects */
 
 /* -- frames ----------------------------------------------------------------------------------- */
 
@@ -35,9 +35,9 @@ typedef struct {
 typedef struct {
     Text subject, reply; /* reply.at is NULL when there is none */
     long long sid;
-    Py_ssize_t line_end; /* of the control line, its CRLF included: where the header block begins */
+    Py_ssize_t line_end; /* after the control line and its CRLF: the start of the header block */
     Py_ssize_t body, end; /* the payload */
-    int headed, tidy;     /* tidy: tokens apart by one space each, as servers write them */
+    int headed, tidy;     /* tidy: one space between tokens, as servers write them */
 } Frame;
 
 typedef enum { A_FRAME, A_CONTROL, PARTIAL, BAD } Kind;
@@ -46,7 +46,7 @@ static inline int is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number of digits only; -1 for anything else, and for what is over 18 digits. */
+/* A number of up to 18 digits; -1 for anything else. */
 static inline long long number(Text text) {
     long long value = 0;
     if (text.size < 1 || text.size > 18)
@@ -60,7 +60,7 @@ static inline long long number(Text text) {
     return value;
 }
 
-/* A size: leading zeros may make it longer than any number. */
+/* A size, which may have any number of leading zeros. */
 static inline long long size_of(Text text) {
     while (text.size > 1 && *text.at == '0') {
         text.at++;
@@ -70,7 +70,7 @@ static inline long long size_of(Text text) {
     return value > MAX_MESSAGE ? -1 : value;
 }
 
-/* The frame at `pos`. PARTIAL sets `need`; BAD leaves the error to the twin. */
+/* Parses the frame at `pos`. PARTIAL sets `need`; for BAD the twin raises the error. */
 static Kind read_frame(const char *data, Py_ssize_t size, Py_ssize_t pos, Frame *frame,
                        Py_ssize_t *need) {
     const char *line = data + pos, *limit = data + size, *eol = line;
@@ -135,7 +135,7 @@ static PyObject *bytes_of(Text text) {
     return PyBytes_FromStringAndSize(text.at, text.size);
 }
 
-/* The error of the twin for the frame at `pos`. */
+/* Raises the twin's error for the frame at `pos`. */
 static void refuse(Py_buffer *view, Py_ssize_t pos) {
     PyObject *rest = PyBytes_FromStringAndSize((const char *)view->buf + pos, view->len - pos);
     if (rest == NULL)
@@ -150,8 +150,8 @@ static void refuse(Py_buffer *view, Py_ssize_t pos) {
 
 /* -- a received message --------------------------------------------------------------------------- */
 
-/* Read by name as fast as a tuple by number: the interpreter knows object members. Not seen by the
-   collector, since bytes and numbers are never part of a cycle. */
+/* Fields are object members, which are read by name as fast as a tuple's items. Not tracked by the
+   garbage collector, since bytes and numbers are never part of a cycle. */
 typedef struct {
     PyObject_HEAD
     PyObject *sid, *subject, *reply, *headers, *payload;
@@ -159,7 +159,7 @@ typedef struct {
 
 static PyTypeObject *frame_type;
 
-/* Steals its arguments, of which any may be NULL: then there is an error, and no frame. */
+/* Steals its references. If one is NULL, an error is set: drops the others and returns NULL. */
 static PyObject *message_frame(PyObject *sid, PyObject *subject, PyObject *reply, PyObject *headers,
                                PyObject *payload) {
     MessageFrame *self = NULL;
@@ -259,10 +259,10 @@ static PyType_Spec frame_spec = {
 
 /* -- split_frames ------------------------------------------------------------------------------- */
 
-/* Messages in a row with one subscription id, all with or all without a reply subject. */
+/* Consecutive messages of one subscription; either all have a reply subject or none has. */
 typedef struct {
     PyObject *out;
-    PyObject *frames; /* NULL: none begun */
+    PyObject *frames; /* NULL: no run */
     PyObject *sid_object, *subject_object;
     Text subject;
     long long sid;
@@ -300,7 +300,7 @@ static int add_to_run(Run *run, const char *data, const Frame *frame) {
         run->replied = replied;
         run->payload = 0;
     }
-    /* Subjects repeat, and one object serves all that follow each other. */
+    /* Consecutive messages often have the same subject, and then share one bytes object. */
     if (run->subject_object == NULL || run->subject.size != frame->subject.size ||
         memcmp(run->subject.at, frame->subject.at, (size_t)frame->subject.size) != 0) {
         Py_XDECREF(run->subject_object);
@@ -385,8 +385,8 @@ static PyObject *split_frames(PyObject *Py_UNUSED(module), PyObject *args, PyObj
 
 /* -- memory that is filled once and given away ---------------------------------------------------- */
 
-/* Large memory that came back waits here for the next columns: the system hands out new memory
-   page by page, and that costs more than to fill it. Only ever touched with the GIL. */
+/* Large blocks that were released are kept for the next columns: the system maps new memory page by
+   page, which costs more than filling it. Accessed only with the GIL held. */
 #define SPARES 16
 #define LEAST_SPARE ((Py_ssize_t)64 << 10)
 #define MOST_SPARE ((Py_ssize_t)32 << 20) /* bytes in all */
@@ -410,7 +410,7 @@ static void set_free(Memory memory) {
     PyMem_Free(memory.at);
 }
 
-/* A spare one of at least `room`, and not of far more; NULL when there is none. */
+/* A spare block of at least `room` bytes, but not of many more; NULL if there is none. */
 static Memory take_spare(Py_ssize_t room) {
     Memory *best = NULL;
     if (room >= LEAST_SPARE / 2)
@@ -462,7 +462,7 @@ static PyTypeObject *block_type;
 typedef struct {
     char *at;
     Py_ssize_t size, room;
-    Py_ssize_t expected; /* what the one before has needed, and a little more */
+    Py_ssize_t expected; /* a little more than the previous batch needed */
 } Store;
 
 static int enlarge(Store *store, Py_ssize_t more) {
@@ -497,11 +497,11 @@ static inline void put(Store *store, const void *from, Py_ssize_t size) {
     store->size += size;
 }
 
-/* The store's memory as an object; the store is empty afterwards. */
+/* Turns the store's memory into an object and leaves the store empty. */
 static PyObject *give_away(Store *store) {
-    if (reserve(store, 1) < 0) /* memory has an address even when it is empty */
+    if (reserve(store, 1) < 0) /* so that empty memory has an address too */
         return NULL;
-    /* A batch must not hold on to far more memory than it has bytes. */
+    /* A batch must not keep much more memory than it uses. */
     if (store->room - store->size > store->size / 2) {
         char *at = PyMem_Realloc(store->at, (size_t)store->size + 1);
         if (at != NULL) {
@@ -520,7 +520,7 @@ static PyObject *give_away(Store *store) {
 
 /* -- Deliveries ------------------------------------------------------------------------------------ */
 
-/* A column of byte strings as Arrow has it: rows + 1 offsets of 32 bits, and the bytes. */
+/* A column of byte strings in Arrow's layout: rows + 1 offsets of 32 bits, and the bytes. */
 typedef struct {
     Store offsets, bytes;
 } Strings;
@@ -539,7 +539,7 @@ static const int32_t *offsets_of(const Strings *column) {
     return (const int32_t *)column->offsets.at;
 }
 
-/* Arrow wants one offset even where there is no row. */
+/* Arrow requires one offset even without rows. */
 static int strings_begin(Strings *column) {
     if (column->offsets.size)
         return 0;
@@ -572,7 +572,7 @@ static void strings_truncate(Strings *column, Py_ssize_t rows) {
     column->offsets.size = (rows + 1) * (Py_ssize_t)sizeof(int32_t);
 }
 
-/* Keep the rows `kept` names, in rising order. */
+/* Keeps the rows in `kept`, which are in ascending order. */
 static void strings_keep(Strings *column, const Py_ssize_t *kept, Py_ssize_t count) {
     if (column->offsets.size == 0)
         return;
@@ -581,7 +581,7 @@ static void strings_keep(Strings *column, const Py_ssize_t *kept, Py_ssize_t cou
         int32_t from = offsets[kept[i]], size = offsets[kept[i] + 1] - from;
         memmove(column->bytes.at + end, column->bytes.at + from, (size_t)size);
         end += size;
-        offsets[i + 1] = end; /* i + 1 <= kept[i] + 1: not needed any more */
+        offsets[i + 1] = end; /* i + 1 <= kept[i] + 1: this offset was read already */
     }
     column->bytes.size = end;
     column->offsets.size = (count + 1) * (Py_ssize_t)sizeof(int32_t);
@@ -791,10 +791,10 @@ static PyTypeObject *deliveries_type;
 /* -- reply subjects --------------------------------------------------------------------------------- */
 
 typedef struct {
-    uint64_t sequence, consumer_sequence, time, pending; /* columns have 63 bits for them */
+    uint64_t sequence, consumer_sequence, time, pending; /* columns hold 63 bits of them */
 } Numbers;
 
-/* A number that 64 bits hold, as the server's sequences do; moves behind it. */
+/* Parses an unsigned 64-bit number, as the server's sequences are, and moves after it. */
 static inline int next_number(const char **at, const char *limit, uint64_t *value) {
     const char *begin = *at;
     uint64_t sum = 0;
@@ -808,7 +808,7 @@ static inline int next_number(const char **at, const char *limit, uint64_t *valu
     return *at > begin;
 }
 
-/* The five numbers behind "<stream>.<consumer>." */
+/* Parses the five numbers after "<stream>.<consumer>." */
 static int read_numbers(const char *at, const char *limit, Numbers *found) {
     uint64_t deliveries;
     uint64_t *values[] = {&deliveries, &found->sequence, &found->consumer_sequence, &found->time,
@@ -830,14 +830,14 @@ static inline const char *behind_token(const char *at, const char *limit) {
     return dot == NULL || dot == at ? NULL : dot + 1;
 }
 
-/* Whether this is a delivery of the consumer that `name` ("<stream>.<consumer>.") is. */
+/* Whether this is a delivery of the consumer `name` ("<stream>.<consumer>."). */
 static int read_reply(Text reply, const char *name, Py_ssize_t name_size, Numbers *found) {
     if (reply.size < PREFIX_SIZE || memcmp(reply.at, PREFIX, (size_t)PREFIX_SIZE) != 0)
         return 0;
     const char *at = reply.at + PREFIX_SIZE, *limit = reply.at + reply.size;
     const char *behind = behind_token(at, limit);
     behind = behind == NULL ? NULL : behind_token(behind, limit);
-    /* With domain and account hash before the stream, or without: the longer form first. */
+    /* The longer form first, with domain and account hash before the stream. */
     const char *starts[] = {behind, at};
     for (int i = 0; i < 2; i++)
         if (starts[i] != NULL && limit - starts[i] > name_size &&
@@ -862,7 +862,7 @@ static int is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-/* Put the pairs of one block; -1 without memory. The last two line ends close the block. */
+/* Appends the pairs of one block; -1 when out of memory. The block ends with two CRLFs. */
 static Py_ssize_t put_pairs(const char *block, const char *limit, Strings *keys, Strings *values) {
     static const char version[] = "NATS/1.0";
     Py_ssize_t count = 0;
@@ -993,7 +993,7 @@ static PyObject *decoder_decode(Decoder *self, PyObject *args) {
         Numbers found;
         Py_ssize_t missing = 0;
         Kind kind = read_frame(data, view.len, pos, &frame, &missing);
-        /* A partial frame with a whole control line is looked at, too: `missing` is not 0. */
+        /* Also parses an incomplete frame whose control line is complete: `missing` is not 0. */
         if (kind == A_CONTROL || kind == BAD || (kind == PARTIAL && missing == 0) ||
             !frame.tidy || frame.reply.at == NULL ||
             !read_reply(frame.reply, self->name, self->name_size, &found))
@@ -1047,13 +1047,13 @@ static PyType_Spec decoder_spec = {
 /* -- what a reply subject says ------------------------------------------------------------------------- */
 
 /* $JS.ACK.<stream>.<consumer> and five numbers: 9 tokens, or 11 and more with two before the
-   stream. What is odd is left to the twin, which is also who raises. */
+   stream. The twin handles anything unusual and raises the errors. */
 typedef struct {
     Text tokens[11];
-    int stream; /* which of the tokens */
+    int stream; /* index of its token */
 } Reply;
 
-enum { DELIVERIES = 2, STREAM_SEQUENCE, CONSUMER_SEQUENCE, TIME, PENDING }; /* behind the stream */
+enum { DELIVERIES = 2, STREAM_SEQUENCE, CONSUMER_SEQUENCE, TIME, PENDING }; /* tokens after the stream */
 
 static int parse_reply(PyObject *subject, Reply *reply) {
     char *text;
@@ -1124,7 +1124,7 @@ static PyObject *stream_position(PyObject *Py_UNUSED(module), PyObject *subject)
 
 /* -- messages ----------------------------------------------------------------------------------------------- */
 
-/* What every message is made of: two references. The rest is in Python, in its subclasses. */
+/* The base of all messages: two references. The rest is in its Python subclasses. */
 typedef struct {
     PyObject_HEAD
     PyObject *client;
@@ -1165,7 +1165,7 @@ static int delivered_traverse(Delivered *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* Only the client can be part of a cycle: the frame stays, so that the getters need no look. */
+/* Only the client can be part of a cycle. The frame is kept, so getters need no NULL check. */
 static int delivered_clear(Delivered *self) {
     PyObject *client = self->client;
     self->client = Py_NewRef(Py_None);
@@ -1233,7 +1233,7 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_ssize_t count = PyList_Size(frames);
     PyObject *messages = PyList_New(count);
     for (Py_ssize_t i = 0; messages != NULL && i < count; i++) {
-        /* Making one may run the collector, and that anything: the list can have shrunk. */
+        /* Creating one may run the collector, and so any code: the list can shrink. */
         PyObject *frame = PyList_GetItem(frames, i), *message = NULL;
         if (frame != NULL && is_frame(frame))
             message = delivered_make((PyTypeObject *)type, client, frame);

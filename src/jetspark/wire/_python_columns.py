@@ -12,13 +12,13 @@ import msgspec
 from jetspark.wire._python_frames import MAX_MESSAGE
 
 Memory: TypeAlias = "bytes | array[int] | memoryview"
-"""To be read through the buffer protocol; the C kernel has an object of its own for it."""
+"""Read through the buffer protocol; the C kernel has its own type for it."""
 
 
 class Columns(NamedTuple):
-    """Deliveries as Arrow keeps them in memory.
+    """Deliveries in Arrow's memory layout.
 
-    Byte strings are `rows` + 1 offsets (int32) and the bytes of all; numbers are int64.
+    A column of byte strings is `rows` + 1 offsets (int32) and the joined bytes; numbers are int64.
     """
 
     rows: int
@@ -29,25 +29,25 @@ class Columns(NamedTuple):
     """Nanoseconds since the epoch."""
     header_offsets: Memory
     headers: Memory
-    """Header blocks; empty where a message has none."""
+    """Header blocks; empty for a message without headers."""
     data_offsets: Memory
     data: Memory
 
 
 class Deliveries:
-    """Columns of decoded deliveries, all of one length."""
+    """Decoded deliveries as columns of equal length."""
 
     __slots__ = ("_data", "_headers", "_sequences", "_subjects", "_times", "size")
 
     def __init__(self) -> None:
-        # Numbers are decimal text as it came; one call turns a whole column into integers.
+        # Numbers stay decimal text until one call converts the whole column.
         self._subjects: list[bytes] = []
         self._sequences: list[bytes] = []
         self._times: list[bytes] = []
         self._headers: list[bytes] = []
         self._data: list[bytes] = []
         self.size = 0
-        """Bytes of all frames in these columns: a cheap upper bound of the payload."""
+        """Bytes of all frames in these columns, an upper bound of the payload bytes."""
 
     def __len__(self) -> int:
         return len(self._data)
@@ -68,7 +68,7 @@ class Deliveries:
     def append(
         self, subject: bytes, sequence: int, ns: int, block: bytes | None, payload: bytes
     ) -> None:
-        """One row that did not come as a delivery; `ns`: time since the epoch."""
+        """Append a row that is not from a delivery; `ns`: nanoseconds since the epoch."""
         self._subjects.append(subject)
         self._sequences.append(b"%d" % sequence)
         self._times.append(b"%d" % ns)
@@ -82,12 +82,12 @@ class Deliveries:
             del column[rows:]
 
     def keep(self, rows: list[int]) -> None:
-        """Keep only these rows, which must be in rising order."""
+        """Keep only these rows, given in ascending order."""
         for column in self._columns():
             column[:] = [column[row] for row in rows]
 
     def take(self) -> Columns:
-        """The columns; there are no rows afterwards."""
+        """Return the columns and remove all rows."""
         subjects, sequences, times, headers, data = self._columns()
         columns = Columns(
             len(data),
@@ -109,7 +109,7 @@ class Deliveries:
 
 
 def _integers(column: list[bytes]) -> list[int]:
-    # One call of a C decoder for the whole column is three times faster than int() for each.
+    # One call of msgspec's decoder for the whole column is three times faster than int() for each.
     return msgspec.json.decode(b"[" + b",".join(column) + b"]", type=list[int])
 
 
@@ -118,11 +118,11 @@ def _offsets(column: list[bytes]) -> array[int]:
 
 
 class HeaderPairs(NamedTuple):
-    """The headers of many messages as Arrow keeps lists of pairs: see `Columns`."""
+    """The headers of many messages as an Arrow list of (key, value) pairs; see `Columns`."""
 
     pairs: int
     list_offsets: Memory
-    """Where each message's pairs begin, and where the last one's end."""
+    """The index of each message's first pair, and the end of the last message's pairs."""
     key_offsets: Memory
     keys: Memory
     value_offsets: Memory
@@ -130,7 +130,7 @@ class HeaderPairs(NamedTuple):
 
 
 def header_pairs(offsets: Memory, headers: Memory) -> HeaderPairs:
-    """The names and values in a column of header blocks, in order; nothing of a bad line."""
+    """The names and values in a column of header blocks, in order; malformed lines are skipped."""
     edges = memoryview(offsets).cast("B").cast("i")
     whole = bytes(headers)
     keys: list[bytes] = []
@@ -153,10 +153,10 @@ OTHER_FRAME = -1
 
 
 class DeliveryDecoder:
-    """Decodes the deliveries of one consumer, and only of that one, straight into columns.
+    """Decodes the deliveries of one consumer directly into columns.
 
     Reply subjects are $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.
-    <pending>, or with <domain>.<account hash> before the stream and any tokens behind (ADR-15).
+    <pending>, or with <domain>.<account hash> before the stream and any tokens at the end (ADR-15).
     """
 
     __slots__ = ("_counts", "_headed", "_plain", "consumer_sequence", "pending")
@@ -169,21 +169,21 @@ class DeliveryDecoder:
             + reply
             + rb"(\d{1,19})\.\d{1,19}\.(\d{1,19})\.\d{1,19}(?:\.\S*)? "
         )
-        # A pattern costs by its groups, so each has only those that every message needs: the two
-        # counts are looked up for the last message alone.
+        # Each group of a pattern costs time, so these have only the ones that every message needs;
+        # consumer sequence and pending are read from the last message alone.
         self._plain = re.compile(line + rb"(\d{1,9})\r\n").match
         self._headed = re.compile(rb"H" + line + rb"(\d{1,9}) (\d{1,9})\r\n").match
         self._counts = re.compile(rb"H?MSG [^ ]+ \d+ " + reply + rb"\d+\.(\d+)\.\d+\.(\d+)").match
         self.consumer_sequence = 0
         """Consumer sequence of the last delivery decoded."""
         self.pending = 0
-        """Messages still to come for the consumer, as of the last delivery decoded."""
+        """Messages that the consumer had not delivered yet, as of the last delivery decoded."""
 
     def decode(self, data: bytes, pos: int, into: Deliveries) -> tuple[int, int]:
-        """Append the deliveries that stand in a row from `pos` on.
+        """Append the consecutive deliveries from `pos` on.
 
         Returns (end, need) as `split_frames` does; need is OTHER_FRAME when the frame at `end` is
-        not a delivery of this consumer, or no good one (let `split_frames` look at it).
+        not a valid delivery of this consumer: pass it to `split_frames`.
         """
         plain, headed = self._plain, self._headed
         subjects = into._subjects.append

@@ -15,9 +15,9 @@ MAX_MESSAGE = 128 << 20
 """Largest message accepted, bytes of headers and payload. Servers stop at 64 MiB."""
 
 FrameRun: TypeAlias = tuple[int, list[MessageFrame], int]
-"""(sid, messages, bytes of their payloads): messages that follow each other.
+"""(sid, messages, payload bytes): consecutive messages of one subscription.
 
-All have that sid, and all or none a reply subject: who gets them is looked up once.
+Either all of them have a reply subject or none has. The subscription is looked up once for a run.
 """
 Event: TypeAlias = FrameRun | ControlEvent
 
@@ -27,12 +27,12 @@ _LONGEST_SID = 18  # digits
 def split_frames(
     data: bytes, out: list[Event], pos: int = 0, *, one: bool = False
 ) -> tuple[int, int]:
-    """Append every whole frame of `data` from `pos` on to `out`, or only the first one.
+    """Append the complete frames of `data` from `pos` on to `out`; with `one` only the first.
 
-    Messages in a row with one subscription id come as one run, if all have or none has a reply
-    subject. Returns (end, need): the position of the first byte not consumed, and how many bytes
-    from there the unfinished frame has in all (0 when its control line is not complete either).
-    Raises ProtocolError; the frames before the bad one are in `out`.
+    Consecutive messages of one subscription are appended as one run, if either all or none have a
+    reply subject. Returns (end, need): the position of the first byte not consumed, and the total
+    size of the incomplete frame that begins there (0 while its control line is incomplete). Raises
+    ProtocolError; the frames before the invalid one are in `out`.
     """
     find = data.find
     size = len(data)
@@ -92,7 +92,7 @@ def split_frames(
 
 
 def _size(text: bytes, data: bytes, pos: int, eol: int) -> int:
-    # int() takes signs, spaces and underscores that the protocol does not.
+    # int() also accepts signs, spaces and underscores.
     if not text.isdigit() or len(text) > 4000:
         raise _bad_line(data, pos, eol)
     value = int(text)
@@ -112,7 +112,7 @@ def _bad_line(data: bytes, pos: int, eol: int) -> ProtocolError:
 
 
 def control_event(line: bytes) -> ControlEvent:
-    """What a control line other than MSG and HMSG says. Raises ProtocolError."""
+    """Parse a control line other than MSG and HMSG. Raises ProtocolError."""
     op, _, rest = line.partition(b" ")
     op = op.strip().upper()
     if op == b"PING":
@@ -129,7 +129,7 @@ def control_event(line: bytes) -> ControlEvent:
 
 
 def refuse(data: bytes) -> None:
-    """Raise the error of the bad frame that `data` begins with."""
+    """Raise the ProtocolError for the invalid frame at the start of `data`."""
     split_frames(data, [], one=True)
 
 

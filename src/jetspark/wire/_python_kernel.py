@@ -1,8 +1,7 @@
-"""The decode kernel in plain Python: the loops that see every message.
+"""The decode kernel in plain Python: the loops that run for every message.
 
-Its twin in C takes its place where that was built (see `kernel`); both give equal results, and
-the C one comes here for what is rare: control frames, odd reply subjects, and the errors of bytes
-that are no protocol.
+The C kernel replaces it where one was built (see `kernel`). Both return the same results; the C
+kernel calls this one for the rare cases: control frames, unusual reply subjects, protocol errors.
 """
 
 from jetspark.wire._python_columns import OTHER_FRAME as OTHER_FRAME

@@ -1,4 +1,4 @@
-"""The plain-Python kernel: what a message object is made of."""
+"""The plain-Python kernel: message objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ M = TypeVar("M", bound="Delivered")
 
 
 class MessageFrame(msgspec.Struct, frozen=True, gc=False):
-    """One received message as it came: nothing is decoded before it is asked for."""
+    """One received message, undecoded: fields are parsed on access."""
 
     sid: int
     subject: bytes
@@ -24,10 +24,10 @@ class MessageFrame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivered:
-    """A frame, and the client that received it: the base of all message classes.
+    """A frame and the client that received it: the base of all message classes.
 
-    Subclasses add what is decoded and what is sent, and have no constructor of their own. What a
-    loop over many messages looks at, payload and stream sequence, is here.
+    Subclasses add decoded fields and replies, but no constructor. Payload and stream sequence,
+    which loops over many messages read, are implemented here.
     """
 
     __slots__ = ("_client", "_frame")
@@ -51,5 +51,5 @@ class Delivered:
 
 
 def deliver(kind: type[M], client: Any, frames: list[MessageFrame]) -> list[M]:
-    """A message of that class for each frame."""
+    """One message of class `kind` for each frame."""
     return [kind(client, frame) for frame in frames]

@@ -1,4 +1,4 @@
-"""The plain-Python kernel: what the reply subject of a delivery says (ADR-15)."""
+"""The plain-Python kernel: the metadata in the reply subject of a delivery (ADR-15)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jetspark.errors import NotJetStreamMessageError
 ReplyFields: TypeAlias = tuple[str, str, int, int, int, int, int, str, str]
 
 _NUMBERS_END, _TIMES_END = 1 << 64, 1 << 63
-"""Behind the last number, and time, that the server's own integers can hold."""
+"""One more than the largest number, and time, that the server's integer types can hold."""
 
 
 def reply_fields(reply: bytes | None) -> ReplyFields:
     """Stream, consumer, deliveries, stream sequence, consumer sequence, time, pending, domain,
-    account hash: what a delivery's reply subject says (ADR-15).
+    account hash.
 
-    Both forms: 9 tokens, or 11 and more with domain and account hash before the stream. Raises
-    NotJetStreamMessageError for anything else.
+    Reads both forms: 9 tokens, or 11 and more with domain and account hash before the stream.
+    Raises NotJetStreamMessageError for anything else.
     """
     tokens, at = _tokens(reply)
     domain, account = tokens[2:4] if at > 2 else (b"", b"")
@@ -30,7 +30,7 @@ def reply_fields(reply: bytes | None) -> ReplyFields:
             _number(tokens[at + 4]),
             _number(tokens[at + 5], _TIMES_END),
             _number(tokens[at + 6]),
-            # The server writes "_" for no domain.
+            # "_" stands for no domain.
             "" if domain == b"_" else domain.decode(),
             account.decode(),
         )
@@ -39,7 +39,7 @@ def reply_fields(reply: bytes | None) -> ReplyFields:
 
 
 def stream_sequence(reply: bytes | None) -> int:
-    """Only the stream sequence, which is what a loop over many messages asks for.
+    """Only the stream sequence, which is what a loop over many messages needs.
 
     Raises NotJetStreamMessageError.
     """
@@ -48,7 +48,7 @@ def stream_sequence(reply: bytes | None) -> int:
 
 
 def stream_position(reply: bytes | None) -> tuple[int, int, int]:
-    """Stream sequence, time of storing (nanoseconds) and messages still to come: without the names.
+    """Stream sequence, timestamp (nanoseconds) and pending messages, without decoding the names.
 
     Raises NotJetStreamMessageError.
     """
@@ -58,7 +58,7 @@ def stream_position(reply: bytes | None) -> tuple[int, int, int]:
 
 
 def _tokens(reply: bytes | None) -> tuple[list[bytes], int]:
-    """The tokens, and which of them is the stream's name."""
+    """The tokens, and the index of the stream's name."""
     if reply is not None and reply.startswith(b"$JS.ACK."):
         tokens = reply.split(b".")
         if len(tokens) == 9:
@@ -69,7 +69,7 @@ def _tokens(reply: bytes | None) -> tuple[list[bytes], int]:
 
 
 def _number(token: bytes, end: int = _NUMBERS_END) -> int:
-    # int() takes signs, spaces and underscores that the server does not write.
+    # int() also accepts signs, spaces and underscores.
     if token.isdigit() and len(token) <= 20 and (number := int(token)) < end:
         return number
     raise _not_jetstream()

@@ -1,4 +1,4 @@
-"""The headers that make messages an atomic batch (ADR-50), as bytes."""
+"""The headers of an atomic batch's messages (ADR-50), as bytes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 BATCH_ID: Final = "Nats-Batch-Id"
 
 MARKS: Final = b"Nats-Batch-Id:%b\r\nNats-Batch-Sequence:%d\r\n%b\r\n"
-"""The end of a message's header block: % (the batch's id, its number from 1 on, one of these)."""
+"""The end of a header block: % (batch id, batch sequence from 1 on, one of the constants below)."""
 
 STAGED: Final = b""
 """More messages follow."""
 COMMIT: Final = b"Nats-Batch-Commit:1\r\n"
-"""It is the last one: store all."""
+"""This message is the last one: commit the batch with it."""
 COMMIT_BEFORE: Final = b"Nats-Batch-Commit:eob\r\n"
-"""The one before was the last one: store all but this (since 2.14)."""
+"""Commit the batch without this message, which is not stored (nats-server 2.14 and later)."""

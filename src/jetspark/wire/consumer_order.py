@@ -1,7 +1,7 @@
-"""Whether a consumer's deliveries follow each other (ADR-17).
+"""Checks that a consumer's deliveries have no gap (ADR-17).
 
-A consumer counts its deliveries in the reply subjects, from 1, without a gap. Of each reply only
-that number is looked at; everything up to the consumer's name is one comparison of bytes.
+A consumer numbers its deliveries from 1 on; the reply subject has that consumer sequence. To be
+fast, only this token is parsed, and the tokens before it are compared as one prefix.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _NEVER = b"\x00"
 
 
 class ConsumerOrder:
-    """The position in the deliveries of consumers that were made one after the other.
+    """The position in the deliveries of a consumer, and of those created to replace it.
 
-    A change to another consumer is in order when its first delivery comes, and continues in the
-    stream behind the last one. `copy` looks ahead without moving.
+    A new consumer is in order when its first delivery has consumer sequence 1 and a stream sequence
+    after the last one. To look ahead, use a `copy`.
     """
 
     __slots__ = ("_cut", "_last", "_next", "_prefix")
@@ -28,7 +28,7 @@ class ConsumerOrder:
         self._last = b"0"
 
     def follows(self, reply: bytes | None) -> bool:
-        """Whether this delivery is the next one; then it is the last one from now on."""
+        """Whether this delivery is the next one; if so, move on to it."""
         if reply is None or not reply.startswith(self._prefix):
             return self._follows_change(reply)
         # <deliveries>.<stream sequence>.<consumer sequence>.<rest>
@@ -56,16 +56,16 @@ class ConsumerOrder:
 
     @property
     def stream_seq(self) -> int:
-        """Of the last delivery in order; 0 before the first."""
+        """Stream sequence of the last delivery in order; 0 before the first."""
         return int(self._last)
 
     @property
     def expected(self) -> int:
-        """The number of the next delivery of the present consumer."""
+        """The consumer sequence of the next delivery."""
         return self._next
 
     def copy(self) -> ConsumerOrder:
-        """Another one at the same position."""
+        """An independent copy at the same position."""
         other = ConsumerOrder()
         other._prefix, other._cut = self._prefix, self._cut
         other._next, other._last = self._next, self._last

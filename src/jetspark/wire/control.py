@@ -1,4 +1,4 @@
-"""What a server sends besides messages: one small class for each control line."""
+"""The control lines that a server sends besides messages, one class for each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """PING: the other side wants a PONG."""
+    """PING: to be answered with PONG."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """PONG: the answer to the oldest PING still open."""
+    """PONG: the answer to the oldest unanswered PING."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """+OK: only in verbose mode."""
+    """+OK: sent in verbose mode only."""
 
 
 @dataclass(frozen=True, slots=True)

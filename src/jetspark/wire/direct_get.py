@@ -1,7 +1,7 @@
 """Replies to direct gets (ADR-31): the stored message, with the server's headers appended.
 
-The server appends its headers to those that were published, so a message may hold another
-`Nats-Sequence` of its publisher's: the last one counts, and what stood before is the message's.
+The publisher may have set a header such as `Nats-Sequence` itself: only the headers that the server
+appended at the end count, those before belong to the message.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Final, NamedTuple
 from jetspark.errors import JetStreamError
 
 _APPENDED: Final = b"\r\nNats-Stream: "
-"""Where the server's part begins; it writes nothing of the publisher's behind it."""
+"""The start of the server's headers, which are the last ones of the block."""
 _BLANK: Final = b"\r\n\r\n"
 _PARTS: Final = re.compile(
     rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
     rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: (\d+))?"
     rb"\r\n\r\n"
 )
-"""Every server since 2.9 writes them in this order."""
+"""All servers since 2.9 write them in this order."""
 
 
 class DirectReply(NamedTuple):
-    """What the server says of one stored message."""
+    """One stored message, without its payload."""
 
     subject: str
     seq: int
     time: str
     """RFC 3339."""
     hdrs: bytes | None
-    """The header block as it was published."""
+    """The header block as it was published; None for a message without headers."""
     pending: int | None
-    """In a batch: messages behind this one that match. None for a single get."""
+    """In a batch: matching messages after this one. None for a single get."""
     before: int | None
     """In a batch: the sequence of the message sent before this one, 0 for the first."""
 
 
 class EndOfBatch(NamedTuple):
-    """What stands behind a batch."""
+    """The headers of the status message that ends a batch."""
 
     pending: int
-    """Messages that match and are still to come; before 2.12 one less for last messages."""
+    """Matching messages after this batch; before 2.12 one less in a batch of last messages."""
     last_seq: int
     up_to_seq: int | None
-    """The snapshot that a batch of last messages belongs to."""
+    """The last sequence that a batch of last messages takes into account."""
 
 
 def parse_direct_reply(block: bytes | None) -> DirectReply | None:
-    """None for a block that the server did not append to: a status line, say.
+    """None for a block without the server's headers, such as a status line.
 
-    Raises JetStreamError when something is missing in what it appended.
+    Raises JetStreamError when one of these headers is missing.
     """
     at = -1 if block is None else block.rfind(_APPENDED)
     if block is None or at < 0:
@@ -71,7 +71,7 @@ def parse_direct_reply(block: bytes | None) -> DirectReply | None:
 
 
 def parse_end_of_batch(block: bytes) -> EndOfBatch:
-    """The headers behind `NATS/1.0 204 EOB`. Raises JetStreamError."""
+    """Parse the headers after `NATS/1.0 204 EOB`. Raises JetStreamError."""
     lines = _lines(block)
     try:
         up_to = lines.get(b"Nats-UpTo-Sequence")

@@ -13,7 +13,7 @@ from jetspark.kinds import plain_value
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself in INFO. `raw` has every field, known or not."""
+    """A server's INFO. `raw` has all fields, including unknown ones."""
 
     server_id: str = ""
     server_name: str = ""
@@ -45,7 +45,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     raw: dict[str, Any] = {}
 
     def at_least(self, major: int, minor: int, patch: int = 0) -> bool:
-        """Whether the server's version is this or newer; a version that cannot be read is not."""
+        """Whether the server has this version or a newer one; False for an unreadable version."""
         numbers = []
         for part in self.version.partition("-")[0].lstrip("v").split("."):
             if not part.isdigit():
@@ -55,7 +55,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_info(document: bytes) -> ServerInfo:
-    """Raises ProtocolError for text that is no INFO document."""
+    """Raises ProtocolError for anything that is not an INFO document."""
     try:
         raw = msgspec.json.decode(document, type=dict[str, Any])
         info = msgspec.convert(
@@ -69,7 +69,7 @@ def parse_info(document: bytes) -> ServerInfo:
 
 
 class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The CONNECT document. Secrets: never logged, never in a repr."""
+    """The CONNECT document. It holds secrets, which are neither logged nor part of its repr."""
 
     verbose: bool
     pedantic: bool
@@ -93,30 +93,29 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def encode_document(document: object) -> bytes:
-    """As JSON, values in their plain form.
+    """Encode as JSON, with values in their plain form (`kinds`).
 
-    Raises ConfigError for text with a lone surrogate, for numbers that are none, and for objects.
-
-    JSON has no infinity and no NaN; msgspec writes null, which the server takes as "not said".
+    Raises ConfigError for text with a lone surrogate, for infinity and NaN, which JSON does not
+    have, and for objects that cannot be encoded.
     """
     try:
         encoded = msgspec.json.encode(document, enc_hook=plain_value)
-        if b"null" in encoded:
+        if b"null" in encoded:  # what msgspec writes for infinity and NaN
             _check_numbers(document)
         return encoded
     except TypeError as error:
         raise ConfigError(f"{error}.") from None
     except UnicodeEncodeError:
-        # Not the error's own words: they show the document, which may hold secrets.
+        # Not the original message: it quotes the document, which may hold secrets.
         raise ConfigError(
-            "A text that is to be sent holds a lone surrogate, which no UTF-8 has: was it made of "
+            "A text contains a lone surrogate, which UTF-8 cannot encode: was it decoded from "
             "bytes that are not UTF-8?"
         ) from None
 
 
 def _check_numbers(document: object) -> None:
     if isinstance(document, float) and not math.isfinite(document):
-        raise ConfigError(f"{document} is no number that can be sent.")
+        raise ConfigError(f"{document} cannot be sent as a number.")
     if isinstance(document, Mapping):
         document = list(document.values())
     if isinstance(document, list | tuple):

@@ -1,7 +1,4 @@
-"""What the parser gives: one value for each control line, and one for each run of messages.
-
-A message is a `MessageFrame` of the kernel, which is as cheap to make as a tuple.
-"""
+"""The parser's events: control lines and runs of messages."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Frame: TypeAlias = MessageFrame | ControlEvent
 
 
 def one_by_one(events: Iterable[Event]) -> Iterator[Frame]:
-    """Each message by itself, where speed does not matter."""
+    """Events with each message by itself, for code where speed does not matter."""
     for event in events:
         if isinstance(event, tuple):
             _, messages, _ = event

@@ -1,4 +1,4 @@
-"""Builders of what a client sends, of arguments that are checked: bytes are bytes, no objects."""
+"""Builders of the frames that a client sends. The arguments must have been checked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ PONG = b"PONG\r\n"
 
 
 def connect(document: bytes) -> bytes:
-    """CONNECT with its JSON text."""
+    """CONNECT with a JSON document."""
     return b"CONNECT %b\r\n" % document
 
 
 def message(target: bytes, headers: bytes, payload: bytes) -> bytes:
-    """PUB or, when the header block is not empty, HPUB. `target`: what `target_of` makes."""
+    """PUB, or HPUB when the header block is not empty. `target`: see `target_of`."""
     if not headers:
         return b"PUB %b %d\r\n%b\r\n" % (target, len(payload), payload)
     sizes = len(headers), len(headers) + len(payload)
@@ -20,8 +20,8 @@ def message(target: bytes, headers: bytes, payload: bytes) -> bytes:
 
 
 def target_of(subject: str, reply: str | None) -> bytes:
-    """The subjects of a message, as they stand in its first line."""
-    # Not by an f-string: a str that is an Enum too formats as another text than it encodes.
+    """Subject and reply subject (for SUB the queue group) as a control line has them."""
+    # Not an f-string: it would write the name of a str Enum instead of its value.
     return subject.encode() if reply is None else b"%b %b" % (subject.encode(), reply.encode())
 
 
@@ -36,7 +36,7 @@ def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None)
 
 
 def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """PUB or, when the header block is not empty, HPUB, with encoded subjects."""
+    """PUB, or HPUB when the header block is not empty; the subjects are encoded already."""
     if headers:
         return message(b"%b %b" % (subject, reply), headers, payload)
     return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
@@ -48,5 +48,5 @@ def sub(subject: str, sid: int, queue: str | None = None) -> bytes:
 
 
 def unsub(sid: int, max_msgs: int = 0) -> bytes:
-    """UNSUB now, or after `max_msgs` messages in all."""
+    """UNSUB, at once or after a total of `max_msgs` messages."""
     return b"UNSUB %d %d\r\n" % (sid, max_msgs) if max_msgs else b"UNSUB %d\r\n" % sid

@@ -1,4 +1,4 @@
-"""Message headers (ADR-4): names keep their case and order, a name may have several values."""
+"""Message headers (ADR-4): names keep their case and order and may have several values."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
 
 @checked_where_used
 class Headers:
-    """An ordered multi-value map of text to text; names are case-sensitive.
+    """An ordered multi-value map of str to str; names are case-sensitive.
 
-    Values stay in the order in which they were given, over all names: `[("a", "1"), ("b", "x"),
-    ("a", "2")]` is sent as it stands. Two are equal when each name has the same values.
+    The order is kept across names: `[("a", "1"), ("b", "x"), ("a", "2")]` is sent as it is. Two
+    Headers are equal when each name has the same values.
 
-    `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces them all.
-    Raises BadHeaderError for a name or value that the protocol cannot carry (CR, LF, NUL, a lone
-    surrogate, what is no str; a name that is empty, holds a colon or begins or ends with white
-    space).
+    `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces all of them.
+    Raises BadHeaderError for a name or value that the protocol cannot carry: one that is not a str
+    or contains CR, LF, NUL or a lone surrogate, and a name that is empty, contains a colon, or
+    begins or ends with white space.
     """
 
     __slots__ = ("_pairs",)
 
     def __init__(self, items: HeadersLike = ()) -> None:
-        # A list: messages have few headers, and a dict by name would forget the order over names.
+        # A list: messages have few headers, and a dict would lose the order across names.
         self._pairs: list[tuple[str, str]] = []
         if items == ():
             return
@@ -47,7 +47,7 @@ class Headers:
         try:
             for name, value in pairs:
                 if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
-                    self.add(name, value)  # type: ignore[arg-type]  # refuses what is no str
+                    self.add(name, value)  # type: ignore[arg-type]  # refuses anything but a str
                 else:
                     for one in value:
                         self.add(name, one)
@@ -57,7 +57,7 @@ class Headers:
             ) from None
 
     def add(self, name: str, value: str) -> None:
-        """Append a value, keeping those that the name has."""
+        """Append a value to those that the name already has."""
         if not isinstance(name, str):
             raise BadHeaderError(f"the name of a header is a str, not {name!r:.80}")
         if _BAD_NAME.search(name):
@@ -66,9 +66,9 @@ class Headers:
             raise BadHeaderError(f"the value of header {name!r} is a str, not {value!r:.80}")
         if _BAD_VALUE.search(value):
             raise BadHeaderError(
-                f"the value of header {name!r} holds CR, LF, NUL or a lone surrogate"
+                f"the value of header {name!r} contains CR, LF, NUL or a lone surrogate"
             )
-        # Surrounding blanks do not survive the wire: readers strip them.
+        # Receivers strip surrounding blanks.
         self._pairs.append((name, value.strip(" \t")))
 
     def set(self, name: str, *values: str) -> None:
@@ -84,7 +84,7 @@ class Headers:
         self._pairs = [pair for pair in self._pairs if pair[0] not in replaced] + new._pairs
 
     def delete(self, name: str) -> None:
-        """Remove a name; nothing happens if it is absent."""
+        """Remove a name, if present."""
         self._pairs = [pair for pair in self._pairs if pair[0] != name]
 
     def get(self, name: str, default: str | None = None) -> str | None:
@@ -94,7 +94,7 @@ class Headers:
     lookup = get
 
     def last(self, name: str) -> str | None:
-        """The last value of a name: the server appends its own after those of the publisher."""
+        """The last value of a name: the server appends its headers after the publisher's."""
         return next((value for key, value in reversed(self._pairs) if key == name), None)
 
     def values(self, name: str) -> list[str]:
@@ -102,11 +102,11 @@ class Headers:
         return [value for key, value in self._pairs if key == name]
 
     def keys(self, pattern: str = "*") -> list[str]:
-        """Names in order of their first values, those that match a glob pattern."""
+        """The names that match a glob pattern, in order of their first values."""
         return [name for name in self if fnmatchcase(name, pattern)]
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """(name, value) pairs in order, one for each value."""
+        """(name, value) pairs in order."""
         return iter(self._pairs)
 
     def to_dict(self) -> dict[str, list[str]]:
@@ -149,21 +149,21 @@ class Headers:
 
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]
-"""What publishing calls accept: Headers, a mapping to one or several values, or pairs."""
+"""Headers, a mapping of names to one or several values, or (name, value) pairs."""
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The header block: version line, one line a value, blank line; UTF-8."""
-    # Not by an f-string: a str that is an Enum too formats as another text than it encodes.
+    """The header block, UTF-8: version line, one line for each value, blank line."""
+    # Not an f-string: it would write the name of a str Enum instead of its value.
     lines = ["".join((name, ": ", value, "\r\n")) for name, value in headers.items()]
     return b"%b\r\n%b\r\n" % (VERSION, "".join(lines).encode())
 
 
 def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
-    """Headers and status line of a block as it came.
+    """Headers and status line of a received block.
 
-    Raises BadHeaderError when it is malformed or not UTF-8: the caller reports it and still
-    delivers the body.
+    Raises BadHeaderError when the block is malformed or not UTF-8; the caller reports the error and
+    still delivers the message.
     """
     if not block.startswith(VERSION) or not block.endswith(b"\r\n\r\n"):
         raise BadHeaderError(f"malformed header block {block[:60]!r}")

@@ -1,9 +1,9 @@
-"""The JetStream API as bytes: every subject that we use in one table, answers, typed errors.
+"""The JetStream API: the table of subjects, parsing of responses, typed errors. No I/O.
 
 A call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API" or the
-caller's own. The answer is a JSON envelope whose `type` is checked; its `error` becomes
-the exception of `ERRORS`, or APIError. Names are checked by the rules of ADR-6 before anything is
-sent. No I/O here: `jetstream.api` and `bulk.stream_api` make the requests.
+caller's own. The response is a JSON document whose `type` is checked; its `error` is raised as the
+class in `ERRORS`, or as APIError. Names are checked by the rules of ADR-6. `jetstream.api` and
+`bulk.stream_api` send the requests.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ DEFAULT_PREFIX: Final = "$JS.API"
 
 
 class Call(NamedTuple):
-    """A subject behind the prefix, and the `type` of its answer (None: no envelope)."""
+    """A subject after the prefix, and the `type` of its response (None: not a JSON document)."""
 
     template: str
     answer: str | None
@@ -156,7 +156,7 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
 
 
 def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
-    """The prefix of all API subjects. Raises ConfigError for both, or an unusable one."""
+    """The prefix of all API subjects. Raises ConfigError if both are given, or for a bad one."""
     if domain is not None and api_prefix is not None:
         raise ConfigError("Give either domain or api_prefix, not both.")
     if domain is not None:
@@ -169,7 +169,7 @@ def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
 
 
 def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
-    """The subject of a call. Raises BadNameError for a name against ADR-6."""
+    """The subject of a call. Raises BadNameError for a name that breaks the rules of ADR-6."""
     for kind in ("stream", "consumer"):
         if kind in names:
             check_name(kind, names[kind])
@@ -181,7 +181,7 @@ def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
 
 
 def names_of(subject: str) -> dict[str, str]:
-    """The names in the subject of a call, whatever its prefix; none for an unknown call."""
+    """The names in an API subject, with any prefix; empty for an unknown call."""
     tail = subject.partition(".API.")[2]
     for pattern in _patterns():
         if match := pattern.fullmatch(tail):
@@ -195,14 +195,14 @@ def _patterns() -> list[re.Pattern[str]]:
     patterns = []
     for call in calls:
         text = re.escape(call.template).replace(r"\{", "{").replace(r"\}", "}")
-        # Only what stands at the end, a subject, may have several tokens.
+        # Only the last part, a subject, may have several tokens.
         text = re.sub(r"{(filter|subject)}", r"(?P<\1>.+)", text)
         patterns.append(re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^.]+)", text)))
     return patterns
 
 
 def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
-    """The exception for the `error` of an answer. `names`: what the call was about."""
+    """The exception for the `error` of a response. `names`: those in the call's subject."""
     code = int(document.get("code", 0))
     err_code = int(document.get("err_code", 0))
     description = str(document.get("description", ""))
@@ -225,7 +225,7 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
 
 
 def consumer_in_use(stream: str | None, consumer: str) -> str:
-    """What a NameInUseError says of a consumer."""
+    """The message of a NameInUseError about a consumer."""
     return (
         f'Consumer "{consumer}" of stream "{stream}" exists with another configuration: '
         "update it, or bind to it as it is."
@@ -233,7 +233,7 @@ def consumer_in_use(stream: str | None, consumer: str) -> str:
 
 
 def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
-    """An answer as it came. Raises its error, or JetStreamError for what is no JSON object."""
+    """A response's fields. Raises its `error`, or JetStreamError if it is not a JSON object."""
     try:
         answer = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -244,7 +244,7 @@ def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str
 
 
 def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
-    """The envelope of an answer. Raises its error, or JetStreamError for what is no answer."""
+    """The fields of a response of the call's type. Raises its `error`, else JetStreamError."""
     answer = parse_document(call.template, data, names)
     found = answer.pop("type", None)
     if call.answer is not None and found != _ANSWER_TYPE + call.answer:

@@ -1,8 +1,9 @@
-"""The seam: the hot loops behind one import, whoever implements them.
+"""The decode kernel: the hot loops, in C or in plain Python.
 
-The C kernel is used where it was built and can be loaded, and its plain-Python twin elsewhere;
-JETSPARK_KERNEL=python asks for the twin, JETSPARK_KERNEL=c for the C one or a ConfigError. The
-rest of jetspark imports these names from this module only. Types are those of the twin.
+The C kernel is used where it was built and can be loaded, else the Python one.
+JETSPARK_KERNEL=python selects the Python one, JETSPARK_KERNEL=c the C one (ConfigError if it cannot
+be loaded). The rest of jetspark imports these names from this module only. For type checkers they
+are those of the Python kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jetspark.wire._python_kernel import (
 )
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
-"""The frame of a message: for who makes another message of it."""
+"""The frame of a message, for making a message of another class of it."""
 
 Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
     """Which kernel is in use: "c" or "python"."""
 
     look: Look
-    """What the kernel is given to read: the C one takes memory where it is, its twin a copy.
+    """Makes of received bytes what the kernel reads: a view for the C kernel, a copy for Python's.
 
-    Called bytes by its type, as it can be sliced, measured and given to the kernel, no more.
+    The result is typed as bytes, but supports only len(), slicing and being passed to the kernel.
     """
 else:
     _wanted = os.environ.get("JETSPARK_KERNEL", "")

@@ -1,8 +1,8 @@
 """The pull parser: bytes in, events out, no I/O.
 
-`feed` takes whatever the socket gave and returns the events that are complete; what is left over
-waits for more. Events are the same wherever the bytes were split. After bytes that are not the
-protocol `error` is set, the events before them were returned, and nothing more is accepted.
+`feed` takes the bytes of one read, returns the complete events and keeps the rest for the next
+call. The events do not depend on how the bytes were split. After a protocol error, `error` is set,
+the events before it are returned, and further bytes are ignored.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from jetspark.wire.kernel import split_frames
 from jetspark.wire.receive_buffer import ReceiveBuffer
 
 _SIZE = 4096
-"""Bytes of memory to begin with: enough for the beginnings of most frames."""
+"""Initial size of the buffer, bytes: enough for the start of most frames."""
 
 
 class Parser:
-    """Turns the server's bytes into events."""
+    """Turns a server's bytes into events."""
 
     __slots__ = ("_buffer", "error")
 
     def __init__(self) -> None:
         self._buffer = ReceiveBuffer(_SIZE)
         self.error: ProtocolError | None = None
-        """Set by the first bytes that are not the protocol; final."""
+        """The first protocol error; None before one."""
 
     def feed(self, chunk: bytes | memoryview) -> list[Event]:
-        """The events completed by `chunk`. Never raises: see `error`."""
+        """The events that `chunk` completes. Never raises; see `error`."""
         if self.error is not None:
             return []
         data = self._buffer.add(chunk)
@@ -44,5 +44,5 @@ class Parser:
 
     @property
     def pending(self) -> int:
-        """Bytes that wait for the rest of their frame."""
+        """Buffered bytes of an incomplete frame."""
         return self._buffer.pending

@@ -1,7 +1,7 @@
-"""What a status line that ends a pull request means (ADR-37): the one table, for client and bulk.
+"""The statuses that end a pull request, and what each means (ADR-37), for the client and `bulk`.
 
-A status is about the request whose reply subject it came to. Most statuses say in
-Nats-Pending-Messages and Nats-Pending-Bytes how much of that request was not delivered.
+A status concerns the request to whose reply subject it was sent. Most statuses have the headers
+Nats-Pending-Messages and Nats-Pending-Bytes: how much of that request was not delivered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jetspark.wire.status import Status
 PENDING_MESSAGES: Final = "Nats-Pending-Messages"
 PENDING_BYTES: Final = "Nats-Pending-Bytes"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
-"""In an idle heartbeat: the consumer's last delivery."""
+"""In an idle heartbeat: the consumer sequence of the last delivery."""
 
 _DELETED, _IS_PUSH = "consumer deleted", "push based"
 
@@ -26,21 +26,21 @@ class PullEnd(Enum):
     """Why the server ended a pull request."""
 
     ORDINARY = auto()
-    """It expired, nothing is stored, or the batch is complete."""
+    """It expired, no message was available, or the batch is complete."""
     TOO_LARGE = auto()
-    """The next message has more bytes than are left of max_bytes."""
+    """The next message is larger than what is left of max_bytes."""
     NO_LEADER = auto()
-    """The consumer has no leader now: no waiting request will be answered."""
+    """The consumer has no leader: none of the waiting requests will be answered."""
     PIN_LOST = auto()
     """Another client of the priority group is pinned."""
     REFUSED = auto()
-    """This request was refused; another one, or a later one, may be served."""
+    """Only this request was refused; a different or a later one may be served."""
     UNUSABLE = auto()
-    """The consumer is deleted or a push consumer, or the server does not understand the request."""
+    """The consumer was deleted or is a push consumer, or the request is invalid."""
 
 
 def pull_end(status: Status) -> PullEnd:
-    """The meaning of a status line other than 100."""
+    """The meaning of a status other than 100."""
     text = status.description.casefold()
     match status.code:
         case statuses.NOT_FOUND | statuses.REQUEST_TIMEOUT | statuses.END_OF_BATCH:
@@ -65,7 +65,7 @@ def pull_end(status: Status) -> PullEnd:
 
 
 def pull_error(status: Status) -> PullError:
-    """The exception for it."""
+    """The exception for a status that ended a pull request."""
     text = status.description.casefold()
     if status.code == statuses.CONFLICT:
         if _DELETED in text:
@@ -76,7 +76,7 @@ def pull_error(status: Status) -> PullError:
 
 
 def number_in(block: bytes | None, header: str) -> int | None:
-    """The number that a status has in this header; None when it has none."""
+    """The number in a header of a status; None if there is none."""
     try:
         headers = parse_headers(block or b"")[0]
     except BadHeaderError:

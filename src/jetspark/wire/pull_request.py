@@ -1,4 +1,4 @@
-"""The document of a pull request (ADR-13, ADR-37, ADR-42), for client and bulk."""
+"""The pull request's document (ADR-13, ADR-37, ADR-42), for the client and `bulk`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What CONSUMER.MSG.NEXT takes. A field that has its default is not sent."""
+    """The request of CONSUMER.MSG.NEXT. Fields with their default are not sent."""
 
     batch: int
-    """Messages wanted at most."""
+    """Most messages to deliver."""
     max_bytes: int = 0
-    """Bytes wanted at most; 0: no limit."""
+    """Most bytes to deliver; 0: no limit."""
     no_wait: bool = False
-    """Answer at once with what is there."""
+    """Deliver what is available and end the request."""
     expires: int = 0
-    """Nanoseconds that the request may wait at the server."""
+    """Nanoseconds that the request may wait on the server."""
     idle_heartbeat: int = 0
-    """Nanoseconds between two heartbeats; 0: none."""
+    """Nanoseconds between idle heartbeats; 0: none."""
     group: str | None = None
     """The priority group."""
     id: str | None = None
-    """The pin id that the server gave this client, in a pinned group."""
+    """The pin id of this client (Nats-Pin-Id), in a pinned priority group."""
     min_pending: int | None = None
     min_ack_pending: int | None = None
     priority: int | None = None

@@ -1,8 +1,7 @@
-"""Bytes between a socket and the kernel: what is left of one read waits here for the next.
+"""The receive buffer before the kernel: it keeps an incomplete frame for the next read.
 
-Whatever the size of the reads, a byte is copied a few times at most, and none is when a read ends
-where a frame does. What is kept is bounded: by the size that a frame announces, or for a control
-line by MAX_CONTROL_LINE.
+A byte is copied a few times at most, and not at all when a read ends with a complete frame. The
+size is bounded by what the frame's control line announces, and for the line by MAX_CONTROL_LINE.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from __future__ import annotations
 from jetspark.wire.kernel import MAX_CONTROL_LINE, look
 
 _LARGEST_KEPT = 4 << 20
-"""Bytes of memory above which what a large frame needed is not kept for the next one."""
+"""Bytes. A buffer that grew beyond this for a large frame is replaced by a small one afterwards."""
 
 
 class ReceiveBuffer:
-    """Receive into `room()` and say `received`, or `add` what came elsewhere.
+    """Receive into `room()` and call `received`, or call `add` with bytes received elsewhere.
 
-    Both give what may hold whole frames, which is valid until `consumed` is told how much of it was
-    used; None when only a part of a frame is there.
+    Both return the bytes to split, valid until `consumed` is called with what was used of them, or
+    None while there is only a part of a frame.
     """
 
     __slots__ = ("_data", "_memory", "_need", "_pending", "_size", "_view")
 
     def __init__(self, size: int) -> None:
-        """`size`: bytes to begin with."""
+        """`size`: initial size in bytes."""
         self._size = size
         self._need = 0
         self._pending = 0
@@ -36,22 +35,22 @@ class ReceiveBuffer:
 
     @property
     def pending(self) -> int:
-        """Bytes that wait for the rest of their frame."""
+        """Buffered bytes of an incomplete frame."""
         return self._pending
 
     def room(self) -> memoryview:
-        """Where to receive into; never empty."""
+        """The free part of the buffer, never empty."""
         if self._pending == len(self._memory):
             self._grow(self._pending + 1, self._memory)
         return self._view[self._pending :]
 
     def received(self, count: int) -> bytes | None:
-        """So many bytes came into the room."""
+        """`count` bytes were received into `room()`."""
         before, self._pending = self._pending, self._pending + count
         if self._need:
             waiting = self._pending < self._need
         else:
-            # Only the new bytes are looked at: the ones before hold no end of a line.
+            # Only the new bytes: the ones before contain no CRLF.
             found = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
             waiting = found < 0 and self._pending <= MAX_CONTROL_LINE
         if waiting:
@@ -60,7 +59,7 @@ class ReceiveBuffer:
         return self._data
 
     def add(self, chunk: bytes | memoryview) -> bytes | None:
-        """Bytes that came elsewhere. They may be looked at where they are, until `consumed`."""
+        """Bytes received elsewhere. They may be read in place until `consumed`."""
         if not self._pending:
             self._data = look(chunk)
             return self._data
@@ -71,12 +70,12 @@ class ReceiveBuffer:
         return self.received(len(chunk))
 
     def consumed(self, end: int, need: int) -> None:
-        """All before `end` was used; from there a frame of `need` bytes begins (0: not known)."""
+        """The bytes before `end` were used; a frame of `need` bytes begins there (0: not known)."""
         data, self._data = self._data, b""
         rest = len(data) - end
         if max(need, rest) > len(self._memory):
             self._grow(max(need, rest), data[end:])
-        elif rest and (end or not self._pending):  # else it stands where it should
+        elif rest and (end or not self._pending):  # else it is in place
             self._view[:rest] = data[end:]
         elif not rest and len(self._memory) > _LARGEST_KEPT:
             self._make(self._size)

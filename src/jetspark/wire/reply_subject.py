@@ -1,4 +1,4 @@
-"""The reply subject of a JetStream delivery holds the message's metadata (ADR-15)."""
+"""The metadata in the reply subject of a JetStream delivery (ADR-15)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from jetspark.wire.kernel import reply_fields
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """Where a delivered message comes from."""
+    """The metadata of a delivered message."""
 
     stream: str
     consumer: str
     deliveries: int
-    """How often this message was delivered to this consumer, this time included."""
+    """How often this consumer has delivered the message, including this time."""
     stream_seq: int
     consumer_seq: int
     timestamp_ns: int
-    """When the stream stored it, nanoseconds since the epoch."""
+    """When the message was stored, nanoseconds since the epoch."""
     pending: int
-    """Messages still to come for the consumer."""
+    """Messages that the consumer has not delivered yet."""
     domain: str = ""
     account_hash: str = ""
 
     @property
     def timestamp(self) -> datetime:
-        """The time of storing as an aware datetime (microseconds)."""
+        """When the message was stored, as an aware datetime (microseconds)."""
         return ns_to_datetime(self.timestamp_ns)
 
 
 def parse_reply_subject(reply: bytes | None) -> Metadata:
-    """Both forms: 9 tokens, or 11 and more with domain and account hash before the stream.
+    """Parses both forms: 9 tokens, or 11 and more with domain and account hash before the stream.
 
     Raises NotJetStreamMessageError for anything else.
     """
@@ -41,7 +41,7 @@ def parse_reply_subject(reply: bytes | None) -> Metadata:
 
 
 def delivery_parts(reply: bytes | None) -> tuple[bytes, int, int]:
-    """Everything up to the consumer's name and its dot, stream and consumer sequence.
+    """The prefix up to the dot after the consumer's name, stream sequence, consumer sequence.
 
     Raises NotJetStreamMessageError.
     """

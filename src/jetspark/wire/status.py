@@ -1,7 +1,6 @@
-"""Status lines: what a server says inside a message instead of sending a user's message.
+"""Status messages of the server: `NATS/1.0 404 No Messages` has a code and a description.
 
-`NATS/1.0 404 No Messages` has code 404 and a description. A message with a payload and a header
-that happens to be called Status is a user's message; only the version line counts.
+Only the version line makes a message a status; a header with the name Status does not.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ class Status:
 
     @property
     def is_no_responders(self) -> bool:
-        """Nobody listens on the request's subject."""
+        """The request's subject has no subscriber."""
         return self.code == NO_RESPONDERS
 
     @property
     def is_idle_heartbeat(self) -> bool:
-        """The server is alive and has nothing to send."""
+        """The consumer is alive and has no message to deliver."""
         return self.code == CONTROL and self.description == IDLE_HEARTBEAT
 
     @property
     def is_flow_control(self) -> bool:
-        """The server asks for an answer before it sends more."""
+        """The server asks for a reply before it delivers more."""
         return self.code == CONTROL and self.description == FLOW_CONTROL
 
 
 def parse_status(text: str) -> Status | None:
-    """The status behind `NATS/1.0`, None when there is none. Raises BadHeaderError."""
+    """Parse the text after `NATS/1.0`; None when it is empty. Raises BadHeaderError."""
     if not text.strip():
         return None
     match = _LINE.fullmatch(text)
@@ -60,9 +59,9 @@ def parse_status(text: str) -> Status | None:
 
 
 def status_of(block: bytes | None) -> Status | None:
-    """The status of a raw header block, None for a user's message or a malformed block.
+    """The status in a header block, None for a user's message or a malformed block.
 
-    Cheap enough for every message: most blocks have CRLF right behind the version.
+    Cheap enough for every message: most blocks have CRLF right after the version.
     """
     if block is None or block[8:10] == b"\r\n" or not block.startswith(b"NATS/1.0"):
         return None

@@ -1,8 +1,4 @@
-"""Protocol lines for the log.
-
-Contract: one text for each protocol line, without payloads and headers; CONNECT's secrets are
-masked. What is sent must be whole frames, as the builders made them.
-"""
+"""Protocol lines for the log, without payloads and headers, with CONNECT's secrets masked."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ _SECRETS = ("pass", "auth_token", "jwt", "sig", "user")
 
 
 def sent_lines(data: bytes) -> Iterator[str]:
-    """The lines of the frames in `data`."""
+    """The control lines of the frames in `data`, which must be complete."""
     position = 0
     while (end := data.find(b"\r\n", position)) >= 0:
         line = data[position:end]
@@ -35,12 +31,12 @@ def _masked(document: bytes) -> str:
 
 
 def received_lines(events: Iterable[Event]) -> Iterator[str]:
-    """The line of each received event."""
+    """The control line of each received event."""
     return map(received_line, one_by_one(events))
 
 
 def received_line(event: Frame) -> str:
-    """The line of a received event."""
+    """The control line of a received event."""
     if isinstance(event, MessageFrame):
         headers = event.headers
         words = [b"MSG" if headers is None else b"HMSG", event.subject, b"%d" % event.sid]
