@@ -331,7 +331,7 @@ class MaxPayloadError(JetsparkError):
 
 
 class OutboundBufferError(JetsparkError):
-    """The buffer of unsent bytes is full; this message was not taken."""
+    """The buffer of unsent bytes is full; this message was not accepted."""
 
 
 class BadSubscriptionError(JetsparkError):

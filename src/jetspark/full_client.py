@@ -21,7 +21,7 @@ from jetspark.timestamps import Seconds
 
 
 class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
-    """JetStream over a client: what `Client.jetstream` returns, which has the options.
+    """JetStream of a client, as returned by `Client.jetstream`.
 
     Its parts are streams, messages, publishing, consumers and the like (the bases of
     `JetStreamContext`, one for each), Key-Value buckets, and object stores.

@@ -7,7 +7,7 @@
     with connect("nats://127.0.0.1:4222") as nc, nc.subscribe("orders.*") as orders:
         for message in orders: ...
 
-What is no call is the same object as in `jetspark`: options, events, errors, headers, documents.
+Options, events, errors, headers and documents are the same classes as in `jetspark`.
 """
 
 from jetspark.blocking.events import EventStream

@@ -1,9 +1,9 @@
-"""What the blocking client does in the thread that calls it.
+"""The part of the blocking client that runs in the caller's thread.
 
-Contract: checking a message, encoding it and leaving it in a buffer needs no event loop, so a
-publish makes no change of thread. `CallerSide` belongs to one client and may be used by any thread.
-It is what messages and publishers of the blocking client send through: its coroutines never
-suspend, and `drive` runs one to its end where it is called. What needs a reply blocks the thread.
+A publish is checked, encoded and put into a buffer without switching to the event loop's thread.
+There is one `CallerSide` for each client, for any thread; the blocking messages and publishers send
+through it. Its coroutines never suspend, so `drive` can run them without a loop; a request blocks
+the calling thread until the reply is there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
-    # Whatever would wake it must see that nobody waits.
+    # So that nothing tries to resume it.
     if future is not None:
         future.cancel()
     coroutine.close()
@@ -46,7 +46,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class CallerSide:
-    """What the parts of a blocking client share: the loop's thread, its client, and sending."""
+    """Shared by the parts of a blocking client: the loop's thread, the asyncio client, sending."""
 
     def __init__(self, thread: LoopThread, inner: AsyncClient, buffer: PublishBuffer) -> None:
         self.thread = thread
@@ -56,17 +56,17 @@ class CallerSide:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Of the client in the loop."""
+        """The INFO of the connected server; None before the first connection."""
         return self.inner.server_info
 
     def report(self, error: JetsparkError) -> None:
-        """In the loop, where callbacks and status belong."""
+        """Report an error through the asyncio client, in the loop's thread."""
         self.thread.post(partial(self.inner.report, error))
 
     async def publish(
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
     ) -> None:
-        """Send one message; blocks while the network takes no more. Raises as `Client.publish`."""
+        """Send one message; blocks while the buffer is full. Raises as `Client.publish`."""
         if self.buffer.crowded:
             await self.buffer.wait()
         self.publishing.send(subject, payload, None, headers)
@@ -74,13 +74,13 @@ class CallerSide:
     async def request(
         self, subject: str, payload: Payload = b"", *, timeout: Seconds | None = None
     ) -> Message:
-        """Publish and block until the reply is there. Raises as `Client.request`."""
+        """Send a request and block until the reply arrives. Raises as `Client.request`."""
         return Message(self, self.ask(subject, payload, timeout, None))
 
     def ask(
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
-        """The reply to a request, as a frame. Raises as `Client.request`."""
+        """As `request`, with headers; returns the reply's frame."""
         inner = self.inner
         if inner.publishing.outbox.crowded:
             reply = self.thread.run(
@@ -99,7 +99,7 @@ class CallerSide:
 
 
 class _Asked(Wait):
-    """One request of a thread: its reply wakes the thread from the read loop, without a task."""
+    """A waiting request: the read loop wakes the thread with the reply, without a task."""
 
     __slots__ = ("_ask", "_reply", "_requests")
 
@@ -121,15 +121,13 @@ class _Asked(Wait):
         self._requests.close(self._reply)
 
     def done(self) -> bool:
-        """Never: `cancel` takes the request out of the table."""
+        """Always False: `cancel` removes the request from the mux."""
         return False
 
     def set_result(self, frame: MessageFrame) -> None:
-        """The reply."""
         self.value = frame
         self.end()
 
     def set_exception(self, error: BaseException) -> None:
-        """There will be none."""
         self.error = error
         self.end()

@@ -1,13 +1,12 @@
 """Core NATS without async: publish, subscribe, request, from any thread.
 
 Contract
-- The names, arguments, results and errors of the asyncio client, without `await`. All clients of a
-  process share one event-loop thread (`loop_thread`); any number of threads may use a client at
-  once.
-- A publish is checked here and left in a buffer that goes to the loop as a whole; it blocks while
-  the network takes no more. Calls that need an answer block until it is there.
-- User functions (callbacks) are called in threads of their own and may use the client.
-- A forked child connects again: there, all calls but `close` raise ConnectionClosedError.
+- The same names, arguments, results and errors as the asyncio client's, without `await`. All
+  clients of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
+- A publish is checked in the calling thread and put into a buffer, which is handed to the loop as a
+  whole; it blocks while the buffer is full. Calls that need a reply block until it arrives.
+- Callbacks run in threads of their own and may use the client.
+- A forked child has to connect anew: there all calls but `close` raise ConnectionClosedError.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.timestamps import Seconds, in_seconds
 
 EXIT_FLUSH_TIMEOUT = 1.0
-"""Seconds that a server may take at interpreter exit to confirm what was published."""
+"""Seconds to wait at interpreter exit for the server to confirm what was published."""
 
 
 class Client(GeneratedClient, Leaving):
-    """One connection to a NATS deployment, for any thread. Made, then connected."""
+    """One connection to a NATS deployment, thread-safe. Create it, then `connect`."""
 
     def _make(
         self,
@@ -80,7 +79,7 @@ class Client(GeneratedClient, Leaving):
         stats = self._inner.stats
         return replace(stats, out_msgs=stats.out_msgs + self._buffer.published)
 
-    # -- messages made before ------------------------------------------------------------------
+    # -- prepared messages ---------------------------------------------------------------------
 
     def publish_msg(self, message: Sendable) -> None:
         subject, data, reply, headers = parts_of(message)
@@ -90,7 +89,7 @@ class Client(GeneratedClient, Leaving):
         subject, data, _, headers = parts_of(message)
         return self.request(subject, data, timeout=timeout, headers=headers)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------
 
     def connect(self) -> None:
         self._thread.run(self._connect)
@@ -108,7 +107,9 @@ class Client(GeneratedClient, Leaving):
             async with asyncio.timeout(limit):
                 await self._buffer.emptied()
         except TimeoutError:
-            raise RequestTimeoutError(f"The network took no more within {limit:g} s.") from None
+            raise RequestTimeoutError(
+                f"The publish buffer could not be sent within {limit:g} s."
+            ) from None
         await self._inner.flush(timeout)
 
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
@@ -141,8 +142,8 @@ class Client(GeneratedClient, Leaving):
     async def _end(self) -> None:
         """At interpreter exit."""
         try:
-            # Until the server has it: closing a socket that has unread input resets the
-            # connection, and what the server had not read by then is gone.
+            # Closing a socket with unread input resets the connection, and the server would lose
+            # what it had not read by then.
             await self._flush(EXIT_FLUSH_TIMEOUT)
         except JetsparkError:
             pass

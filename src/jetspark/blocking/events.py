@@ -1,4 +1,4 @@
-"""Changes of the connection without async: the iterator over them, and the types of callbacks."""
+"""Connection events without async: their iterator, and the types of the callbacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
 
 
 class EventStream(GeneratedEventStream):
-    """Iterator over connection events; ends after Closed. One reader."""
+    """Iterator over connection events, for one thread; ends after Closed."""
 
     def __init__(self, thread: LoopThread, inner: AsyncEventStream) -> None:
         self._thread = thread

@@ -1,6 +1,6 @@
-"""`with` over what the blocking client gives out, and loops: it ends when they are left.
+"""Base classes for objects that end when a `with` block, or a loop over them, is left.
 
-Contract: it ends whatever was raised.
+They end also when the block or the loop raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Leaving:
-    """`with` ends it at the end of the block."""
+    """A context manager that calls `_finish` when the block is left."""
 
     __slots__ = ()
 
@@ -39,14 +39,14 @@ class Leaving:
 
 
 class Stoppable(Protocol):
-    """The asyncio class of a LeavingLoop."""
+    """The asyncio object of a LeavingLoop."""
 
     def stop(self) -> None:
-        """The end."""
+        """End it."""
 
 
 class LeavingLoop(Leaving):
-    """Leaving a loop over it ends it too, unless it was entered with `with`."""
+    """Leaving a loop over it ends it too, unless it is used in a `with` block."""
 
     _thread: LoopThread
     _inner: Stoppable
@@ -64,13 +64,13 @@ class LeavingLoop(Leaving):
                 except StopIteration:
                     return
         finally:
-            # Not waited for: this may be the collector.
+            # Not waited for: the garbage collector may be running this.
             if not (self._entered or self._thread.is_over):
                 self._thread.post(self._inner.stop)
 
 
 class Entering:
-    """`with` does what the asyncio class's `async with` does."""
+    """A context manager that runs the asyncio object's `async with`."""
 
     _thread: LoopThread
     _inner: AbstractAsyncContextManager[Any]
@@ -89,7 +89,7 @@ class Entering:
 
 
 class EnteringInTurn(Entering):
-    """Used by many threads, one at a time: who leaves waits for the one whose turn it is."""
+    """As `Entering`, for several threads: calls run one at a time, and leaving waits for them."""
 
     _turn: threading.Lock
 

@@ -1,4 +1,4 @@
-"""Results that may be many, without async: an iterator, or a list of all."""
+"""Results of unbounded number, without async: an iterator, or a list of all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LOT = 1000
 class Listing(GeneratedListing[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 
-    Nothing is requested before the first item is; each iteration starts anew. Items cross to the
-    caller's thread in lots.
+    The first request is sent when iteration begins; each iteration starts anew. Items are passed to
+    the caller's thread in batches.
     """
 
     __slots__ = ("_inner", "_thread")

@@ -1,17 +1,17 @@
 """The thread that runs the event loop of all blocking clients of a process.
 
 Contract
-- One daemon thread, "jetspark-loop", started at the first need; its event loop is uvloop's where
-  that is installed. `run` calls a coroutine function there and waits; `post` leaves a function
-  there and does not wait.
-- `run` from that thread itself would wait for ever: it raises ConfigError.
-- A wait that is broken off (KeyboardInterrupt, or whatever a signal handler raises) returns at
-  once; the coroutine is cancelled and cleans up by itself.
-- A forked child has none of its parent's threads: what was made before the fork raises
-  ConnectionClosedError there, and the next `current()` starts a thread of the child's own.
-- At interpreter exit the clients that are still open send what waits and are closed, within
-  EXIT_TIMEOUT. Daemon threads that wait at that moment, or call later, stay asleep: an exception
-  in them would only print a traceback while everything ends.
+- One daemon thread, "jetspark-loop", started when it is first needed; its event loop is uvloop's
+  where that is installed. `run` awaits a coroutine function there and returns its result; `post`
+  schedules a plain function and does not wait.
+- `run` in the loop's thread itself would deadlock and raises ConfigError.
+- An interrupted wait (KeyboardInterrupt, or what a signal handler raises) returns at once; the
+  coroutine is cancelled and cleans up in the loop.
+- A forked child does not have the thread. Objects made before the fork raise ConnectionClosedError
+  there, and the next `current()` starts a new thread.
+- At interpreter exit the open clients send what is buffered and are closed, within EXIT_TIMEOUT.
+  Daemon threads that wait at that moment, or call later, sleep for ever: an exception would only
+  make them print a traceback during the exit.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 EXIT_TIMEOUT = 3.0
-"""Seconds that open connections may take to end at interpreter exit."""
+"""Seconds that open clients have to close at interpreter exit."""
 
 LOOK_EVERY = 1.0
-"""Seconds. A signal that comes when a thread is just about to wait does not end that wait: Python
-sees it when the thread wakes, so it must wake now and then, or a Ctrl-C could be lost."""
+"""Seconds between two wake-ups of a waiting thread. A signal that arrives just before the wait does
+not interrupt it, and its handler runs when the thread wakes; without this a Ctrl-C could hang."""
 
 
 class Suspended(ConfigError):
-    """A call that never waits in the caller's thread had to: it came from the loop's thread."""
+    """A blocking call was made in the event loop's own thread, where it would deadlock."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The blocking client was used inside its own event loop's thread, which would wait "
-            "for itself; use another thread, or a callback of subscribe, which has one."
+            "The blocking client was called in its own event loop's thread, where it would "
+            "deadlock; call it in another thread, or in a callback of subscribe, which has one."
         )
 
 
 def forked() -> ConnectionClosedError:
-    """What the use of a parent's client in a forked child raises."""
+    """The error for using a parent's client in a forked child."""
     return ConnectionClosedError(
         "This connection belongs to the parent process: after a fork, connect again."
     )
 
 
 class Wait:
-    """What a thread waits for: begun and ended in the loop's thread.
+    """An operation that runs in the loop's thread while the calling thread waits for its end.
 
-    A bare lock is the cheapest thing that a thread can wait for; a concurrent.futures.Future
-    makes a condition, and costs two more turns of the loop.
+    A lock is the cheapest thing to wait for; a concurrent.futures.Future makes a condition, and
+    costs two more loop iterations.
     """
 
     __slots__ = ("_thread", "ended", "error", "value")
@@ -71,21 +71,21 @@ class Wait:
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin; called once, in the loop's thread. It must not raise."""
+        """Start the operation; called once, in the loop's thread. Must not raise."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Nobody waits any more; called in the loop's thread, after `start`. It must not raise."""
+        """The caller was interrupted; called in the loop's thread after `start`. Must not raise."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Wake the thread that waits: there is a value or an error."""
+        """Wake the waiting thread; `value` or `error` is set."""
         if not self._thread.exiting:
             self.ended.release()
 
 
 class _Call(Wait):
-    """A coroutine function, run as a task."""
+    """A coroutine function that runs as a task."""
 
     __slots__ = ("_begun", "_function", "_task")
 
@@ -104,7 +104,9 @@ class _Call(Wait):
         try:
             self.value = await self._function()
         except asyncio.CancelledError:
-            self.error = ConnectionClosedError("The call was cancelled: the event loop ends.")
+            self.error = ConnectionClosedError(
+                "The call was cancelled: the event loop is stopping."
+            )
         except BaseException as error:
             self.error = error
         finally:
@@ -119,7 +121,7 @@ class _Call(Wait):
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """That of uvloop where it is installed: half the time for what crosses threads."""
+    """uvloop's where it is installed: it needs half the time to pass a call between threads."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -135,7 +137,7 @@ class LoopThread:
         self.loop = _new_event_loop()
         self.calls: set[_Call] = set()
         self.open: set[Callable[[], Coroutine[Any, Any, None]]] = set()
-        """How to end each client that is open; called at interpreter exit."""
+        """One function for each open client, which closes it at interpreter exit."""
         self.forked = False
         self.exiting = False
         self._thread = threading.Thread(target=self._main, name="jetspark-loop", daemon=True)
@@ -150,13 +152,13 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is in the loop's thread."""
+        """Whether the calling thread is the loop's."""
         return threading.get_ident() == self._thread.ident
 
     def post(self, function: Callable[[], object]) -> None:
-        """Call it in the loop's thread, in order. It must not raise. From any thread."""
-        # No flag that saves wake-ups: an interrupt between setting it and waking the loop would
-        # leave every later call waiting for ever.
+        """Schedule a call in the loop's thread, in order, from any thread. It must not raise."""
+        # No flag to save wake-ups: an interrupt between setting the flag and waking the loop would
+        # make every later call wait for ever.
         try:
             self.loop.call_soon_threadsafe(function)
         except RuntimeError:  # closed
@@ -164,15 +166,15 @@ class LoopThread:
                 raise
 
     def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await `function(*args, **kwargs)` in the loop's thread: its value or its exception.
+        """Await `function(*args, **kwargs)` in the loop's thread; returns or raises what it does.
 
-        The coroutine is made there, too, so that one which never starts is never made.
+        The coroutine is created there too, so none is left un-awaited if the call never starts.
         """
         value: T = self.wait(_Call(self, partial(function, *args, **kwargs)))
         return value
 
     def wait(self, wait: Wait) -> Any:
-        """Start it in the loop's thread and wait for its end: its value or its exception."""
+        """Start an operation in the loop's thread, wait, return its value or raise its error."""
         self.check_may_wait()
         try:
             self.post(wait.start)
@@ -185,11 +187,11 @@ class LoopThread:
             try:
                 raise wait.error
             finally:
-                del wait  # the traceback holds this frame: no cycle through it
+                del wait  # else a cycle: the traceback refers to this frame
         return wait.value
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for a plain function that has to be called in the loop's thread."""
+        """As `run`, for a plain function."""
 
         async def plain() -> T:
             return function(*args, **kwargs)
@@ -197,16 +199,16 @@ class LoopThread:
         return self.run(plain)
 
     def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """As `run`, without waiting for the end; the function reports its own errors."""
+        """As `run`, without waiting; the function has to report its errors itself."""
         self.post(_Call(self, function).start)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can run here any more: after a fork, or at interpreter exit."""
+        """Whether calls cannot run any more: after a fork, or at interpreter exit."""
         return self.forked or self.exiting
 
     def check_may_wait(self) -> None:
-        """Raises Suspended in this thread itself, ConnectionClosedError when nothing runs here."""
+        """Raises Suspended in the loop's thread, ConnectionClosedError when `is_over`."""
         if self.forked:
             raise forked()
         if self.exiting:
@@ -218,14 +220,14 @@ class LoopThread:
     # -- the end -------------------------------------------------------------------------------
 
     def sleep_in_daemons(self) -> None:
-        """At interpreter exit, in a daemon thread: never return."""
+        """In a daemon thread at interpreter exit: never return."""
         if self.exiting and threading.current_thread().daemon and not self.is_current:
             asleep = threading.Lock()
             asleep.acquire()
             asleep.acquire()
 
     def stop(self) -> None:
-        """At interpreter exit: close what is open, end the thread."""
+        """At interpreter exit: close the open clients and end the thread."""
         self.exiting = True
         self.spawn(self._close_all)
         self._thread.join(EXIT_TIMEOUT + 2)
@@ -246,12 +248,12 @@ class LoopThread:
 
 _starting = threading.Lock()
 _current: LoopThread | None = None
-# Dropping a parent's loop in a child would close what the two still share.
+# Kept: collecting a parent's loop in a child would close file descriptors that both share.
 _inherited: list[LoopThread] = []
 
 
 def current() -> LoopThread:
-    """The process's loop thread, started if need be."""
+    """The process's loop thread, started if needed."""
     global _current
     with _starting:
         if _current is None:

@@ -1,7 +1,7 @@
 """A received message of the blocking client.
 
-Contract: it reads as the asyncio client's message does, being the same view on the frame. Its
-answer leaves as a publish does: checked here, sent by the event loop.
+It has the same properties as the asyncio client's message. `respond` works as a publish does:
+checked in the calling thread, sent by the event loop.
 """
 
 from jetspark.blocking.generated.messages import GeneratedMessage

@@ -1,10 +1,9 @@
-"""Publishes on their way from any thread to the event loop.
+"""The buffer between threads that publish and the event loop.
 
-Contract: a `FrameOutbox` for any thread. Frames keep the order of `put` and are not joined; the
-whole buffer is handed to the connection's outbox at a time, by one wake-up of the loop. `crowded`
-and `wait` are the back-pressure; `put` raises what the outbox would raise, judged by the state of
-the link at that moment. Frames that were accepted wait here when the link is down and the outbox is
-full, until the link is back.
+Contract: a thread-safe `FrameOutbox`. Frames keep the order of `put` and are not joined. One
+wake-up of the loop hands the whole buffer to the connection's outbox. `crowded` and `wait` are the
+back-pressure; `put` raises what the outbox would raise in the link's state at that moment. While
+the link is down and the outbox full, accepted frames stay here.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jetspark")
 
 CROWDED = 512 * 1024
-"""Bytes after which publishers should wait: the loop has enough to write meanwhile."""
+"""Bytes above which publishers wait; enough to keep the loop writing meanwhile."""
 
-_CONNECTED = ConnectionStatus.CONNECTED  # a member of an enum is slow to look up
+_CONNECTED = ConnectionStatus.CONNECTED  # looking up an enum member is slow
 _LINKED = (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
 
 
 class PublishBuffer:
-    """One for each client. `limit`: its pending_size."""
+    """One for each client. `limit`: its `pending_size`, bytes."""
 
     def __init__(self, thread: LoopThread, link: Supervisor, limit: int) -> None:
         self._thread = thread
@@ -49,16 +48,16 @@ class PublishBuffer:
         self._armed = False
         self._waiting: asyncio.Task[None] | None = None
         self.crowded = False
-        """Whether a publisher should `wait` before it puts more."""
+        """Whether publishers have to `wait` before they put more."""
         self.published = 0
-        """Messages taken so far."""
+        """Messages accepted so far."""
 
     # -- any thread ------------------------------------------------------------------------------
 
     def put(self, frame: bytes) -> None:
-        """Add a publish. Raises OutboundBufferError or ConnectionClosedError, taking nothing."""
+        """Add a publish, or raise OutboundBufferError or ConnectionClosedError and add nothing."""
         if self._thread.forked:
-            raise forked()  # before the lock: a thread of the parent may have held it
+            raise forked()  # before the lock, which may have been held during the fork
         with self._lock:
             size = self._size + len(frame)
             if size > CROWDED or self._link.status is not _CONNECTED:
@@ -67,12 +66,12 @@ class PublishBuffer:
             self._size = size
             self.published += 1
             if not self._armed:
-                # In this order: an interrupt in between costs a wake-up, not the message.
+                # In this order an interrupt in between costs only a second wake-up.
                 self._thread.post(self._hand_over)
                 self._armed = True
 
     def _look(self, size: int, added: int) -> None:
-        """The rare cases: the buffer is large, or there is no link."""
+        """The rare cases: much is buffered, or there is no link."""
         self._thread.sleep_in_daemons()
         self._link.require_open()
         if self._link.status not in _LINKED:
@@ -82,14 +81,14 @@ class PublishBuffer:
             return
         if size > self._limit:
             raise OutboundBufferError(
-                f"{size - added} bytes wait for the server and pending_size is {self._limit}; "
-                f"this message of {added} bytes was not taken."
+                f"{size - added} bytes are buffered and pending_size is {self._limit}: "
+                f"this message of {added} bytes was not accepted."
             )
 
     async def wait(self) -> None:
-        """Return when there is room, or no link to wait for.
+        """Return when there is room again, or no link.
 
-        Blocks the thread that drives it; in the loop's own it is an ordinary coroutine.
+        Blocks the thread that `drive`s it; in the loop's thread it suspends.
         """
         if self._thread.is_current:
             await self.emptied()
@@ -99,7 +98,7 @@ class PublishBuffer:
                 self._room.wait(LOOK_EVERY)
 
     def block(self) -> None:
-        """`wait` as a plain function. Raises Suspended in the loop's thread."""
+        """As `wait`, as a plain function. Raises Suspended in the loop's thread."""
         if self._thread.forked:
             raise forked()
         if self._thread.is_current:
@@ -111,20 +110,20 @@ class PublishBuffer:
     # -- the loop's thread -----------------------------------------------------------------------
 
     def _hand_over(self) -> None:
-        # While draining the end may come before the outbox is relaxed: it must have all by then.
+        # While draining, the link may end before the outbox has room: hand over at once.
         if self._outbox.crowded and self._link.status is _CONNECTED:
             self._waiting = self._thread.loop.create_task(self.emptied())
         else:
             self.give()
 
     async def emptied(self) -> None:
-        """Hand over what is here now, once the outbox is not crowded."""
+        """Hand over the buffer as soon as the outbox is not crowded."""
         if self._outbox.crowded:
             await self._outbox.wait()
         self.give()
 
     def give(self) -> None:
-        """Hand over all at once; keep what the outbox refuses for want of a link."""
+        """Hand over the buffer; keep the frames if the outbox is full and there is no link."""
         dropped: Sequence[Dropped] = ()
         with self._lock:
             frames, size = self._frames, self._size
@@ -134,21 +133,21 @@ class PublishBuffer:
                     frames, size, dropped = self._sendable(frames, size)
                     self._outbox.put_all(frames, size)
                 except OutboundBufferError:
-                    # Until link_changed. Armed: nobody needs to wake the loop before.
+                    # Until link_changed; armed, since a wake-up of the loop is no use before.
                     self._frames, self._size, self._armed = frames, size, True
                 except ConnectionClosedError:
                     logger.warning("Closed with %d bytes that were never sent", size)
             self.crowded = False
             self._room.notify_all()
-        for each in dropped:  # without the lock: an error callback may publish
+        for each in dropped:  # after releasing the lock: an error callback may publish
             self._link.routes.drop(each)
 
     def _sendable(
         self, frames: list[bytes], size: int
     ) -> tuple[list[bytes], int, Sequence[Dropped]]:
-        """They were judged when they were made, and the server may be another one by now."""
+        """Frames that the present server accepts: it may not be the one they were checked for."""
         link, info = self._link, self._link.info
-        # Without a link the outbox is looked through when there is one.
+        # Without a link, the outbox does this when there is one.
         if link.current_server is None or info is None:
             return frames, size, ()
         if size <= info.max_payload and info.headers:
@@ -157,5 +156,5 @@ class PublishBuffer:
         return frames, sum(map(len, frames)), dropped
 
     def link_changed(self) -> None:
-        """The link came or went: publishers look again."""
+        """The link was made or lost: hand over and wake waiting publishers."""
         self.give()

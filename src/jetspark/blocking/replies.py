@@ -1,4 +1,4 @@
-"""One request, many replies, without async."""
+"""Many replies to one request, without async."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Replies(Leaving):
                     return
                 yield Message(self._client, frame_of(reply))
         finally:
-            # Leaving a loop early ends the request. Not awaited: this may be the collector.
+            # Leaving the loop ends the request. Not waited for: the garbage collector may run this.
             if not thread.is_over:
                 thread.spawn(self._inner.aclose)
 
@@ -51,7 +51,7 @@ class Replies(Leaving):
 def judging(
     client: CallerSide, sentinel: bool | Callable[[Message], bool]
 ) -> bool | Callable[[AsyncMessage], bool]:
-    """The sentinel for the asyncio call: a function of the user's gets blocking messages."""
+    """The asyncio call's sentinel: it passes blocking messages to the user's function."""
     if not callable(sentinel):
         return sentinel
     return lambda reply: sentinel(Message(client, frame_of(reply)))

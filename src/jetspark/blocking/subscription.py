@@ -1,13 +1,13 @@
 """Subscriptions of the blocking client.
 
 Contract
-- Iterating takes many messages for each change of thread (`taking`); those count as pending
-  until they are given out. Several threads may iterate one subscription: each message goes to one.
-- A callback runs in a thread of the subscription's own, one message after the other, so it may
-  block and use the blocking client. What it raises is reported, and the next message comes. A
-  callback that runs when the connection is closed is left to finish.
-- Otherwise as `jetspark.client.subscription`. `drain` waits for the callback, not for a thread
-  that iterates; called in the callback itself it does not wait at all.
+- Iterating takes many messages with each thread switch (`taking`); those not returned yet count as
+  pending. Several threads may iterate one subscription: each message goes to one of them.
+- A callback runs in the subscription's own thread, for one message after the other, so it may block
+  and use the blocking client. Its exceptions are reported, and the next message follows. Closing
+  the connection lets a running callback finish.
+- Otherwise as `jetspark.client.subscription`. `drain` waits for the callback, but not for a thread
+  that iterates; in the callback itself it does not wait at all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Subscription(GeneratedSubscription):
         try:
             return Message(self._client, self._taken.popleft())
         except IndexError:
-            pass  # not from here, or an interrupt would come with a second traceback
+            pass  # not called from here, or an interrupt would show this IndexError too
         return self._next()
 
     def unsubscribe(self, max_msgs: int = 0) -> None:

@@ -1,8 +1,8 @@
-"""Taking messages out of the event loop: what iterators of the blocking client have in common.
+"""Passing messages from the event loop to other threads: the base of the blocking iterators.
 
-Contract: one change of thread brings up to `BATCH` messages; they count as taken there, and wait
-here. Several threads may take: each message goes to one. A callback runs in a thread of its own,
-one message after the other; what it raises is reported, and the next message comes.
+One thread switch brings up to `BATCH` messages, which have left the asyncio queue and are buffered
+here. Several threads may iterate: each message goes to one of them. A callback runs in its own
+thread, for one message after the other; its exceptions are reported, and the next message follows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import frame_of
 
 BATCH = 1000
-"""Messages taken at a change of thread: enough to hide its cost."""
+"""Most messages for each thread switch: enough to make its cost negligible."""
 
 MessageT = TypeVar("MessageT")
 
@@ -32,11 +32,11 @@ AsyncMessageCallback: TypeAlias = Callable[[AsyncMessage], Awaitable[None]]
 
 
 class Source(Protocol):
-    """The asyncio class: an iterator with a queue."""
+    """The asyncio object: an iterator with a queue."""
 
     @property
     def callback_task(self) -> asyncio.Task[None] | None:
-        """What calls the callback in the loop."""
+        """The task that calls the callback."""
 
     @property
     def active(self) -> bool:
@@ -50,19 +50,19 @@ class Source(Protocol):
         """The next message."""
 
     async def next(self, timeout: Seconds | None = None) -> AsyncMessage:
-        """The next message, in time."""
+        """The next message, within `timeout` seconds."""
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Frames that are here now."""
+        """Up to `limit` queued frames, without waiting."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Its end, when all is here that is on its way."""
+        """End it after the messages in flight have arrived."""
 
 
 class Taking(Leaving, Generic[MessageT]):
-    """`name`: of the callback's thread. `what`: whose messages, for people.
+    """`name` names the callback's thread, `what` the source in error messages.
 
-    `begin` makes `_inner`, and is given a callback when there is one.
+    `begin` creates `_inner`, with a callback if the user gave one.
     """
 
     _inner: Source
@@ -85,10 +85,10 @@ class Taking(Leaving, Generic[MessageT]):
         self._turn = threading.Lock()
         self._worker = Worker(name, client.inner)
         self._taken: deque[MessageFrame] = deque()
-        """Not given out yet."""
+        """Not returned to the user yet."""
 
         def begin_in_loop() -> None:
-            # In the loop's thread, so that `_inner` is there before the first message.
+            # In the loop's thread, so that `_inner` is set before the first message arrives.
             self._inner = begin(None if callback is None else self._forward)
             if (task := self._inner.callback_task) is not None:
                 task.add_done_callback(lambda _: self._worker.stop())
@@ -98,7 +98,7 @@ class Taking(Leaving, Generic[MessageT]):
     # -- taking messages -----------------------------------------------------------------------
 
     def _given(self) -> MessageT | None:
-        """A message that is here."""
+        """A buffered message; None if there is none."""
         try:
             return self._make(self._client, self._taken.popleft())
         except IndexError:
@@ -108,7 +108,7 @@ class Taking(Leaving, Generic[MessageT]):
         """The next message, or StopIteration at the end."""
         if (message := self._given()) is not None:
             return message
-        with self._turn:  # one thread waits at the loop, the others for what it brings
+        with self._turn:  # one thread waits for the loop, the others for that thread
             while (message := self._given()) is None:
                 try:
                     self._thread.run(self._fill)
@@ -120,7 +120,7 @@ class Taking(Leaving, Generic[MessageT]):
         self._take(await self._inner.__anext__())
 
     def _take(self, first: AsyncMessage) -> None:
-        # Left here and not returned: a caller that was interrupted finds them next time.
+        # Buffered, not returned: after an interrupt the next call finds them.
         self._taken.append(frame_of(first))
         self._taken.extend(self._inner.take_queued(BATCH - 1))
 
@@ -130,13 +130,13 @@ class Taking(Leaving, Generic[MessageT]):
         if self._callback is None and (message := self._given()) is not None:
             return message
         left = timeout
-        if not self._turn.acquire(blocking=False):  # another thread waits at the loop
+        if not self._turn.acquire(blocking=False):  # another thread waits for the loop
             start = time.monotonic()
             if not self._turn.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
                 raise RequestTimeoutError(f"No message of {self._what} within {timeout:g} s.")
             left = None if timeout is None else max(timeout - (time.monotonic() - start), 0)
         try:
-            # With a callback, what is here is the callback's: the inner call refuses.
+            # With a callback the messages are the callback's, and the inner call raises.
             while self._callback is not None or (message := self._given()) is None:
                 self._thread.run(self._fill_within, left)
             return message
@@ -149,7 +149,7 @@ class Taking(Leaving, Generic[MessageT]):
     # -- callbacks -----------------------------------------------------------------------------
 
     async def _forward(self, message: AsyncMessage) -> None:
-        """The asyncio class's callback: waits until the worker is done with a batch."""
+        """The asyncio callback: waits until the worker has handled a batch."""
         self._take(message)
         try:
             await self._worker.run(self._thread, self._call_back)
@@ -158,12 +158,12 @@ class Taking(Leaving, Generic[MessageT]):
             raise
 
     def _call_back(self) -> None:
-        """In the worker's thread: one message after the other."""
+        """In the worker's thread: call the callback for each message."""
         callback: Any = self._callback
         while (message := self._given()) is not None:
             try:
                 callback(message)
-            except BaseException as error:  # SystemExit would end the thread in silence
+            except BaseException as error:  # SystemExit would end the thread silently
                 self._client.report(user_error(f"The callback of {self._what}", error))
 
     # -- ending --------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def drain(
     draining: Callable[[Seconds | None], Coroutine[Any, Any, None]],
     timeout: Seconds | None,
 ) -> None:
-    """Drain, and wait for it; in its own callback's thread, where that would never end, do not."""
+    """Drain and wait; in its own callback, where waiting would deadlock, do not wait."""
     if not worker.is_current:
         client.thread.run(draining, timeout)
         return

@@ -1,7 +1,7 @@
-"""Taking entries out of the event loop: what the blocking watchers have in common.
+"""Passing entries from the event loop to other threads: the base of the blocking watchers.
 
-Contract: one change of thread brings up to `LOT` of them; they count as taken there, and wait here.
-Several threads may take: each entry goes to one.
+One thread switch brings up to `LOT` entries, which have left the asyncio queue and are buffered
+here. Several threads may iterate: each entry goes to one of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jetspark.jetstream.ordered.watching import Watching as AsyncWatching
 from jetspark.timestamps import Seconds, in_seconds
 
 LOT = 1000
-"""Entries taken at a change of thread: enough to hide its cost."""
+"""Most entries for each thread switch: enough to make its cost negligible."""
 
 EntryT = TypeVar("EntryT")
 
@@ -41,7 +41,7 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
         return self._loop(self.__next__)
 
     def __next__(self) -> EntryT | None:
-        with self._turn:  # one thread waits at the loop, the others for what it brings
+        with self._turn:  # one thread waits for the loop, the others for that thread
             while not self._taken:
                 try:
                     self._thread.run(self._fill)
@@ -60,7 +60,9 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
             raise BadTimeoutError(seconds)
         end = None if seconds is None else time.monotonic() + seconds
         if not self._turn.acquire(timeout=-1 if seconds is None else max(seconds, 0)):
-            raise RequestTimeoutError(f"Another thread has waited for {seconds:g} s.")
+            raise RequestTimeoutError(
+                f"No entry within {seconds:g} s, for which another thread was waiting."
+            )
         try:
             while not self._taken:
                 left = None if end is None else max(end - time.monotonic(), 0)
@@ -74,7 +76,7 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
         self._taken.extend(self._inner.take_ready(LOT - 1))
 
     async def _fill(self) -> None:
-        # Left here and not returned: a caller that was interrupted finds them next time.
+        # Buffered, not returned: after an interrupt the next call finds them.
         self._taken.append(await self._inner.__anext__())
         self._taken.extend(self._inner.take_ready(LOT - 1))
 

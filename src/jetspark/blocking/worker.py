@@ -1,8 +1,8 @@
-"""A thread for user code: callbacks may block and call the blocking client.
+"""A thread for callbacks, which may block and use the blocking client.
 
-Contract: started by the first `post`, daemon, calls one function after the other in their order
-until `stop`; what is posted later is dropped. What a posted function raises is logged, and the next
-one comes: SystemExit too, which would end the thread in silence, and everything that waits for it.
+Contract: a daemon thread, started by the first `post`, calls the posted functions in order until
+`stop`; later ones are dropped. An exception of a function is logged, and the next function follows.
+That includes SystemExit, which would end the thread silently and leave others waiting for it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = logging.getLogger("jetspark")
 
 
 def check_callback(callback: Callable[..., object] | None) -> None:
-    """Raises ConfigError for no function, and for an async one: nobody would await it."""
+    """Raises ConfigError unless it is None or a plain function; nothing awaits an async one."""
     if callback is not None and not callable(callback):
         raise ConfigError(f"A callback is a function, not {callback!r:.80}.")
-    called = type(callback).__call__ if callable(callback) else None  # of an object
+    called = type(callback).__call__ if callable(callback) else None  # of a callable object
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(called):
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 
@@ -34,12 +34,12 @@ _here = threading.local()
 
 
 def in_callback_of(client: object) -> bool:
-    """Whether the caller is in a callback that gets what came for this (asyncio) client."""
+    """Whether the calling thread runs a callback of this (asyncio) client."""
     return getattr(_here, "client", None) is client
 
 
 class Worker:
-    """`post` and `stop` come from one thread, the event loop's. `client`: whose messages come."""
+    """`post` and `stop` are for the event loop's thread. `client`: the one that calls back."""
 
     def __init__(self, name: str, client: object = None) -> None:
         self._name = name
@@ -49,17 +49,17 @@ class Worker:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is in this thread."""
+        """Whether the calling thread is this one."""
         return threading.current_thread() is self._thread
 
     def post(self, call: Callable[[], object]) -> None:
-        """Call it after what was posted before."""
+        """Call it after the functions posted before."""
         if self._thread is None:
             thread = threading.Thread(target=self._main, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                # From 3.12 on none is started at interpreter exit, when nobody would run it.
+                # From Python 3.12 on no thread can be started at interpreter exit.
                 if threading.main_thread().is_alive():
                     raise
                 return
@@ -67,7 +67,7 @@ class Worker:
         self._calls.put(call)
 
     async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
-        """As `post`, from `thread`'s loop; waits for the call's end and raises what it raises."""
+        """As `post`, awaited in `thread`'s loop until the call has ended; raises what it raises."""
         done: asyncio.Future[Exception | None] = thread.loop.create_future()
 
         def call_and_tell() -> None:
@@ -76,19 +76,19 @@ class Worker:
                 call()
             except Exception as error:
                 raised = error
-            except BaseException as error:  # in a task it would end the event loop
+            except BaseException as error:  # raised in a task, it would stop the event loop
                 raised = RuntimeError(f"{type(error).__name__} {error}".rstrip())
                 raised.__cause__ = error
             finally:
                 thread.post(partial(_set, done, raised))
 
         self.post(call_and_tell)
-        # Not the future's exception: a StopIteration can be none.
+        # Not set as the future's exception, which cannot be a StopIteration.
         if (error := await done) is not None:
             raise error
 
     def stop(self) -> None:
-        """End the thread after what was posted."""
+        """End the thread after the posted functions."""
         self._calls.put(None)
 
     def _main(self) -> None:
@@ -99,7 +99,7 @@ class Worker:
             except BaseException:
                 logger.exception("A callback raised")
             finally:
-                del call  # nothing is kept alive while waiting
+                del call  # keep nothing alive while waiting
 
 
 def _set(done: asyncio.Future[Exception | None], raised: Exception | None) -> None:

@@ -125,8 +125,8 @@ class Outbox:
             raise ConnectionClosedError from self._reason
         if self._write is None or self._paused:
             raise OutboundBufferError(
-                f"{self._size} bytes wait for the server and pending_size is {self._limit}; "
-                f"this message of {size} bytes was not taken."
+                f"{self._size} bytes are buffered and pending_size is {self._limit}: "
+                f"this message of {size} bytes was not accepted."
             )
         self._frames += frames
         self._size += size

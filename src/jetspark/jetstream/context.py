@@ -76,7 +76,7 @@ class JetStreamContext(
 
     @property
     def client(self) -> Client:
-        """The connection below."""
+        """The connection that it uses."""
         return self._api.client
 
     @property

@@ -31,7 +31,7 @@ TERM = b"+TERM"
 
 @checked_but("ack_sync")
 class JsMsg(Message):
-    """One delivery. `metadata` says where it comes from.
+    """One delivered message; `metadata` has its stream, consumer and sequences.
 
     Every acknowledgement raises MessageAlreadyAckedError after a final one,
     NotJetStreamMessageError when the message has no reply subject, and what `Client.publish`

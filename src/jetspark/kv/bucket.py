@@ -55,7 +55,7 @@ _UNAVAILABLE = 503
 
 @checked_but("get", "get_value", "put", "create", "update", "delete")
 class Bucket:
-    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return.
+    """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
     Every call raises BadNameError for a key that cannot be, CodecError when a codec cannot encode
     or decode it, BucketNotFoundError when the bucket does not exist any more, and as every API
@@ -75,7 +75,7 @@ class Bucket:
 
     @property
     def client(self) -> Client:
-        """The connection below."""
+        """The connection that it uses."""
         return self._js.client
 
     @property

@@ -38,7 +38,7 @@ ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
 
 
 class LiveBucket(Mapping[str, bytes]):
-    """What `Bucket.live` returns: enter it, then read it like a dict of keys and values."""
+    """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Backing up and restoring streams, without async.
 
-Contract: that of `jetspark.jetstream.backup.backup` and `jetspark.jetstream.backup.restore`.
-`progress` is called in the caller's thread, and the transfer waits for it; when it raises, or the
-wait is interrupted by Ctrl-C, the transfer has ended and cleaned up before the exception goes on.
+As `jetspark.jetstream.backup.backup` and `jetspark.jetstream.backup.restore`. `progress` is called
+in the caller's thread, and the transfer waits for it. When it raises, or Ctrl-C interrupts the
+call, the transfer is ended and cleaned up before the exception is raised.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def transfer(
 
 
 class _Transfer(Generic[T]):
-    """A transfer in the event loop that waits after each step until the caller wants the next one.
+    """A transfer in the event loop that pauses after each step until the caller calls `next`.
 
-    Otherwise it might be complete when the caller's thread raises.
+    Otherwise it could be complete by the time the caller's `progress` raises.
     """
 
     def __init__(self, call: Callable[..., Coroutine[Any, Any, T]]) -> None:
@@ -59,7 +59,7 @@ class _Transfer(Generic[T]):
         await self._taken.wait()
 
     async def next(self) -> BackupProgress | None:
-        """The next figures; None when there will be no more."""
+        """The next progress; None when the transfer has ended."""
         self._taken.set()
         await self._news.wait()
         if self._task.done():

@@ -1,7 +1,7 @@
 """Atomic batches, without async.
 
-Contract: that of `jetspark.jetstream.batches.atomic`; any number of threads may add. Only what has
-to wait for the server changes the thread: the second `add`, `flush` and `commit`.
+As `jetspark.jetstream.batches.atomic`; any number of threads may add. Only the calls that wait for
+the server switch to the event loop's thread: the second `add`, `flush` and `commit`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class AtomicBatch(GeneratedAtomicBatch):
         self._turn = threading.Lock()
 
     def _add_message(self, subject: str, payload: Payload, **options: Any) -> int:
-        payload = payload_bytes(payload)  # as it is now: it is sent with a later call
+        payload = payload_bytes(payload)  # a copy: it is sent with a later call
         with self._turn:
-            if self._staging.window.waits:  # the first one is sent now, and its answer awaited
+            if self._staging.window.waits:  # the first message is sent now, and its ack awaited
                 return self._thread.run(self._inner.add, subject, payload, **options)
             message = self._staging.message(subject, payload, **options)
             if self._buffer.crowded:

@@ -1,9 +1,9 @@
-"""Consuming without async: continuous messages of a pull consumer.
+"""Consuming a pull consumer continuously, without async.
 
-Contract: that of `jetspark.jetstream.pulling.consume`. Iterating takes up to the messages of one
-pull request at each change of thread; these are buffered here too, so in all at most half as many
-again. A callback runs in its own thread and may use the blocking client; a running one finishes
-when the connection is closed. `drain` called in the callback itself does not wait.
+As `jetspark.jetstream.pulling.consume`. Each thread switch brings at most the messages of one pull
+request, which are buffered here: the buffer's limit is exceeded by at most half. A callback runs in
+its own thread and may use the blocking client; closing the connection lets a running callback
+finish. `drain` does not wait in the callback itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ConsumerMessages(GeneratedConsumerMessages):
         try:
             return JsMsg(self._client, self._taken.popleft())
         except IndexError:
-            pass  # not from here, or an interrupt would come with a second traceback
+            pass  # not called from here, or an interrupt would show this IndexError too
         return self._next()
 
     def _finish(self) -> None:

@@ -1,6 +1,6 @@
 """Pull and push consumers, without async.
 
-Contract: that of `jetspark.jetstream.consumers`. A fetch crosses to the caller's thread as a whole.
+As `jetspark.jetstream.consumers`. A fetch's messages are passed to the caller's thread at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""JetStream without async: the sum of its parts.
-
-Contract: that of `jetspark.jetstream.context` and `jetspark.JetStream`.
-"""
+"""JetStream without async; see `jetspark.jetstream.context` and `jetspark.JetStream`."""
 
 from __future__ import annotations
 
@@ -44,14 +41,14 @@ class JetStream(
     GeneratedBucketCalls,
     GeneratedObjectStoreCalls,
 ):
-    """JetStream over a client: what `Client.jetstream` returns, which has the options.
+    """JetStream of a client, as returned by `Client.jetstream`.
 
-    The bases are its parts. For the errors of every API call see `jetspark.JetStream`.
+    Its calls are those of its bases. For the errors of every API call see `jetspark.JetStream`.
     """
 
     _client: Client
 
     @property
     def client(self) -> Client:
-        """The connection below."""
+        """The connection that it uses."""
         return self._client

@@ -1,8 +1,8 @@
 """Receiving JetStream's advisories, metrics and API audits, without async.
 
-Contract: that of `jetspark.jetstream.events.events`. A callback runs in its own thread, one event
-after the other, so it may block and use the blocking client; a running one finishes when the
-connection is closed. `drain` called in the callback itself does not wait.
+As `jetspark.jetstream.events.events`. A callback runs in its own thread, for one event after the
+other, so it may block and use the blocking client; closing the connection lets a running callback
+finish. `drain` does not wait in the callback itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Events(GeneratedEvents, Leaving):
         self._thread.call(begin)
 
     async def _forward(self, event: Event) -> None:
-        """The inner callback: waits until the worker is done with the event."""
+        """The asyncio callback: waits until the worker has handled the event."""
         assert self._callback is not None  # noqa: S101
         await self._worker.run(self._thread, partial(self._callback, event))
 

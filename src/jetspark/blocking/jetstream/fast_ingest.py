@@ -1,8 +1,8 @@
 """Fast ingest, without async.
 
-Contract: that of `jetspark.jetstream.batches.fast_ingest`; any number of threads may add. Adding
-changes no thread: the message gets its place in the window and goes to the publish buffer here, and
-acks are counted in the event loop's read loop.
+As `jetspark.jetstream.batches.fast_ingest`; any number of threads may add. `add` does not switch
+threads: it takes a place in the window and puts the message into the publish buffer. The event
+loop's read loop counts the acks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FastIngest(GeneratedFastIngest):
 
     def _add_message(self, subject: str, payload: Payload, headers: Headers | None) -> int:
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now, not when there is space
+            payload = payload_bytes(payload)  # a copy, before waiting for space
         window = self._window
         with self._sending:
             if window.sent >= window.limit or self._buffer.crowded:
@@ -38,7 +38,7 @@ class FastIngest(GeneratedFastIngest):
 
     def commit(self) -> PubAck | None:
         self._thread.check_may_wait()
-        with self._sending:  # the end goes behind the message that is just being sent
+        with self._sending:  # the commit must follow a message that is being added
             self._thread.call(self._inner.finish)
         self._wait(lambda: self._inner.over is not None)
         return self._inner.ack

@@ -1,8 +1,8 @@
 """A message delivered by a JetStream consumer, and its acknowledgements, without async.
 
-Contract: that of `jetspark.jetstream.message`. Acks leave as publishes do, without a change of
-thread; only `ack_sync` waits. A message is for one thread at a time: of two threads that answer
-it at the same moment both may succeed.
+As `jetspark.jetstream.message`. Acks are sent as publishes are, without a thread switch; only
+`ack_sync` waits. Use a message in one thread at a time: if two threads acknowledge it at once, both
+may succeed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from jetspark.wire.kernel import deliver, frame_of
 
 
 class JsMsg(GeneratedJsMsg):
-    """One delivery. `metadata` says where it comes from.
+    """One delivered message; `metadata` has its stream, consumer and sequences.
 
     For the errors of every acknowledgement see `jetspark.jetstream.JsMsg`.
     """
 
     __slots__ = ("_answering",)
-    # Made by the first answer: making a message must stay cheap.
+    # Created by the first ack: creating a message must stay cheap.
     _answering: AsyncJsMsg
 
     def _answerer(self) -> AsyncJsMsg:

@@ -1,7 +1,6 @@
 """Ordered consumers without async.
 
-Contract: that of `jetspark.jetstream.ordered.ordered`; otherwise as
-`jetspark.blocking.jetstream.consume`.
+As `jetspark.jetstream.ordered.ordered`, with the threads of `jetspark.blocking.jetstream.consume`.
 """
 
 from __future__ import annotations

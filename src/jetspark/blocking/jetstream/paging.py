@@ -1,6 +1,6 @@
-"""Lists that the server answers in pages, as iterators.
+"""Lists that the server sends in pages, as iterators.
 
-Contract: that of `jetspark.jetstream.paging`; items cross to the caller's thread in lots.
+As `jetspark.jetstream.paging`; items are passed to the caller's thread in batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jetspark.jetstream.paging import Paged as AsyncPaged
 
 ItemT = TypeVar("ItemT")
 
-LOT = 256  # not more than the smallest page of the server: no page is asked for too early
+LOT = 256  # at most the server's smallest page, so that no page is requested early
 
 
 class Paged(GeneratedPaged[ItemT]):

@@ -1,8 +1,8 @@
 """Publishing many messages with a bounded window of unacknowledged ones, without async.
 
-Contract: that of `jetspark.jetstream.publishing.publisher`; any number of threads may send. Sending
-changes no thread: the message gets its place in the window and goes to the publish buffer here, and
-its ack is counted in the event loop's read loop.
+As `jetspark.jetstream.publishing.publisher`; any number of threads may send. `send` does not switch
+threads: it takes a place in the window and puts the message into the publish buffer. The event
+loop's read loop counts the acks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Publisher(GeneratedPublisher):
         ttl: TimeToLive | None,
     ) -> int:
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy: it may wait, and be sent again
         window = self._window
         with self._sending:
             if window.count() >= window.limit or self._buffer.crowded:
@@ -59,7 +59,7 @@ class Publisher(GeneratedPublisher):
         ttl: TimeToLive | None,
     ) -> Future[PubAck]:
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy: it may wait, and be sent again
         future: Future[PubAck] = Future()
         with self._sending:
             self._wait_for_space()

@@ -1,8 +1,8 @@
-"""Messages of a push consumer, through a plain subscription, without async.
+"""Messages of a push consumer, received by a subscription, without async.
 
-Contract: that of `jetspark.jetstream.consumers.push`. Iterating takes many messages for each change
-of thread; those count as taken when a request for flow control behind them is answered. A callback
-runs in a thread of its own and may use the blocking client.
+As `jetspark.jetstream.consumers.push`. Each thread switch brings many messages; a flow control
+request is answered when the messages before it have been passed to this side. A callback runs in
+its own thread and may use the blocking client.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What publishers and fast ingest have in common without async.
+"""The waiting part of blocking publishers and of fast ingest.
 
-Contract. Any number of threads may send; one at a time takes a place in the window, and the event
-loop's thread gives places back. A thread that has to wait, for space or for the end, waits on a
-condition, which is notified whenever the loop's thread has changed the window.
+Any number of threads may send; they take places in the window one at a time, and the event loop's
+thread frees them. A thread that waits, for space or for the end, waits on a condition, which is
+notified whenever the loop's thread has changed the window.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jetspark.blocking.loop_thread import LOOK_EVERY
 
 
 class Window(Protocol):
-    """Which messages are on their way."""
+    """The messages in flight."""
 
     @property
     def full(self) -> bool:
@@ -25,7 +25,7 @@ class Window(Protocol):
 
 
 class Core(Protocol):
-    """What sends, and hears in the event loop's thread what becomes of it."""
+    """The part that runs in the event loop's thread: it sends and follows the acks."""
 
     def open(self) -> None:
         """At the beginning of the block."""
@@ -34,7 +34,7 @@ class Core(Protocol):
         """At its end."""
 
     def tell_failures(self, error: BaseException | None) -> None:
-        """After its end: raises for what failed."""
+        """After its end: raises PublishFailedError if messages failed."""
 
 
 class Sending:
@@ -50,11 +50,11 @@ class Sending:
         self._fates = threading.Condition()
 
     def _complete(self) -> None:
-        """Wait for the fate of all messages, at the end of a block that went well."""
+        """Wait until every message is acknowledged or failed, at the end of the block."""
         raise NotImplementedError
 
     def _wait_for_space(self) -> None:
-        """In the window and in the buffer. Raises Suspended in the event loop's own thread."""
+        """Wait for space in window and buffer. Raises Suspended in the event loop's thread."""
         window = self._window
         while True:
             if window.full:

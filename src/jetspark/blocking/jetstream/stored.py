@@ -1,4 +1,4 @@
-"""Stored messages, read without a consumer and without async."""
+"""Reading stored messages without a consumer, without async."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from jetspark.jetstream.documents import StoredMsg
 
 
 class StoredMsgs(Listing[StoredMsg]):
-    """Stored messages, in the order of their sequences: iterate them, or `msgs.all()`.
+    """Stored messages in order of their sequences: iterate it, or `msgs.all()` for a list.
 
-    Nothing is requested before the first message is; each `for` starts anew.
+    The first request is sent when iteration begins; each iteration starts anew.
     """
 
     __slots__ = ()

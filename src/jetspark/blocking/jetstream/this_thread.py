@@ -23,11 +23,11 @@ class ThisThreadCalls:
     def _publish(
         self, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
     ) -> PubAck:
-        """Publish with these headers and wait for the ack, trying again while nobody listens."""
+        """Publish and wait for the ack; retry while there is no responder (ADR-22)."""
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)
         )
-        payload = payload_bytes(payload)  # once: every try sends the same
+        payload = payload_bytes(payload)  # once: every attempt sends the same bytes
         while True:
             try:
                 return parse_pub_ack(

@@ -1,7 +1,4 @@
-"""A bucket: get, put and delete keys, list and watch them, without async.
-
-Contract: that of `jetspark.kv.bucket`.
-"""
+"""A bucket: get, put, delete, list and watch keys, without async; see `jetspark.kv.bucket`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from jetspark.kv.codecs import KeyCodec, ValueCodec
 
 
 class Bucket(GeneratedBucket):
-    """A Key-Value bucket: what `JetStream.bucket` and `JetStream.create_bucket` return.
+    """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
     For the errors of every call see `jetspark.kv.Bucket`.
     """

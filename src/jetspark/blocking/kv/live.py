@@ -1,7 +1,7 @@
-"""A bucket as a mapping in this process, kept up to date, without async.
+"""A local copy of a bucket as a mapping that is kept up to date, without async.
 
-Contract: that of `jetspark.kv.live`. Reading changes no thread. `on_change` is called in a thread
-of its own and may use the blocking client; the mapping waits for it.
+As `jetspark.kv.live`. Reading does not switch threads. `on_change` runs in its own thread and may
+use the blocking client; the mapping waits for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ChangeCallback: TypeAlias = Callable[[Entry], None]
 
 
 class LiveBucket(GeneratedLiveBucket):
-    """What `Bucket.live` returns: enter it, then read it like a dict of keys and values."""
+    """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LiveBucket(GeneratedLiveBucket):
         return key in self._inner
 
     async def _forward(self, entry: Entry) -> None:
-        """The inner mapping's callback; the inner mapping reports the user's exceptions."""
+        """The asyncio callback; the asyncio object reports what the user's callback raises."""
         assert self._on_change is not None  # noqa: S101
         await self._worker.run(self._thread, partial(self._on_change, entry))
 

@@ -1,7 +1,7 @@
 """Watching a bucket without async.
 
-Contract: that of `jetspark.kv.watch` and `jetspark.blocking.watching`. A callback runs in a thread
-of its own and may use the blocking client.
+As `jetspark.kv.watch` and `jetspark.blocking.watching`. A callback runs in its own thread and may
+use the blocking client.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Watcher(Watching[Entry]):
         return super().__iter__()
 
     async def _forward(self, entry: Entry | None) -> None:
-        """The inner watcher's callback: waits until the worker is done with a lot."""
+        """The asyncio callback: waits until the worker has handled a batch."""
         lot = [entry, *self._inner.take_ready(LOT - 1)]
         await self._worker.run(self._thread, partial(self._call_back, lot))
 
     def _call_back(self, lot: list[Entry | None]) -> None:
-        """In the worker's thread: one entry after the other, none after `stop`."""
+        """In the worker's thread: call the callback for each entry, until `stop`."""
         callback = self._callback
         assert callback is not None  # noqa: S101
         for entry in lot:
@@ -67,6 +67,6 @@ class Watcher(Watching[Entry]):
                 break
             try:
                 callback(entry)
-            except BaseException as error:  # SystemExit would end the thread in silence
+            except BaseException as error:  # SystemExit would end the thread silently
                 report = user_error(f"The callback of a watch on bucket {self._bucket!r}", error)
                 self._thread.post(partial(self._inner.report, report))

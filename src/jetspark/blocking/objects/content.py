@@ -1,4 +1,4 @@
-"""What can be put into an object store without async."""
+"""The types of content that the blocking object store accepts."""
 
 from __future__ import annotations
 

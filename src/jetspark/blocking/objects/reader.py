@@ -1,7 +1,7 @@
 """Reading an object, without async.
 
-Contract: that of `jetspark.objects.reader`. One change of thread brings the chunks that have
-arrived, up to about a megabyte.
+As `jetspark.objects.reader`. Each thread switch brings the chunks that have arrived, up to about
+1 MB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jetspark.objects.reader import ObjectReader as AsyncObjectReader
 class ObjectReader(GeneratedObjectReader):
     """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`, once.
 
-    Reading raises ObjectDamagedError and DigestMismatchError instead of giving out the last chunk,
+    Reading raises ObjectDamagedError and DigestMismatchError instead of returning the last chunk,
     ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
@@ -29,7 +29,7 @@ class ObjectReader(GeneratedObjectReader):
             while lot := self.next_lot():
                 yield from lot
         finally:
-            # Not waited for: this may be the collector.
+            # Not waited for: the garbage collector may be running this.
             if not self._thread.is_over:
                 self._thread.post(self._inner.stop)
 

@@ -1,7 +1,6 @@
 """An object store: put, get, change, link and delete objects, without async.
 
-Contract: that of `jetspark.objects.store`. Sources are read, and files written, in the caller's
-thread.
+As `jetspark.objects.store`. Sources are read and files are written in the caller's thread.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class ObjectStore(GeneratedObjectStore):
         return reader.info
 
     def _whole(self, name: str, use: Callable[[ObjectReader], T]) -> T:
-        """Start again when the object was replaced meanwhile: nothing was given out yet."""
+        """Read the object; retry if it was replaced meanwhile, since nothing was returned yet."""
         tries = 0
         while True:
             reader = self.get(name)

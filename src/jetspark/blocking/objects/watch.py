@@ -1,7 +1,4 @@
-"""Watching a store, without async.
-
-Contract: that of `jetspark.objects.watch` and `jetspark.blocking.watching`.
-"""
+"""Watching an object store without async; see `jetspark.objects.watch`."""
 
 from __future__ import annotations
 
