@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from typing import Any, get_args
+from enum import EnumType
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -17,6 +18,7 @@ from jetspark.jetstream import requirements
 from jetspark.jetstream.documents import consumers as consumer_documents
 from jetspark.jetstream.documents import streams as stream_documents
 from jetspark.jetstream.documents.document import Document, field_names
+from jetspark.kinds import values_of
 
 HEAD = """\
 # Fields
@@ -92,6 +94,10 @@ def section(cls: type[Document]) -> str:
 
 def shown(kind: Any) -> str:
     """A type as a reader knows it: without None, and with the ordinary classes for times."""
+    if get_origin(kind) is Annotated:
+        plain, limits = get_args(kind)
+        words = f": {', '.join(values_of(limits))}" if isinstance(limits, EnumType) else ""
+        return shown(plain) + words
     parts = [part for part in get_args(kind) if part is not type(None)]
     if parts and type(None) in get_args(kind):
         return " or ".join(map(shown, parts))

@@ -16,18 +16,23 @@ from dataclasses import fields
 from functools import cache, wraps
 from pathlib import Path
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from jetspark.errors import ConfigError
-from jetspark.kinds import Kind, is_whole, kind_of
+from jetspark.errors import ConfigError, UnknownArgumentError
+from jetspark.kinds import Kind, is_switch, is_whole, kind_of
+from jetspark.subjects import nearest_name
 
 CheckedT = TypeVar("CheckedT", bound=Callable[..., Any])
+
+MOST: Final = 2**64 - 1
+"""The greatest number that the server has a place for."""
 
 
 def checked(thing: CheckedT) -> CheckedT:
     """A function, or a class whose public methods are checked.
 
-    A wrong kind raises ConfigError (BadTimeError for a time), in the words of the annotation.
+    A wrong kind raises ConfigError (BadTimeError for a time), in the words of the annotation; an
+    argument that there is not, UnknownArgumentError.
     """
     return checked_but()(thing)
 
@@ -72,12 +77,33 @@ def _checked(function: FunctionType) -> FunctionType:
     return call_plain  # type: ignore[return-value]
 
 
+def spelt(function: CheckedT) -> CheckedT:
+    """For calls whose arguments are checked further down: says which keyword is misspelt.
+
+    It costs a call that is right next to nothing. Raises UnknownArgumentError.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # Before its first line.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                _check_names(function, parameters_of(function), kwargs)  # type: ignore[arg-type]
+            raise
+
+    return call  # type: ignore[return-value]
+
+
 class Parameters(NamedTuple):
     """The kinds of a function's parameters: in their order, by their names, and of *args."""
 
     positional: list[tuple[str, Kind | None]]
     named: dict[str, Kind | None]
     rest: tuple[str, Kind | None]
+    more: bool
+    """Whether it takes keywords by other names."""
 
 
 @cache
@@ -86,6 +112,7 @@ def parameters_of(function: FunctionType) -> Parameters:
     kinds = _kinds_of(function, inspect.get_annotations(function))
     positional, named = [], {}
     rest: tuple[str, Kind | None] = "", None
+    more = False
     for name, parameter in inspect.signature(function).parameters.items():
         kind = kinds.get(name)
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -94,30 +121,42 @@ def parameters_of(function: FunctionType) -> Parameters:
             positional.append((name, kind))
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             named[name] = kind
-    return Parameters(positional, named, rest)
+        more = more or parameter.kind is parameter.VAR_KEYWORD
+    return Parameters(positional, named, rest, more)
+
+
+def _check_names(function: FunctionType, parameters: Parameters, kwargs: Mapping[str, Any]) -> None:
+    """Raises UnknownArgumentError for a keyword that the function does not have."""
+    if parameters.more:
+        return
+    for name in kwargs:
+        if name not in parameters.named:
+            near = nearest_name(name, parameters.named.keys() - {"self"})
+            raise UnknownArgumentError(function.__qualname__.rpartition(".")[2], name, near)
 
 
 def _plain(
     function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Checked, in plain form. How many there are, and unknown names, are the function's matter."""
-    positional, named, (rest, rest_kind) = parameters_of(function)
+    """Checked, in plain form. How many there are is the function's matter."""
+    parameters = parameters_of(function)
+    positional, named, (rest, rest_kind), _ = parameters
+    if not kwargs.keys() <= named.keys():
+        _check_names(function, parameters, kwargs)
     plain = [
-        value
-        if kind is None or value.__class__ in kind.exact
-        else _checked_value(name, kind, value)
+        value if kind is None or value.__class__ in kind.exact else checked_value(name, kind, value)
         for (name, kind), value in zip(positional, args, strict=False)
     ]
     for value in args[len(positional) :]:
-        plain.append(value if rest_kind is None else _checked_value(rest, rest_kind, value))
+        plain.append(value if rest_kind is None else checked_value(rest, rest_kind, value))
     by_name = {
-        name: value if (kind := named.get(name)) is None else _checked_value(name, kind, value)
+        name: value if (kind := named.get(name)) is None else checked_value(name, kind, value)
         for name, value in kwargs.items()
     }
     return plain, by_name
 
 
-def _checked_value(name: str, kind: Kind, value: Any, *, secret: bool = False) -> Any:
+def checked_value(name: str, kind: Kind, value: Any, *, secret: bool = False) -> Any:
     """The plain form. What had to be read to look into it (a generator) is looked at then."""
     if value.__class__ in kind.exact:
         return value
@@ -133,7 +172,7 @@ def check_fields(instance: Any) -> None:
     """The fields of a dataclass become plain. Raises ConfigError for one of a wrong kind."""
     for name, kind, secret in _fields_of(instance.__class__):
         value = getattr(instance, name)
-        if (plain := _checked_value(name, kind, value, secret=secret)) is not value:
+        if (plain := checked_value(name, kind, value, secret=secret)) is not value:
             object.__setattr__(instance, name, plain)
 
 
@@ -156,7 +195,7 @@ def _kind_said(owner: Any, annotation: Any) -> Kind | None:
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
     names = vars(sys.modules[owner.__module__])
     try:
-        return kind_of(get_type_hints(holder, names, names)["it"])
+        return kind_of(get_type_hints(holder, names, names, include_extras=True)["it"])
     except (NameError, AttributeError):
         return None
 
@@ -177,14 +216,17 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
 
 def check_flag(name: str, value: object) -> None:
     """Raises ConfigError unless it is True or False: "no" would count as true."""
-    if not isinstance(value, bool):
+    if not is_switch(value):
         raise ConfigError(f"{name} is True or False, not {value!r:.80}.")
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:
-    """Raises ConfigError unless it is a whole number of at least `least`."""
+    """Raises ConfigError unless it is a whole number of at least `least`, and one of 64 bits."""
     if not is_whole(value):
         raise ConfigError(f"{name} is a whole number, not {value!r:.80}.")
-    if value.__index__() < least:  # type: ignore[attr-defined]
+    number = value.__index__()  # type: ignore[attr-defined]
+    if number < least:
         what = "cannot be negative" if least == 0 else f"must be at least {least}"
         raise ConfigError(f"{name} {what}.")
+    if number > MOST:
+        raise ConfigError(f"{name} must be at most {MOST}, not {number!r:.80}.")

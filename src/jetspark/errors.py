@@ -8,6 +8,7 @@
      │   ├─ BadQueueError                  ErrBadQueueName
      │   ├─ BadTimeoutError                ErrBadTimeout
      │   ├─ BadTimeError(TypeError)        neither a number of seconds nor a timedelta
+     │   ├─ UnknownArgumentError(TypeError)  a keyword that the call does not have
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
@@ -151,6 +152,17 @@ class BadTimeError(ConfigError, TypeError):
 
     def __init__(self, value: object, name: str = "A time") -> None:
         super().__init__(f"{name} is a number of seconds or a timedelta, not {value!r:.80}.")
+
+
+class UnknownArgumentError(ConfigError, TypeError):
+    """A keyword that the call does not have; `near` is the one that was most likely meant."""
+
+    def __init__(self, call: str, name: str, near: str | None) -> None:
+        hint = f"; did you mean {near!r}?" if near else "."
+        super().__init__(f"{call}() has no argument {name!r}{hint}")
+        self.call = call
+        self.name = name
+        self.near = near
 
 
 class BadPayloadError(ConfigError, TypeError):

@@ -4,7 +4,8 @@ Annotations that cannot be resolved (a TypeVar, a name imported for type checker
 anything. A bool is not a number, and a str is not a sequence of str. A subclass of str, an Enum
 member or a NumPy number is replaced by the plain value that encoders and f-strings expect. A
 generator becomes a list where the annotation is a sequence; where it is an iterable, the items are
-not checked.
+not checked. `Annotated[int, range]` accepts the numbers of the range, `Annotated[str, SomeEnum]`
+the values of the Enum.
 """
 
 from __future__ import annotations
@@ -14,13 +15,30 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import Enum, EnumType
 from itertools import repeat
 from numbers import Integral, Real
 from operator import index
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from jetspark.errors import BadTimeError, ConfigError
+from jetspark.subjects import nearest_name
+
+StreamSequence: TypeAlias = Annotated[int, range(1, 2**64)]
+"""The sequence of a message, or a revision of a bucket."""
 
 
 def _same(value: Any) -> Any:
@@ -38,13 +56,17 @@ class Kind(NamedTuple):
     exact: frozenset[type] = frozenset()
     """Classes whose own values (not those of subclasses) fit and are plain: most values."""
     is_time: bool = False
+    words: tuple[str, ...] = ()
+    """Texts that fit, where others do not."""
 
     def refuse(self, name: str, value: object, *, secret: bool = False) -> ConfigError:
         """The error that says so; a secret is not shown."""
         if self.is_time:
             return BadTimeError(value, name)
         shown = type(value).__name__ if secret else f"{value!r:.80}"
-        return ConfigError(f"{name} is {self.one}, not {shown}.")
+        near = nearest_name(value, self.words) if isinstance(value, str) else None
+        hint = f"; did you mean {near!r}?" if near else "."
+        return ConfigError(f"{name} is {self.one}, not {shown}{hint}")
 
 
 CheckedType = TypeVar("CheckedType", bound=type)
@@ -56,6 +78,14 @@ def checked_where_used(cls: CheckedType) -> CheckedType:
     """For types whose users say by an error of their own what is wrong with a value."""
     _CHECKED_WHERE_USED.add(cls)
     return cls
+
+
+def is_switch(value: Any) -> bool:
+    """Whether it is True or False, those of NumPy among them (np.bool_, which is no bool)."""
+    if isinstance(value, bool):
+        return True
+    cls = type(value)
+    return cls.__module__ == "numpy" and cls.__name__ in ("bool", "bool_")
 
 
 def is_whole(value: Any) -> bool:
@@ -98,6 +128,8 @@ def plain_number(value: Any) -> float:
 
 def plain_value(value: Any) -> Any:
     """The plain form of what JSON has no type for: one level of it. Raises TypeError."""
+    if is_switch(value):
+        return bool(value)
     if isinstance(value, str):
         return plain_text(value)
     if is_whole(value) or isinstance(value, float | Real):
@@ -122,16 +154,13 @@ _PLAIN: Final[Mapping[object, Kind]] = {
     bytes: Kind(
         "bytes", "bytes", lambda value: isinstance(value, _BYTES), _plain_bytes, frozenset({bytes})
     ),
-    bool: Kind(
-        "True or False", "bool", lambda value: isinstance(value, bool), exact=frozenset({bool})
-    ),
+    bool: Kind("True or False", "bool", is_switch, bool, frozenset({bool})),
     int: Kind("a whole number", "whole numbers", is_whole, index, frozenset({int})),
     float: Kind("a number", "numbers", is_number, plain_number, frozenset({int, float})),
     datetime: Kind(
-        "a datetime",
-        "datetimes",
-        lambda value: isinstance(value, datetime),
-        exact=frozenset({datetime}),
+        "a datetime with a time zone, such as datetime.now(UTC)",
+        "datetimes with a time zone",
+        lambda value: isinstance(value, datetime) and value.utcoffset() is not None,
     ),
     timedelta: Kind(
         "a timedelta",
@@ -147,29 +176,71 @@ _LISTS: Final = frozenset(
 )
 
 
-def kind_of(annotation: Any) -> Kind | None:
+Own: TypeAlias = Callable[[Any], tuple[Kind | None] | None]
+"""What some annotations take in the asker's words: None for those that it has no words for."""
+
+
+def kind_of(annotation: Any, own: Own = lambda annotation: None) -> Kind | None:
     """The kind of a resolved annotation; None when it takes anything."""
+    if (said := own(annotation)) is not None:
+        return said[0]
     if (plain := _PLAIN.get(NoneType if annotation is None else annotation)) is not None:
         return plain
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return _one_of([kind_of(arg) for arg in args])
+        return _one_of([kind_of(arg, own) for arg in args])
     if origin is Literal:
-        words = " or ".join(map(repr, args))
-        return Kind(
-            words, words, lambda value: isinstance(value, str) and value in args, plain_text
-        )
+        return _words(args)
+    if origin is Annotated:
+        return _narrowed(kind_of(args[0], own), args[1])
     if origin is tuple:
-        return _tuple_of(args)
+        return _tuple_of(args, own)
     if origin in _LISTS:
-        return _list_of(kind_of(args[0]), once=origin is collections.abc.Iterable)
+        once = origin is collections.abc.Iterable
+        return _list_of(kind_of(args[0], own), once=once, exactly=origin is list)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping_of(kind_of(args[0]), kind_of(args[1]))
+        return _mapping_of(kind_of(args[0], own), kind_of(args[1], own))
     if origin is collections.abc.Callable:
         return Kind("a function", "functions", callable)
     if origin is os.PathLike:
         return Kind("a path", "paths", lambda value: isinstance(value, os.PathLike))
     return _instance_of(annotation)
+
+
+def _narrowed(kind: Kind | None, limits: object) -> Kind | None:
+    """`kind` within what else stands in Annotated: a range, or an enumeration of texts."""
+    if isinstance(limits, range):
+        return whole_in(limits)
+    if isinstance(limits, EnumType):
+        return _words(values_of(limits))
+    return kind
+
+
+def values_of(words: EnumType) -> tuple[str, ...]:
+    """The texts of an enumeration."""
+    return tuple(member.value for member in cast("type[Enum]", words))
+
+
+def whole_in(numbers: range) -> Kind:
+    """Whole numbers of a range."""
+    bounds = f"from {numbers.start} to {numbers.stop - 1}"
+    return Kind(
+        f"a whole number {bounds}",
+        f"whole numbers {bounds}",
+        lambda value: is_whole(value) and index(value) in numbers,
+        index,
+    )
+
+
+def _words(words: tuple[str, ...]) -> Kind:
+    said = _either(list(map(repr, words)))
+    return Kind(
+        said,
+        said,
+        lambda value: isinstance(value, str) and value in words,
+        plain_text,
+        words=words,
+    )
 
 
 def _one_of(kinds: list[Kind | None]) -> Kind | None:
@@ -188,6 +259,7 @@ def _one_of(kinds: list[Kind | None]) -> Kind | None:
         plain,
         frozenset[type]().union(*(kind.exact for kind in said)),
         is_time=set(named) == _TIME,
+        words=tuple(word for kind in said for word in kind.words),
     )
 
 
@@ -208,11 +280,13 @@ def _each_plain(items: Any, kinds: Iterable[Kind | None]) -> tuple[list[Any], bo
     return [plain for _, plain in pairs], any(one is not plain for one, plain in pairs)
 
 
-def _list_of(item: Kind | None, *, once: bool) -> Kind:
-    """`once`: it may be read only once."""
+def _list_of(item: Kind | None, *, once: bool, exactly: bool = False) -> Kind:
+    """`once`: it may be read only once; `exactly`: the plain form is a list."""
 
     def fits(value: Any) -> bool:
         if isinstance(value, _NO_LISTS) or not isinstance(value, collections.abc.Iterable):
+            return False
+        if exactly and isinstance(value, Mapping):
             return False
         return not isinstance(value, collections.abc.Collection) or _all(value, item)
 
@@ -220,6 +294,8 @@ def _list_of(item: Kind | None, *, once: bool) -> Kind:
         if not isinstance(value, collections.abc.Collection):
             if once:
                 return value
+            value = list(value)
+        elif exactly and type(value) is not list:
             value = list(value)
         if item is None or item.plain is _same or not _all(value, item):
             return value
@@ -230,9 +306,9 @@ def _list_of(item: Kind | None, *, once: bool) -> Kind:
     return Kind(words, words.replace("a list", "lists"), fits, plain)
 
 
-def _tuple_of(args: tuple[Any, ...]) -> Kind:
+def _tuple_of(args: tuple[Any, ...], own: Own) -> Kind:
     if args[1:] == (...,):
-        item = kind_of(args[0])
+        item = kind_of(args[0], own)
         words = "a tuple" if item is None else f"a tuple of {item.many}"
         return Kind(
             words,
@@ -240,7 +316,7 @@ def _tuple_of(args: tuple[Any, ...]) -> Kind:
             lambda value: isinstance(value, tuple) and _all(value, item),
             lambda value: _plain_tuple(value, repeat(item)),
         )
-    kinds = [kind_of(arg) for arg in args]
+    kinds = [kind_of(arg, own) for arg in args]
 
     def fits(value: Any) -> bool:
         return (

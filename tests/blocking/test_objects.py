@@ -120,7 +120,7 @@ def test_infos_are_changed_linked_listed_watched_and_deleted(store: ObjectStore)
     assert store.info("a").nuid == info.nuid
     assert store.update_meta("a", new_name="b", description="e").description == "e"
     store.add_link("l", store.info("b"))
-    store.add_store_link("s", store.name)
+    store.add_store_link("s", "ARCHIVE")
     with pytest.raises(ObjectExistsError):
         store.add_link("b", info)
     assert store.get_bytes("l") == b"1"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import numpy
 import pytest
+from tests.support.imports import SOURCE
 from tests.support.streams import numbered
 
 from jetspark.blocking import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
+from jetspark.wire import js_api
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 
@@ -52,6 +56,42 @@ def test_a_request_without_an_answer_is_sent_again() -> None:
     link = SilentLink(2)
     assert names(link) == ["S"]
     assert link.patience[:2] == [2, 3]
+
+
+class ListeningLink(SilentLink):
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked: list[bytes] = []
+
+    def request(self, subject: str, payload: bytes, timeout: float) -> MessageFrame:
+        self.asked.append(payload)
+        return super().request(subject, payload, timeout)
+
+
+def test_a_request_has_plain_values_whatever_they_were_made_of() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    Subject: Any = Enum("Subject", {"A": "a"}, type=str)  # formatted, it says "Subject.A"
+    link = ListeningLink()
+    api = StreamAPI(cast("BlockingLink", link), timeout=10)
+    given = {Text("subject"): Subject.A, "offset": numpy.int64(3), "all": numpy.bool_(True)}
+    api.call(js_api.STREAM_NAMES, given)
+    assert link.asked == [b'{"subject":"a","offset":3,"all":true}']
+
+
+def test_what_is_sent_is_encoded_in_one_place() -> None:
+    allowed = {"wire/documents.py", "jetstream/message.py"}  # the latter: a number of our own
+    for layer in ("bulk", "wire", "client", "jetstream", "kv", "objects", "blocking"):
+        for file in (SOURCE / "jetspark" / layer).rglob("*.py"):
+            name = file.relative_to(SOURCE / "jetspark").as_posix()
+            if "json.encode(" in file.read_text("utf-8"):
+                assert name in allowed | {
+                    "jetstream/api_trace.py",  # shown
+                    "jetstream/backup/folder.py",  # written to a file
+                }, name
 
 
 def test_what_became_of_a_stream_is_told_apart(

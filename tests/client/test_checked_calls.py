@@ -15,8 +15,11 @@ from scripts import delegations
 
 from jetspark import ConnectOptions, blocking
 from jetspark.arguments import parameters_of
+from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
+from jetspark.blocking.kv.bucket import Bucket
+from jetspark.blocking.objects.store import ObjectStore
 from jetspark.connection.options import make_options
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError, JetsparkError, UnknownArgumentError
 from jetspark.full_client import connect
 from jetspark.jetstream import verify_backup
 from jetspark.jetstream.acl import Responses, Roles
@@ -93,7 +96,7 @@ def test_a_call_refuses_what_its_annotations_do_not_take(label: str, call: Any) 
         assert not hasattr(call, "__wrapped__"), "it pays for a check with each message"
         return
     assert hasattr(call, "__wrapped__"), f"{label} is not checked"
-    positional, named, rest = parameters_of(call.__wrapped__)
+    positional, named, rest, _ = parameters_of(call.__wrapped__)
     for index, (name, _) in enumerate(positional):
         if name not in ("self", *CHECKED_WHERE_USED):
             before = [good(kind) for _, kind in positional[:index]]
@@ -106,6 +109,20 @@ def test_a_call_refuses_what_its_annotations_do_not_take(label: str, call: Any) 
     if rest[0]:
         with pytest.raises(ConfigError, match=f"^{rest[0]} is "):
             run(call, None, object())
+
+
+@pytest.mark.parametrize(("label", "call"), list(functions()))
+def test_a_call_says_which_keyword_is_misspelt(label: str, call: Any) -> None:
+    if label in MADE_FOR_EACH_MESSAGE | NOT_FOR_USERS:
+        return  # Python says it, from 3.13 on with a suggestion
+    names = parameters_of(call.__wrapped__)
+    if names.more:
+        return  # `check_names`
+    wanted = max(names.named.keys() - {"self"}, key=len, default="")
+    slip = wanted.replace("_", "") + "x" if wanted else "unknown"
+    with pytest.raises(UnknownArgumentError, match=rf"has no argument '{slip}'") as raised:
+        run(call, **{slip: 1})
+    assert raised.value.near or len(wanted) < 3
 
 
 def test_the_tables_name_calls_that_there_are() -> None:
@@ -153,6 +170,25 @@ def test_calls_of_the_blocking_client_refuse_them_too(
         with js.publisher() as publisher, js.atomic_batch() as batch:
             for call in (publisher.send, publisher.submit, batch.add):
                 _refuses(call)
+
+
+def test_calls_of_the_blocking_client_say_which_keyword_is_misspelt() -> None:
+    classes: list[Any] = [blocking.Client, blocking.JetStream]
+    classes += [Bucket, ObjectStore, PullConsumer, PushConsumer]
+    for_each_message = {label.partition(".")[2] for label in MADE_FOR_EACH_MESSAGE}
+    calls = [
+        call
+        for cls in classes
+        for method in set(dir(cls)) - for_each_message - {"report"}
+        if inspect.isfunction(call := inspect.getattr_static(cls, method))
+        and not method.startswith("_")
+        and len(inspect.signature(call).parameters) > 1
+    ]
+    assert len(calls) > 80
+    for call in calls:
+        if not parameters_of(inspect.unwrap(call)).more:
+            with pytest.raises(UnknownArgumentError, match="has no argument 'wrong_name'"):
+                pytest.fail(f"{call.__qualname__}: {call(None, wrong_name=1)}")
 
 
 def _refuses(call: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
 
 from jetspark import Headers, Message, PreparedMessage
-from jetspark.errors import BadHeaderError
+from jetspark.errors import BadHeaderError, BadPayloadError, BadSubjectError
 from jetspark.server import NatsServer
 
 
@@ -26,6 +27,22 @@ async def test_a_prepared_message_is_sent_as_often_as_wanted_and_may_change(
     assert (first.data, first.reply, first.headers) == (b"1", "r", Headers({"k": ["a", "ä"]}))
     assert (second.data, second.reply, second.headers) == (b"2", None, None)
     assert repr(message) == f"PreparedMessage(subject={sub.subject!r}, 1 bytes)"
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"subject": 5}, BadSubjectError),
+        ({"subject": "a", "reply": b"r"}, BadSubjectError),
+        ({"subject": "a", "data": "text"}, BadPayloadError),
+        ({"subject": "a", "headers": ""}, BadHeaderError),
+    ],
+)
+def test_a_prepared_message_of_wrong_kinds_is_refused_when_it_is_made(
+    given: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        PreparedMessage(**given)
 
 
 async def test_a_received_message_can_be_sent_on(

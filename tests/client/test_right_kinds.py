@@ -71,6 +71,7 @@ TEXTS: list[Any] = [Text, member]
 WHOLE: list[Any] = [Whole, whole_enum]
 TIMES: list[Any] = [Decimal, Fraction, Whole, lambda it: timedelta(seconds=it)]
 LISTS: list[Any] = [tuple, set, Array, iter, lambda items: (Text(item) for item in items)]
+SWITCHES: list[Any] = [bool]
 try:
     import numpy
 except ImportError:
@@ -80,6 +81,7 @@ else:
     WHOLE.append(numpy.int64)
     TIMES += [numpy.int64, numpy.float32]
     LISTS.append(numpy.array)
+    SWITCHES.append(numpy.bool_)
 
 Call = Callable[[Any, Callable[..., Any]], Any]
 """Of what there is (nc, js, bucket, store, name of a stream), and what makes the form."""
@@ -153,6 +155,15 @@ CALLS: dict[str, tuple[Call, list[Any]]] = {
         ),
         WHOLE,
     ),
+    # Switches.
+    "no_ack": (lambda at, f: at.js.create_stream(name=at.name + "x", no_ack=f(True)), SWITCHES),
+    "no_ack in a mapping": (
+        lambda at, f: at.js.create_stream({"name": at.name + "x", "no_ack": f(True)}),
+        SWITCHES,
+    ),
+    "details": (lambda at, f: at.js.stream_info(at.name, deleted_details=f(True)), SWITCHES),
+    "direct": (lambda at, f: at.js.get_msg(at.name, 1, direct=f(True)), SWITCHES),
+    "leader": (lambda at, f: at.bucket.get("k", leader=f(True)), SWITCHES),
     # Times.
     "timeout": (lambda at, f: at.js.publish(at.name, b"", timeout=f(20)), TIMES),
     "next": (lambda at, f: at.js.ordered(at.name).next(f(20)), TIMES),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from jetspark.errors import ConfigError, JetsparkError
 from jetspark.full_client import connect
 from jetspark.jetstream import verify_backup
 from jetspark.kv import Base64Codec, KeyChain, Origin, ValueChain, ZlibCodec
+from jetspark.objects import ObjectInfo
 
 if TYPE_CHECKING:
     from jetspark.server import NatsServer
@@ -103,6 +104,82 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         [object(), 5],
         "deleted_details is True or False",
     ),
+    "sequences": (
+        lambda at, v: at.js.delete_msg(at.name, v),
+        [-1, 0, 2**64],
+        "seq is a whole numb",
+    ),
+    "get_msgs": (lambda at, v: at.js.get_msgs(at.name, v), [-1, 0, 10**30], "seq is a whole numb"),
+    "up_to_seq": (lambda at, v: at.js.get_last_msgs("S", ">", up_to_seq=v), [0], "up_to_seq is a"),
+    "start_seq": (lambda at, v: at.js.ordered(at.name, start_seq=v), [-1, 0], "start_seq is a wh"),
+    "purge": (lambda at, v: at.js.purge_stream(at.name, seq=v), [-1, 0], "seq is a whole number"),
+    "revert": (lambda at, v: at.bucket.revert("a", v), [-1, 0], "revision is a whole number"),
+    "resume_from": (lambda at, v: at.bucket.watch(resume_from=v), [-1, 0], "resume_from is a who"),
+    "revision": (lambda at, v: at.bucket.get("a", v), [-1, 0, 10**30], "revision must be at "),
+    "keep many": (lambda at, v: at.js.purge_stream("S", keep=v), [10**30], "keep must be at most"),
+    "since": (
+        lambda at, v: at.js.ordered(at.name, start_time=v),
+        [datetime(2026, 1, 1), "yesterday"],
+        "start_time is a datetime with a time zone",
+    ),
+    "up_to_time": (
+        lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_time=v),
+        [datetime(2026, 1, 1)],
+        "up_to_time is a datetime with a time zone",
+    ),
+    "negative age": (
+        lambda at, v: at.bucket.purge_deletes(older_than=v),
+        [-1, timedelta(-1)],
+        "older_than cannot be negative",
+    ),
+    "negative age of orphans": (
+        lambda at, v: at.store.purge_orphans(older_than=v),
+        [-1],
+        "older_than cannot be negative",
+    ),
+    # Words, and what is empty.
+    "retention": (
+        lambda at, v: at.js.create_stream(name="S", retention=v),
+        ["workqueu", "work_queue"],
+        "retention is 'limits', 'interest' or 'workqueue'",
+    ),
+    "storage": (
+        lambda at, v: at.js.create_bucket("b", storage=v),
+        ["fiel"],
+        "storage is 'file' or 'memory', not 'fiel'; did you mean 'file'?",
+    ),
+    "ack_policy": (
+        lambda at, v: at.js.create_consumer(at.name, ack_policy=v),
+        ["explict"],
+        "did you mean 'explicit'?",
+    ),
+    "deliver_policy": (
+        lambda at, v: at.js.ordered(at.name, deliver_policy=v),
+        ["lats"],
+        "did you mean 'last'?",
+    ),
+    "on_disconnect": (
+        lambda at, v: at.js.publisher(on_disconnect=v),
+        ["fial"],
+        "on_disconnect is 'auto', 'fail' or 'resend', not 'fial'; did you mean 'fail'?",
+    ),
+    "empty msg_id": (lambda at, v: at.js.publish(at.name, msg_id=v), [""], "msg_id is empty"),
+    "empty headers": (lambda at, v: at.nc.publish("a", headers=v), ["", b""], "headers is a mapp"),
+    "empty headers of js": (
+        lambda at, v: at.js.publish(at.name, headers=v),
+        ["", b""],
+        "headers is a mapping",
+    ),
+    "a store in itself": (
+        lambda at, v: at.store.add_store_link("l", at.store.name),
+        [None],
+        "Link 'l' cannot lead to the store that it is in",
+    ),
+    "an object in itself": (
+        lambda at, v: at.store.add_link(v, ObjectInfo(name="l", bucket=at.store.name, nuid="n")),
+        ["l"],
+        "Link 'l' cannot lead to itself",
+    ),
     # Functions.
     "sentinel": (
         lambda at, v: at.nc.request_many("a", sentinel=v),
@@ -142,7 +219,7 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
     "time for a number": (
         lambda at, v: at.js.create_stream(name="S", max_msgs=v),
         [timedelta(days=1)],
-        "max_msgs is no time",
+        "max_msgs is a whole number, not datetime.timedelta",
     ),
     "time in a mapping": (
         lambda at, v: at.js.create_stream({"name": "S", "max_msgs": v}),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import pickle
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,23 +17,23 @@ from jetspark.jetstream.documents import (
     AccountInfo,
     ConsumerConfig,
     ConsumerInfo,
+    ConsumerLimits,
+    External,
     Placement,
+    Republish,
     Source,
     StreamConfig,
     StreamInfo,
     StreamState,
+    SubjectTransform,
     Tier,
     exact_ns,
 )
-from jetspark.jetstream.documents.document import (
-    Document,
-    config_to_wire,
-    field_names,
-    from_wire,
-    json_of,
-    to_wire,
-)
+from jetspark.jetstream.documents.configuration import config_to_wire, json_of
+from jetspark.jetstream.documents.document import Document, field_names, from_wire, to_wire
+from jetspark.kv.config import BucketConfig
 from jetspark.timestamps import format_isotime
+from jetspark.wire.documents import encode_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,7 +175,7 @@ def test_a_known_field_of_another_type_is_an_error() -> None:
 
 @pytest.mark.parametrize("value", [5, 5.0, "5s"])
 def test_a_duration_without_unit_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"max_age: .*timedelta"):
+    with pytest.raises(ConfigError, match="max_age is a timedelta"):
         StreamConfig(max_age=value)  # type: ignore[arg-type]
 
 
@@ -254,6 +255,106 @@ def test_a_mistake_is_found_before_anything_is_sent(
 ) -> None:
     with pytest.raises(ConfigError, match=hint):
         config_to_wire(StreamConfig, config, options)
+
+
+WORDS = [
+    (
+        {"retention": "workqueu"},
+        "retention is 'limits', 'interest' or 'workqueue', not 'workqueu'; "
+        "did you mean 'workqueue'?",
+    ),
+    ({"storage": "memroy"}, "did you mean 'memory'"),
+    ({"storage": "tape"}, "storage is 'file' or 'memory', not 'tape'."),
+    ({"discard": "odl"}, "did you mean 'old'"),
+    ({"compression": "s3"}, "compression is 'none' or 's2', not 's3'."),
+    ({"persist_mode": "asink"}, "did you mean 'async'"),
+    ({"placement": {"clustr": "A"}}, "Placement has no field 'clustr'; did you mean 'cluster'"),
+    ({"placement": {"cluster": 5}}, "placement.cluster is a str, not 5"),
+    ({"sources": [{"nme": "A"}]}, "Source has no field 'nme'; did you mean 'name'"),
+    ({"sources": [{"name": "A"}, {"name": 5}]}, "sources[1].name is a str, not 5"),
+    (
+        {"sources": [{"name": "A", "external": {"api": "x", "delivr": ""}}]},
+        "did you mean 'deliver'",
+    ),
+    ({"mirror": {"opt_start_seq": 1}}, "name"),
+    ({"mirror": {"name": "A", "opt_start_seq": -1}}, "mirror.opt_start_seq is a whole number from"),
+    ({"max_bytes": 10**30}, "max_bytes is a whole number from -9223372036854775808 to"),
+    ({"first_seq": -1}, "first_seq is a whole number from 0 to 18446744073709551615, not -1"),
+    ({"subjects": {"a": 1}}, "subjects is a str or a list of str"),
+    ({"metadata": {"a": 5}}, "metadata is a mapping of str to str"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), WORDS)
+def test_a_slip_is_told_with_what_the_field_takes(given: dict[str, Any], words: str) -> None:
+    for config, options in ((None, given), (given, {}), (msgspec.json.encode(given), {})):
+        with pytest.raises(ConfigError) as raised:
+            config_to_wire(StreamConfig, config, options)
+        assert words.partition(".")[2] in str(raised.value)
+        assert config is None or words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ({"ack_policy": "explict"}, "explicit"),
+        ({"deliver_policy": "lst"}, "last"),
+        ({"replay_policy": "orignal"}, "original"),
+        ({"priority_policy": "overflw"}, "overflow"),
+    ],
+)
+def test_a_slip_in_a_word_of_a_consumer(given: dict[str, Any], near: str) -> None:
+    for config, options in ((None, given), (given, {}), (ConsumerConfig(**given), {})):
+        with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
+            config_to_wire(ConsumerConfig, config, options)
+
+
+def test_words_of_a_newer_server_are_sent_when_it_or_extra_said_them() -> None:
+    said = from_wire(StreamConfig, {"name": "S", "retention": "by_moon"})
+    for config in (said, said.replace(max_msgs=5), pickle.loads(pickle.dumps(said))):
+        wire = config_to_wire(StreamConfig, config, {})
+        assert wire["retention"] == "by_moon"
+        assert encode_document(wire).startswith(b'{"name":"S","retention":"by_moon"')
+    assert config_to_wire(StreamConfig, None, {"extra": {"storage": "tape"}}) == {"storage": "tape"}
+
+
+WRONG_KINDS: list[tuple[type[Document], dict[str, Any]]] = [
+    (Source, {"name": 5}),
+    (Source, {"name": "A", "opt_start_seq": "1"}),
+    (Source, {"name": "A", "external": "hub"}),
+    (External, {"api": 5}),
+    (Placement, {"tags": 5}),
+    (Placement, {"tags": [5]}),
+    (Republish, {"dest": b"x"}),
+    (SubjectTransform, {"src": 5, "dest": "x"}),
+    (StreamConfig, {"no_ack": "no"}),
+    (StreamConfig, {"max_msgs": "5"}),
+    (StreamConfig, {"max_age": 5}),
+    (StreamConfig, {"sources": [5]}),
+    (ConsumerConfig, {"backoff": [5]}),
+    (ConsumerConfig, {"pause_until": "tomorrow"}),
+    (BucketConfig, {"history": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("cls", "given"), WRONG_KINDS)
+def test_a_document_is_of_the_kinds_that_it_says(
+    cls: type[Document], given: dict[str, Any]
+) -> None:
+    wrong = list(given)[-1 if cls is not SubjectTransform else 0]
+    with pytest.raises(ConfigError, match=f"^{wrong} is "):
+        cls(**given)
+
+
+def test_mappings_and_other_forms_become_what_a_document_says() -> None:
+    config = StreamConfig(
+        subjects="a",  # type: ignore[arg-type]
+        sources=({"name": "A", "opt_start_time": "2026-01-01T00:00:00Z"},),  # type: ignore[arg-type]
+        consumer_limits={"inactive_threshold": timedelta(seconds=1)},  # type: ignore[arg-type]
+    )
+    assert config.subjects == ["a"]
+    assert config.sources == [Source(name="A", opt_start_time=datetime(2026, 1, 1, tzinfo=UTC))]
+    assert config.consumer_limits == ConsumerLimits(inactive_threshold=timedelta(seconds=1))
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:

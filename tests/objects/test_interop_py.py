@@ -88,7 +88,7 @@ async def test_deleted_by_one_is_gone_for_the_other(
 
 async def test_links_lead_the_same_way(store: ObjectStore, theirs: Any) -> None:
     await store.add_link("l", await store.put("a", CONTENT))
-    await store.add_store_link("folder", store.name)
+    await store.add_store_link("folder", "ARCHIVE")
     assert (await theirs.get("l")).data == CONTENT
     with pytest.raises(nats.js.errors.LinkIsABucketError):
         await theirs.get("folder")

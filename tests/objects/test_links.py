@@ -44,7 +44,7 @@ async def test_links_lead_to_objects_and_stores(
     gone = f'"l" in store "{store.name}" leads to "b" in store "{other.name}", which is not there'
     with pytest.raises(ObjectNotFoundError, match=gone):
         await store.get("l")
-    for add in (store.add_link("a", near), store.add_store_link("a", other.name)):
+    for add in (store.add_link("a", far), store.add_store_link("a", other.name)):
         with pytest.raises(ObjectExistsError):
             await add
     await store.update_meta("l", new_name="m")

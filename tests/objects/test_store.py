@@ -314,7 +314,7 @@ async def test_a_sealed_store_can_be_read_and_not_changed(store: ObjectStore) ->
         store.put("a", b""),
         store.delete("a"),
         store.update_meta("a", description="x"),
-        store.add_store_link("l", store.name),
+        store.add_store_link("l", "ARCHIVE"),
     ):
         with pytest.raises(APIError, match="sealed"):
             await call

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
+from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.events import ErrorCallback, EventCallback
 from jetspark.blocking.generated.client import GeneratedClient
@@ -98,6 +99,7 @@ class Client(GeneratedClient, Leaving):
         await self._inner.connect()
         self._thread.open.add(self._end)
 
+    @spelt
     def flush(self, timeout: Seconds | None = None) -> None:
         self._thread.run(self._flush, timeout)
 
@@ -112,6 +114,7 @@ class Client(GeneratedClient, Leaving):
             ) from None
         await self._inner.flush(timeout)
 
+    @spelt
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         if in_callback_of(self._inner):
             self._thread.spawn(lambda: self._drain_alone(timeout))

@@ -46,6 +46,7 @@ from jetspark.errors import (
 )
 from jetspark.transient import is_transient
 from jetspark.wire.batch_headers import BATCH_ID
+from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -269,7 +270,7 @@ class BatchCopier:
         )
         subject = lane.subject.encode()
         messages: list[EncodedMessage] = [
-            (subject, block, msgspec.json.encode(marker)),
+            (subject, block, encode_document(marker)),
             *rows,
             (subject + b".end", b"%bNats-Rollup:sub\r\n\r\n" % self._head, batch_id.encode()),
         ]

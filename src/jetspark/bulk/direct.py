@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.errors import (
@@ -24,6 +22,7 @@ from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
+from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
@@ -68,7 +67,7 @@ class DirectBatches:
         }
         if self._filter is not None:
             request["next_by_subj"] = self._filter
-        body = msgspec.json.encode(request)
+        body = encode_document(request)
         self._link.send(frames.pub(self._subject, body, self._inbox))
         behind: int | None = None
         last = 0

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from jetspark.bulk.facts import StreamFacts, facts_of, leader_of
 from jetspark.bulk.leadership import Tenure, look_of
 from jetspark.bulk.link import BlockingLink
@@ -37,6 +35,7 @@ from jetspark.errors import (
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
+from jetspark.wire.documents import encode_document
 
 _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
 
@@ -305,7 +304,7 @@ class StreamAPI:
         if self.of_one_server:
             not_found_for = 0.0
         retry = CallRetry(self._timeout, not_found_for=not_found_for)
-        payload = b"" if request is None else msgspec.json.encode(request)
+        payload = b"" if request is None else encode_document(request)
         while True:
             try:
                 return self._answer(call, payload, names, retry.deadline)

@@ -1,7 +1,8 @@
 """A message made before it is sent: `publish_msg` and `request_msg` take one.
 
-Contract: a plain value that may be changed and sent as often as wanted; nothing is checked before
-it is sent. A received message (`Message` and its subclasses) can be sent in the same way.
+Contract: a plain value that may be changed and sent as often as wanted. Kinds are checked when it
+is made, the rest when it is sent. A received message (`Message` and its subclasses) can be sent in
+the same way.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from jetspark.errors import ConfigError
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, byte_view, payload_bytes
+from jetspark.subjects import check_publish_subject
 from jetspark.wire.headers import Headers, HeadersLike
 
 
@@ -47,7 +49,8 @@ def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | Non
 class PreparedMessage:
     """`subject`, `data`, `reply` and `headers` may be set at any time.
 
-    Raises BadHeaderError for headers that the protocol cannot carry.
+    Raises BadHeaderError for headers that the protocol cannot carry, BadSubjectError for a subject
+    or reply that is no str, BadPayloadError for data that is not bytes-like.
     """
 
     __slots__ = ("data", "headers", "reply", "subject")
@@ -60,6 +63,11 @@ class PreparedMessage:
         reply: str | None = None,
         headers: HeadersLike = (),
     ) -> None:
+        for text in (subject, subject if reply is None else reply):
+            if not isinstance(text, str):
+                check_publish_subject(text)
+        if type(data) is not bytes:
+            byte_view(data)
         self.subject = subject
         self.data = data
         self.reply = reply

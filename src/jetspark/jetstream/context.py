@@ -18,7 +18,7 @@ from jetspark.jetstream.batches.calls import BatchCalls
 from jetspark.jetstream.consumers.calls import ConsumerCalls
 from jetspark.jetstream.consumers.pause import PauseCalls
 from jetspark.jetstream.consumers.reset import ResetCalls
-from jetspark.jetstream.documents.document import Configuration, json_of
+from jetspark.jetstream.documents.configuration import Configuration, json_of
 from jetspark.jetstream.events.events import EventCalls
 from jetspark.jetstream.ordered.calls import OrderedCalls
 from jetspark.jetstream.publishing.calls import PublishCalls

@@ -37,6 +37,7 @@ from jetspark.jetstream.documents import StoredMsg, StreamInfo
 from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.jetstream.requirements import check_feature
+from jetspark.kinds import StreamSequence
 from jetspark.kv.codecs import KeyCodec, ValueCodec
 from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.entries import Entry
@@ -116,6 +117,7 @@ class Bucket:
             if revision is None:
                 stored = await self._stored(None, subject, leader=leader)
             else:
+                check_whole("revision", revision)
                 stored = await self._stored(revision, None, leader=leader)
         except MessageNotFoundError:
             raise KeyNotFoundError(self.name, key, revision=revision) from None
@@ -191,7 +193,7 @@ class Bucket:
         meta_only: bool = False,
         ignore_deletes: bool = False,
         updates_only: bool = False,
-        resume_from: int | None = None,
+        resume_from: StreamSequence | None = None,
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
@@ -210,8 +212,6 @@ class Bucket:
         heartbeat = in_seconds(heartbeat)
         if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
             raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
-        if resume_from is not None and resume_from < 1:
-            raise ConfigError("resume_from must be at least 1.")
         wanted = Wanted(
             self._subjects(keys),
             include_history=include_history,
@@ -324,9 +324,11 @@ class Bucket:
 
         The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
         watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
-        Raises BadTimeError, and as `keys`.
+        Raises ConfigError for a time that is none or negative, and as `keys`.
         """
-        before = time.time_ns() - duration_to_ns(older_than)
+        if (age := duration_to_ns(older_than)) < 0:
+            raise ConfigError("older_than cannot be negative: 0 removes every marker.")
+        before = time.time_ns() - age
         wanted = Wanted(self._subjects(keys), meta_only=True)
         markers = [entry async for entry in self._initial_data(wanted) if entry.is_deleted]
         removed = 0
@@ -341,13 +343,12 @@ class Bucket:
             )
         return removed
 
-    async def revert(self, key: str, revision: int) -> int:
+    async def revert(self, key: str, revision: StreamSequence) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
         Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError
         for an impossible one, and as `put`.
         """
-        check_whole("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
 
     async def _write(

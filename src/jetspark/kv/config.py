@@ -20,12 +20,8 @@ from jetspark.jetstream.documents import (
     StreamConfig,
     SubjectTransform,
 )
-from jetspark.jetstream.documents.document import (
-    Span,
-    check_names,
-    config_to_wire,
-    from_wire,
-)
+from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.document import Span, check_names, from_wire
 from jetspark.jetstream.streams.backing import (
     BackedConfig,
     backed_options_of,

@@ -11,11 +11,8 @@ from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents import StreamConfig
-from jetspark.jetstream.documents.document import (
-    check_names,
-    config_to_wire,
-    from_wire,
-)
+from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.document import check_names, from_wire
 from jetspark.jetstream.streams.backing import (
     BackedConfig,
     backed_options_of,

@@ -6,7 +6,8 @@ import msgspec
 
 from jetspark.errors import JetStreamError
 from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.documents.document import Document, Moment, from_wire, json_of, to_wire
+from jetspark.jetstream.documents.configuration import json_of
+from jetspark.jetstream.documents.document import Document, Moment, from_wire, to_wire
 from jetspark.jetstream.streams.backing import BackedStatus
 from jetspark.objects.config import ObjectStoreConfig, config_of
 from jetspark.objects.names import STREAM_PREFIX

@@ -25,7 +25,10 @@ def link_to(target: ObjectInfo) -> ObjectLink:
 
 
 def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
-    """What is stored for a new link."""
+    """What is stored for a new link. Raises ConfigError for one that leads to itself."""
+    if link.bucket == store and link.name in (None, "", name):
+        what = "the store that it is in" if not link.name else "itself"
+        raise ConfigError(f"Link {name!r} cannot lead to {what}.")
     return ObjectInfo(name=name, bucket=store, nuid=new_nuid(), options=ObjectOptions(link=link))
 
 

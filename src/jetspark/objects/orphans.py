@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Final
 
-from jetspark.errors import MessageNotFoundError, StreamNotFoundError
+from jetspark.errors import ConfigError, MessageNotFoundError, StreamNotFoundError
 from jetspark.objects.info import ObjectInfo, info_of_stored
 from jetspark.objects.meta import MetaStore, no_store
 from jetspark.objects.names import all_infos, chunk_subject
@@ -24,7 +24,9 @@ ORPHAN_AGE: Final = timedelta(hours=1)
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     """See `ObjectStore.purge_orphans`."""
-    before = time.time() - in_seconds(older_than)
+    if (age := in_seconds(older_than)) < 0:
+        raise ConfigError("older_than cannot be negative.")
+    before = time.time() - age
     try:
         return await _purge(meta, before)
     except StreamNotFoundError:

@@ -224,7 +224,7 @@ class ObjectStore:
         Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta,
         default 1 hour; objects with a newer chunk are left alone, as a put may still be running:
         it must be longer than a put waits for its data. Needs one request for each object. Raises
-        BadTimeError, APIError when the store is sealed, and as every call of a store (see
+        ConfigError, APIError when the store is sealed, and as every call of a store (see
         `ObjectStore`).
         """
         return await purge_orphans(self._meta, older_than)

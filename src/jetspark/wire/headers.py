@@ -42,6 +42,8 @@ class Headers:
             pairs = list(items.items())
         elif isinstance(items, Mapping):
             pairs = items.items()
+        elif isinstance(items, str | bytes | bytearray):  # empty ones have no wrong pair
+            raise _no_headers(items)
         else:
             pairs = items
         try:
@@ -52,9 +54,7 @@ class Headers:
                     for one in value:
                         self.add(name, one)
         except (TypeError, ValueError):
-            raise BadHeaderError(
-                f"headers is a mapping or pairs of names and values, not {items!r:.80}"
-            ) from None
+            raise _no_headers(items) from None
 
     def add(self, name: str, value: str) -> None:
         """Append a value to those that the name already has."""
@@ -150,6 +150,10 @@ class Headers:
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]
 """Headers, a mapping of names to one or several values, or (name, value) pairs."""
+
+
+def _no_headers(items: object) -> BadHeaderError:
+    return BadHeaderError(f"headers is a mapping or pairs of names and values, not {items!r:.80}")
 
 
 def encode_headers(headers: Headers) -> bytes:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jetspark.wire.documents import encode_document
+
 if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
 
@@ -34,7 +36,7 @@ class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def encode(self) -> bytes:
         """As JSON."""
-        return msgspec.json.encode(self)
+        return encode_document(self)
 
 
 def delivery_size(frame: MessageFrame) -> int:

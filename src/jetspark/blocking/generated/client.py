@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.events import ErrorCallback, EventCallback, EventStream
 from jetspark.blocking.loop_thread import LoopThread
@@ -46,6 +47,7 @@ class GeneratedClient:
     ) -> None:
         raise NotImplementedError
 
+    @spelt
     def __init__(
         self,
         options: ConnectOptions | None = None,
@@ -101,6 +103,7 @@ class GeneratedClient:
         """Iterator over changes of the connection from now on; ends when it is closed."""
         return EventStream(self._thread, self._thread.call(self._inner.events))
 
+    @spelt
     def report(self, error: JetsparkError) -> None:
         """last_error, the log, and the error callback: for errors that no call can raise."""
         self._thread.call(self._inner.report, error)
@@ -158,6 +161,7 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
+    @spelt
     def subscribe(
         self,
         subject: str,
@@ -212,6 +216,7 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
+    @spelt
     def request_many(
         self,
         subject: str,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from jetspark.arguments import spelt
 from jetspark.blocking.client import Client
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.timestamps import Seconds
@@ -11,6 +12,7 @@ from jetspark.timestamps import Seconds
 class GeneratedClient(Client):
     """The calls of `Client` that hand on to its asyncio twin."""
 
+    @spelt
     def jetstream(
         self,
         *,

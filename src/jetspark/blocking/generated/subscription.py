@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from jetspark.arguments import spelt
 from jetspark.blocking.messages import Message
 from jetspark.blocking.taking import Taking, drain
 from jetspark.client.subscription import Subscription as AsyncSubscription
@@ -66,6 +67,7 @@ class GeneratedSubscription(Taking[Message]):
         """
         raise NotImplementedError
 
+    @spelt
     def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take all that is on its way.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from jetspark.arguments import spelt
 from jetspark.blocking.generated.kv.bucket import GeneratedBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kv.bucket import Bucket as AsyncBucket
@@ -20,6 +21,7 @@ class Bucket(GeneratedBucket):
         self._thread = thread
         self._inner = inner
 
+    @spelt
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
     ) -> Self:

@@ -11,6 +11,7 @@ from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
+from jetspark.arguments import spelt
 from jetspark.blocking.generated.objects.store import GeneratedObjectStore
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.content import ObjectData
@@ -57,6 +58,7 @@ class ObjectStore(GeneratedObjectStore):
             run(writer.discard)
             raise
 
+    @spelt
     def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         if isinstance(target, str | os.PathLike):
             return self._whole(name, partial(_save, target))

@@ -42,7 +42,8 @@ from jetspark.jetstream.backup.backup import (
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
-from jetspark.jetstream.documents.document import config_to_wire, from_wire
+from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.requirements import check_stream
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.wire import js_api

@@ -27,7 +27,8 @@ from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.consumers.pull import PullConsumer
 from jetspark.jetstream.consumers.push import PushConsumer
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
-from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire
+from jetspark.jetstream.documents.configuration import Configuration, config_to_wire
+from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_consumer
 from jetspark.subjects import check_name, check_subscribe_subject

@@ -14,6 +14,7 @@ from jetspark.jetstream.consumers.pause import pause_consumer
 from jetspark.jetstream.consumers.reset import reset_consumer
 from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
 from jetspark.jetstream.documents.document import from_wire
+from jetspark.kinds import StreamSequence
 from jetspark.wire import js_api
 
 
@@ -67,7 +68,7 @@ class Consumer:
         """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return await pause_consumer(self._api, self.stream, self.name, None)
 
-    async def reset(self, seq: int | None = None) -> ConsumerInfo:
+    async def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. Raises as

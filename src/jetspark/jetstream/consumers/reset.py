@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from jetspark.arguments import checked
-from jetspark.errors import ConfigError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents.consumers import ConsumerInfo
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.requirements import check_feature
+from jetspark.kinds import StreamSequence
 from jetspark.wire import js_api
 
 _SINCE: Final = (2, 14)
@@ -21,7 +21,9 @@ class ResetCalls:
 
     _api: Api
 
-    async def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
+    async def reset_consumer(
+        self, stream: str, name: str, seq: StreamSequence | None = None
+    ) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
@@ -32,10 +34,10 @@ class ResetCalls:
         return await reset_consumer(self._api, stream, name, seq)
 
 
-async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> ConsumerInfo:
+async def reset_consumer(
+    api: Api, stream: str, name: str, seq: StreamSequence | None
+) -> ConsumerInfo:
     """Raises as `ResetCalls.reset_consumer`."""
-    if seq is not None and seq < 1:  # to the server, 0 is "not given"
-        raise ConfigError("seq begins at 1.")
     check_feature("resetting a consumer", _SINCE, api.server)
     names = {"stream": stream, "consumer": name}
     body = None if seq is None else {"seq": seq}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from jetspark.jetstream.documents.configuration import UINT64, GivenDocument
 from jetspark.jetstream.documents.document import Document, Moment, Span
 from jetspark.jetstream.documents.streams import ClusterInfo
 
@@ -46,7 +48,7 @@ class PriorityPolicy(StrEnum):
     PRIORITIZED = "prioritized"
 
 
-class ConsumerConfig(Document, frozen=True, kw_only=True):
+class ConsumerConfig(GivenDocument, frozen=True, kw_only=True):
     """A consumer's configuration. None: not given (the server's default, or unchanged)."""
 
     durable_name: str | None = None
@@ -54,11 +56,11 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     name: str | None = None
     """A consumer with only a name is removed after `inactive_threshold` (server's default: 5 s)."""
     description: str | None = None
-    deliver_policy: str | None = None
+    deliver_policy: Annotated[str, DeliverPolicy] | None = None
     """A DeliverPolicy."""
-    opt_start_seq: int | None = None
+    opt_start_seq: Annotated[int, UINT64] | None = None
     opt_start_time: Moment | None = None
-    ack_policy: str | None = None
+    ack_policy: Annotated[str, AckPolicy] | None = None
     """An AckPolicy; `create_consumer` sets "explicit" by default."""
     ack_wait: Span | None = None
     max_deliver: int | None = None
@@ -67,9 +69,9 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     filter_subject: str | None = None
     filter_subjects: list[str] | None = None
     """Several filters (2.10); not together with `filter_subject`."""
-    replay_policy: str | None = None
+    replay_policy: Annotated[str, ReplayPolicy] | None = None
     """A ReplayPolicy."""
-    rate_limit_bps: int | None = None
+    rate_limit_bps: Annotated[int, UINT64] | None = None
     sample_freq: str | None = None
     """Percentage of acks reported as metrics, such as "30%"."""
     max_waiting: int | None = None
@@ -96,7 +98,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     pause_until: Moment | None = None
     """Delivers nothing until then (2.11)."""
     priority_groups: list[str] | None = None
-    priority_policy: str | None = None
+    priority_policy: Annotated[str, PriorityPolicy] | None = None
     """A PriorityPolicy (2.11)."""
     priority_timeout: Span | None = None
     """Time without a pull after which the pinned client is unpinned (2.11)."""

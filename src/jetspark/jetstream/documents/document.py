@@ -4,17 +4,17 @@ Contract: field names are those of the wire. None means "not given" and is not s
 keeps other values; 0, False and empty values are sent. Durations are `timedelta`, times aware
 `datetime` (with nanoseconds, see `exact_times`). Unknown fields are in `extra`, at every level, and
 are sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits" or
-"explicit" are plain strings, so words of newer servers pass through.
+"explicit" are plain strings, so words of newer servers pass through (`NewWord`). What callers make
+is checked: `configuration`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from enum import EnumType
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -29,9 +29,8 @@ from jetspark.jetstream.exact_times import (
     to_duration,
     to_timestamp,
 )
-from jetspark.kinds import plain_text, plain_value
+from jetspark.kinds import plain_value, values_of
 from jetspark.subjects import nearest_name
-from jetspark.wire.documents import encode_document
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,13 +44,13 @@ else:
 
 _EXTRA = "<extra>"  # no JSON document of the server has a field of this name
 
-_MISSPELT = 0.85
-"""How near a name must be to a known one to be a slip, and not a new name that looks like it."""
-
 DocumentT = TypeVar("DocumentT", bound="Document")
 
-Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
-"""A wire document: a mapping, JSON text, or the path of a JSON file (a str is text)."""
+
+class NewWord(str):
+    """A word that a server said, or that stands in `extra`, and that its field does not know."""
+
+    __slots__ = ()
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -67,7 +66,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
             value = getattr(self, name)
             if type(value) is not list and isinstance(value, Iterable) and not _is_one(value):
                 msgspec.structs.force_setattr(self, name, list(value))
-        for name, exact in _time_fields(type(self)):
+        for name, exact in time_fields(type(self)):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -95,7 +94,8 @@ def _list_fields(cls: type[Document]) -> list[str]:
 
 
 @cache
-def _time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
+def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
+    """The fields that are times, and what makes them exact."""
     kinds: list[tuple[str, Any]] = []
     for field in msgspec.structs.fields(cls):
         shown = str(field.type)
@@ -104,6 +104,17 @@ def _time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
         elif "Timestamp" in shown:
             kinds.append((field.name, to_timestamp))
     return kinds
+
+
+@cache
+def words_of(cls: type[Document]) -> dict[str, frozenset[str]]:
+    """The fields whose values are those of an enumeration: `Annotated[str, TheEnum]`."""
+    found = {}
+    for field in msgspec.structs.fields(cls):
+        for one in (field.type, *get_args(field.type)):
+            if get_origin(one) is Annotated and isinstance(words := get_args(one)[1], EnumType):
+                found[field.encode_name] = frozenset(values_of(words))
+    return found
 
 
 def field_names(cls: type[Document]) -> tuple[str, ...]:
@@ -161,6 +172,10 @@ def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
     unknown = {name: value for name, value in raw.items() if name not in known}
     if unknown:
         msgspec.structs.force_setattr(document, "extra", unknown)
+    for name, words in words_of(type(document)).items():
+        value = getattr(document, name)
+        if value is not None and value not in words:
+            msgspec.structs.force_setattr(document, name, NewWord(value))
     for name in known:
         value = getattr(document, name)
         if isinstance(value, Document):
@@ -183,15 +198,19 @@ def to_wire(document: Document) -> dict[str, Any]:
     wire: dict[str, Any] = {}
     for name in field_names(type(document)):
         value = getattr(document, name)
-        if type(value) is timedelta:  # what is one is a Duration
-            raise _no_time(name, value)
         if value is not None:
-            wire[name] = _wire_value(value)
+            wire[name] = wire_value(value)
     wire.update(document.extra)
+    for name in words_of(type(document)).keys() & document.extra.keys():
+        if isinstance(wire[name], str):
+            wire[name] = NewWord(wire[name])
     return wire
 
 
-def _wire_value(value: Any) -> Any:
+def wire_value(value: Any) -> Any:
+    """The plain JSON value of a document's field, or of what a caller gives for it."""
+    if type(value) is NewWord:
+        return value
     if isinstance(value, Document):
         return to_wire(value)
     if isinstance(value, timedelta):
@@ -205,111 +224,5 @@ def _wire_value(value: Any) -> Any:
     except TypeError:
         return value  # who sends it says so
     if isinstance(value, dict):
-        return {_wire_value(key): _wire_value(one) for key, one in value.items()}
-    return [_wire_value(one) for one in value] if isinstance(value, list) else value
-
-
-def config_to_wire(
-    cls: type[Document],
-    config: Document | Configuration | None,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The wire document of a caller's arguments: a document or a Configuration, and options.
-
-    A Configuration is a wire document: durations are nanoseconds, unknown fields are sent as they
-    are, unless their names look misspelt. Options override `config`. One text for a list of texts
-    is a list of one. Raises ConfigError for an unknown option, a misspelt field, JSON that is not
-    an object, and for a value of the wrong type.
-    """
-    check_names(cls, options)
-    if isinstance(config, Document) and not isinstance(config, cls):
-        raise ConfigError(f"A {cls.__name__} is wanted, not a {type(config).__name__}.")
-    try:
-        if config is None:
-            wire = {}
-        elif isinstance(config, Document):
-            wire = to_wire(config)
-        else:
-            wire = _wire_given(cls, config)
-        wire.update(to_wire(cls(**options)))
-        for name in _text_lists(cls) & wire.keys():
-            if isinstance(wire[name], str):  # one subject is a list of one, as in all calls
-                wire[name] = [wire[name]]
-        msgspec.convert(_without_nulls(wire), cls, dec_hook=_decode_time)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
-    return wire
-
-
-def _wire_given(cls: type[Document], config: Configuration) -> dict[str, Any]:
-    """A wire document as a caller has it. Raises ConfigError for a name that is misspelt."""
-    if isinstance(config, Mapping):
-        given = {key: value for key, value in config.items() if value is not None}
-    else:
-        try:
-            given = msgspec.json.decode(_text_of(config), type=dict[str, Any])
-        except msgspec.MsgspecError:
-            if not isinstance(config, str):
-                raise
-            raise ConfigError(
-                f"A str is the JSON text of a {cls.__name__}, and {config!r:.80} is none: "
-                "give fields by name, a mapping, JSON text, or the pathlib.Path of a JSON file."
-            ) from None
-    known, times = field_names(cls), dict(_time_fields(cls))
-    for name, value in given.items():
-        if name not in known:
-            # Other names may be fields of a newer server, which knows what is none.
-            if near := nearest_name(name, known, cutoff=_MISSPELT):
-                raise ConfigError(
-                    f"{cls.__name__} has no field {name!r}; did you mean {near!r}? "
-                    f"If not, give it as extra={{{name!r}: …}}."
-                )
-        elif isinstance(value, timedelta) and name not in times:
-            raise _no_time(name, value)
-    return {plain_text(name): _wire_value(value) for name, value in given.items()}
-
-
-def _no_time(name: str, value: timedelta) -> ConfigError:
-    return ConfigError(f"{name} is no time, and was given {value!r}.")
-
-
-@cache
-def _text_lists(cls: type[Document]) -> frozenset[str]:
-    """The fields that are lists of texts."""
-    return frozenset(
-        field.encode_name
-        for field in msgspec.structs.fields(cls)
-        if field.type in (list[str], list[str] | None)
-    )
-
-
-def given(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def json_of(document: Configuration) -> bytes:
-    """A wire document as JSON, unchanged. Raises ConfigError when it is not a JSON object."""
-    if isinstance(document, Mapping):
-        return encode_document(_wire_value(document))
-    text = _text_of(document)
-    try:
-        msgspec.json.decode(text, type=dict[str, Any])
-        return text.encode() if isinstance(text, str) else text
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"Not a JSON object: {error}.") from None
-    except UnicodeEncodeError:
-        raise ConfigError("The document holds a lone surrogate, which no UTF-8 has.") from None
-
-
-def _text_of(document: str | bytes | os.PathLike[str]) -> str | bytes:
-    if isinstance(document, str | bytes):
-        return document
-    try:
-        return Path(document).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"Cannot read {document}: {error.strerror or error}.") from None
+        return {wire_value(key): wire_value(one) for key, one in value.items()}
+    return [wire_value(one) for one in value] if isinstance(value, list) else value

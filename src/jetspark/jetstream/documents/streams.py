@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
+from jetspark.jetstream.documents.configuration import UINT64, GivenDocument
 from jetspark.jetstream.documents.document import Document, Moment, Span
 from jetspark.wire.headers import Headers, parse_headers
 from jetspark.wire.js_api import api_prefix_of
@@ -44,7 +45,7 @@ class PersistMode(StrEnum):
     ASYNC = "async"
 
 
-class Placement(Document, frozen=True, kw_only=True):
+class Placement(GivenDocument, frozen=True, kw_only=True):
     """Placement: a cluster, servers with all these tags, a preferred leader."""
 
     cluster: str | None = None
@@ -52,7 +53,7 @@ class Placement(Document, frozen=True, kw_only=True):
     preferred: str | None = None
 
 
-class External(Document, frozen=True, kw_only=True):
+class External(GivenDocument, frozen=True, kw_only=True):
     """How to reach a stream of another domain (`of_domain`) or account.
 
     `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; of another account, the
@@ -69,25 +70,25 @@ class External(Document, frozen=True, kw_only=True):
         return cls(api=api_prefix_of(domain, None), deliver=deliver)
 
 
-class SubjectTransform(Document, frozen=True, kw_only=True):
+class SubjectTransform(GivenDocument, frozen=True, kw_only=True):
     """Subjects that match `src` are stored as `dest`."""
 
     src: str
     dest: str
 
 
-class SourceConsumer(Document, frozen=True, kw_only=True):
+class SourceConsumer(GivenDocument, frozen=True, kw_only=True):
     """An existing consumer that a source or mirror reads through."""
 
     name: str | None = None
     deliver_subject: str | None = None
 
 
-class Source(Document, frozen=True, kw_only=True):
+class Source(GivenDocument, frozen=True, kw_only=True):
     """An origin of a stream: one of its `sources`, or its `mirror`."""
 
     name: str
-    opt_start_seq: int | None = None
+    opt_start_seq: Annotated[int, UINT64] | None = None
     opt_start_time: Moment | None = None
     filter_subject: str | None = None
     subject_transforms: list[SubjectTransform] | None = None
@@ -95,7 +96,7 @@ class Source(Document, frozen=True, kw_only=True):
     consumer: SourceConsumer | None = None
 
 
-class Republish(Document, frozen=True, kw_only=True):
+class Republish(GivenDocument, frozen=True, kw_only=True):
     """Republish stored messages as core NATS messages."""
 
     dest: str
@@ -104,21 +105,21 @@ class Republish(Document, frozen=True, kw_only=True):
     headers_only: bool | None = None
 
 
-class ConsumerLimits(Document, frozen=True, kw_only=True):
+class ConsumerLimits(GivenDocument, frozen=True, kw_only=True):
     """Upper limits, and defaults, for the stream's consumers."""
 
     inactive_threshold: Span | None = None
     max_ack_pending: int | None = None
 
 
-class StreamConfig(Document, frozen=True, kw_only=True):
+class StreamConfig(GivenDocument, frozen=True, kw_only=True):
     """A stream's configuration. None: not given (the server's default, or unchanged)."""
 
     name: str | None = None
     description: str | None = None
     subjects: list[str] | None = None
     """The stream's subjects; wildcards allowed."""
-    retention: str | None = None
+    retention: Annotated[str, RetentionPolicy] | None = None
     """A RetentionPolicy."""
     max_consumers: int | None = None
     max_msgs: int | None = None
@@ -127,10 +128,10 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     max_msgs_per_subject: int | None = None
     max_msg_size: int | None = None
     """Bytes of one message, headers included."""
-    discard: str | None = None
+    discard: Annotated[str, DiscardPolicy] | None = None
     """A DiscardPolicy."""
     discard_new_per_subject: bool | None = None
-    storage: str | None = None
+    storage: Annotated[str, StorageType] | None = None
     """A StorageType."""
     num_replicas: int | None = None
     no_ack: bool | None = None
@@ -139,9 +140,9 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     placement: Placement | None = None
     mirror: Source | None = None
     sources: list[Source] | None = None
-    compression: str | None = None
+    compression: Annotated[str, Compression] | None = None
     """A Compression (2.10)."""
-    first_seq: int | None = None
+    first_seq: Annotated[int, UINT64] | None = None
     """Sequence of the first message of a new stream (2.10)."""
     subject_transform: SubjectTransform | None = None
     republish: Republish | None = None
@@ -161,7 +162,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     """Atomic batches, ADR-50 (2.12)."""
     allow_msg_schedules: bool | None = None
     """Scheduled messages, ADR-51 (2.12)."""
-    persist_mode: str | None = None
+    persist_mode: Annotated[str, PersistMode] | None = None
     """A PersistMode (2.12)."""
     allow_batched: bool | None = None
     """Fast-ingest batches, ADR-50 (2.14)."""

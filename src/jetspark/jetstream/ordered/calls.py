@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from jetspark.arguments import check_whole, checked
+from jetspark.arguments import checked
 from jetspark.errors import ConfigError
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.consumers import (
     AckPolicy,
     ConsumerConfig,
     DeliverPolicy,
     ReplayPolicy,
 )
-from jetspark.jetstream.documents.document import config_to_wire
 from jetspark.jetstream.ordered.ordered import OrderedMessages
 from jetspark.jetstream.pulling.consume import JsMsgCallback
 from jetspark.jetstream.pulling.consume_options import EXPIRES, make_consume_options
 from jetspark.jetstream.requirements import check_consumer
+from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta
 
@@ -40,7 +41,7 @@ class OrderedCalls:
         *,
         subjects: str | Sequence[str] | None = None,
         deliver_policy: str | None = None,
-        start_seq: int | None = None,
+        start_seq: StreamSequence | None = None,
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,
@@ -95,7 +96,7 @@ def _config(
     *,
     subjects: str | Sequence[str] | None,
     deliver_policy: str | None,
-    start_seq: int | None,
+    start_seq: StreamSequence | None,
     start_time: datetime | None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -103,7 +104,6 @@ def _config(
     if [deliver_policy, start_seq, start_time].count(None) < 2:
         raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
     if start_seq is not None:
-        check_whole("start_seq", start_seq)
         deliver_policy = DeliverPolicy.BY_START_SEQUENCE
     elif start_time is not None:
         deliver_policy = DeliverPolicy.BY_START_TIME

@@ -79,8 +79,10 @@ def publish_headers(
         check_feature("expect_last_subject_seq_of", (2, 11), server)
     if ttl is not None:
         check_feature("ttl", (2, 11), server)
-    copy = Headers(headers or ())
+    copy = Headers(() if headers is None else headers)
     if msg_id is not None:
+        if msg_id == "":  # to the server, no id at all
+            raise ConfigError("msg_id is empty: leave it out, or give each message its own.")
         copy.set(MSG_ID, msg_id)
     if ttl is not None:
         copy.set(TTL, ttl_text(ttl))
@@ -116,7 +118,7 @@ def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> H
     wanted = [(name, value) for name, value in ours if value is not None]
     if headers is None and not wanted:
         return None
-    copy = Headers(headers or ())
+    copy = Headers(() if headers is None else headers)
     for name, value in wanted:
         copy.set(name, value)
     return copy

@@ -13,7 +13,7 @@ from datetime import datetime
 from jetspark.arguments import checked
 from jetspark.errors import ConfigError, JetStreamError, MessageNotFoundError
 from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.exact_times import text_of_time, to_timestamp
+from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.publishing.calls import acknowledged
 from jetspark.jetstream.publishing.headers import TimeToLive, merged, publish_headers, ttl_text
 from jetspark.jetstream.requirements import check_feature
@@ -148,10 +148,7 @@ def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> st
     if [at, every, cron].count(None) != 2:
         raise ConfigError("A schedule needs exactly one of at, every and cron.")
     if at is not None:
-        try:
-            return f"@at {text_of_time(to_timestamp(at))}"
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{error}.") from None
+        return f"@at {text_of_time(at)}"
     if every is not None:
         try:
             ns = duration_to_ns(every)

@@ -25,8 +25,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.documents.document import given
-from jetspark.jetstream.exact_times import text_of_time, to_timestamp
+from jetspark.jetstream.documents.configuration import given
+from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored.direct_get import (
     BATCHES,
@@ -38,6 +38,7 @@ from jetspark.jetstream.stored.direct_get import (
     read_last,
     read_range,
 )
+from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 
@@ -104,11 +105,11 @@ class StoredCalls:
     def get_msgs(
         self,
         stream: str,
-        seq: int | None = None,
+        seq: StreamSequence | None = None,
         *,
         start_time: datetime | None = None,
         subject: str | None = None,
-        up_to_seq: int | None = None,
+        up_to_seq: StreamSequence | None = None,
         max_msgs: int | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -128,14 +129,13 @@ class StoredCalls:
         if seq is not None and start_time is not None:
             raise ConfigError("Give either seq or start_time, not both.")
         first = 1 if seq is None else seq
-        for name, value in (("seq", first), ("max_msgs", max_msgs), ("up_to_seq", up_to_seq)):
-            if value is not None:
-                check_whole(name, value)
+        if max_msgs is not None:
+            check_whole("max_msgs", max_msgs)
         if up_to_seq is not None and up_to_seq < first:
             raise ConfigError("up_to_seq is before seq.")
         if subject is not None:
             check_subscribe_subject(subject)
-        where = {"seq": first} if start_time is None else {"start_time": _time(start_time)}
+        where = {"seq": first} if start_time is None else {"start_time": text_of_time(start_time)}
         self._check_batches(stream, batch, max_bytes)
         wanted = Range(stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
         return StoredMsgs(partial(read_range, self._api, wanted))
@@ -145,7 +145,7 @@ class StoredCalls:
         stream: str,
         subjects: str | Sequence[str],
         *,
-        up_to_seq: int | None = None,
+        up_to_seq: StreamSequence | None = None,
         up_to_time: datetime | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -163,19 +163,17 @@ class StoredCalls:
             check_subscribe_subject(subject)
         if up_to_seq is not None and up_to_time is not None:
             raise ConfigError("Give either up_to_seq or up_to_time, not both.")
-        if up_to_seq is not None:
-            check_whole("up_to_seq", up_to_seq)
         self._check_batches(stream, batch, max_bytes)
         body = given(
             multi_last=wanted,
             up_to_seq=up_to_seq,
-            up_to_time=None if up_to_time is None else _time(up_to_time),
+            up_to_time=None if up_to_time is None else text_of_time(up_to_time),
             batch=batch,
             max_bytes=max_bytes,
         )
         return StoredMsgs(partial(read_last, self._api, stream, body))
 
-    async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
+    async def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
         Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
@@ -207,10 +205,3 @@ class StoredCalls:
         check_whole("batch", batch)
         check_whole("max_bytes", max_bytes)
         check_feature(BATCHES, (2, 11), self._api.server)
-
-
-def _time(value: datetime) -> str:
-    try:
-        return text_of_time(to_timestamp(value))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{error}.") from None

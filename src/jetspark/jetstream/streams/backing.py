@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from jetspark.errors import ConfigError
-from jetspark.jetstream.documents.document import Document, Span
-from jetspark.jetstream.documents.streams import Placement, StreamConfig, StreamInfo
+from jetspark.jetstream.documents.configuration import GivenDocument
+from jetspark.jetstream.documents.document import Span
+from jetspark.jetstream.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
 
 _DUPLICATES: Final = timedelta(minutes=2)
 
 
-class BackedConfig(Document, frozen=True, kw_only=True):
+class BackedConfig(GivenDocument, frozen=True, kw_only=True):
     """The options that a bucket and an object store share. None: not given."""
 
     description: str | None = None
     ttl: Span | None = None
     """How long an entry or object is kept; 0 (the default): for ever."""
-    storage: str | None = None
+    storage: Annotated[str, StorageType] | None = None
     """A StorageType: "file" (default) or "memory"."""
     replicas: int | None = None
     """Servers that hold it, 1 (default) to 5."""

@@ -17,9 +17,11 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
-from jetspark.jetstream.documents.document import Configuration, config_to_wire, from_wire, given
+from jetspark.jetstream.documents.configuration import Configuration, config_to_wire, given
+from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
+from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 
@@ -86,7 +88,7 @@ class StreamCalls:
         *,
         filter: str | None = None,
         keep: int | None = None,
-        seq: int | None = None,
+        seq: StreamSequence | None = None,
     ) -> int:
         """Delete all messages or some; returns how many.
 
@@ -101,8 +103,6 @@ class StreamCalls:
         # To the server, 0 is "not given": purge everything.
         if keep is not None:
             check_whole("keep", keep, 0)
-        if seq is not None:
-            check_whole("seq", seq)
         body = given(filter=filter, keep=keep or None, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         return int(answer.get("purged", 0))

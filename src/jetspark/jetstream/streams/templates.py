@@ -15,7 +15,8 @@ from jetspark.arguments import checked
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import StreamConfig
-from jetspark.jetstream.documents.document import Document, config_to_wire, from_wire
+from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.document import Document, from_wire
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
 from jetspark.jetstream.streams.calls import StreamConfigLike

@@ -7,6 +7,7 @@ import os
 from functools import partial
 from typing import Any
 
+from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.backup import ProgressCallback, transfer
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
@@ -21,6 +22,7 @@ class GeneratedBackupCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
+    @spelt
     def backup_stream(
         self,
         name: str,
@@ -59,6 +61,7 @@ class GeneratedBackupCalls:
             progress,
         )
 
+    @spelt
     def restore_stream(
         self,
         folder: str | os.PathLike[str],

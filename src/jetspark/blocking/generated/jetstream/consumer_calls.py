@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
@@ -19,6 +20,7 @@ from jetspark.jetstream.documents import ConsumerInfo
 from jetspark.jetstream.documents.consumers import PauseState, ReplayPolicy
 from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
 from jetspark.jetstream.pulling.consume_options import EXPIRES
+from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 
 
@@ -29,6 +31,7 @@ class GeneratedConsumerCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
+    @spelt
     def create_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PullConsumer:
@@ -47,6 +50,7 @@ class GeneratedConsumerCalls:
             self._caller, self._thread.run(self._inner.create_consumer, stream, config, **options)
         )
 
+    @spelt
     def create_push_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> PushConsumer:
@@ -56,6 +60,7 @@ class GeneratedConsumerCalls:
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),
         )
 
+    @spelt
     def update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
@@ -67,6 +72,7 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.update_consumer, stream, config, **options)
 
+    @spelt
     def create_or_update_consumer(
         self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
     ) -> ConsumerInfo:
@@ -76,6 +82,7 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
 
+    @spelt
     def consumer(self, stream: str, name: str) -> PullConsumer:
         """Bind to an existing pull consumer.
 
@@ -84,6 +91,7 @@ class GeneratedConsumerCalls:
         """
         return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
 
+    @spelt
     def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """Bind to an existing push consumer.
 
@@ -92,6 +100,7 @@ class GeneratedConsumerCalls:
         """
         return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
 
+    @spelt
     def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
         """Configuration and state of a consumer.
 
@@ -99,6 +108,7 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.consumer_info, stream, name)
 
+    @spelt
     def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer.
 
@@ -106,6 +116,7 @@ class GeneratedConsumerCalls:
         """
         self._thread.run(self._inner.delete_consumer, stream, name)
 
+    @spelt
     def consumer_names(self, stream: str) -> Paged[str]:
         """The names of a stream's consumers.
 
@@ -114,10 +125,12 @@ class GeneratedConsumerCalls:
         """
         return Paged(self._thread, self._inner.consumer_names(stream))
 
+    @spelt
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
         """A stream's consumers. Raises as `consumer_names`."""
         return Paged(self._thread, self._inner.consumers(stream))
 
+    @spelt
     def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
         """Deliver nothing until then (server 2.11).
 
@@ -127,11 +140,15 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.pause_consumer, stream, name, until)
 
+    @spelt
     def resume_consumer(self, stream: str, name: str) -> PauseState:
         """Deliver again (server 2.11). Raises as `pause_consumer`."""
         return self._thread.run(self._inner.resume_consumer, stream, name)
 
-    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
+    @spelt
+    def reset_consumer(
+        self, stream: str, name: str, seq: StreamSequence | None = None
+    ) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
@@ -141,13 +158,14 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.reset_consumer, stream, name, seq)
 
+    @spelt
     def ordered(
         self,
         stream: str,
         *,
         subjects: str | Sequence[str] | None = None,
         deliver_policy: str | None = None,
-        start_seq: int | None = None,
+        start_seq: StreamSequence | None = None,
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
@@ -15,6 +16,7 @@ from jetspark.jetstream.consumers.pull import PullConsumer as AsyncPullConsumer
 from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
 from jetspark.jetstream.pulling.consume_options import EXPIRES
+from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import frame_of
 
@@ -53,6 +55,7 @@ class GeneratedConsumer:
         """Delete the consumer. Raises as `info`."""
         self._client.thread.run(self._inner.delete)
 
+    @spelt
     def pause(self, until: datetime) -> PauseState:
         """Deliver nothing until then, an aware datetime (server 2.11).
 
@@ -64,7 +67,8 @@ class GeneratedConsumer:
         """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return self._client.thread.run(self._inner.resume)
 
-    def reset(self, seq: int | None = None) -> ConsumerInfo:
+    @spelt
+    def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. Raises as
@@ -84,6 +88,7 @@ class GeneratedPullConsumer:
     _client: CallerSide
     _inner: AsyncPullConsumer
 
+    @spelt
     def fetch(
         self,
         batch: int,
@@ -164,6 +169,7 @@ class GeneratedPullConsumer:
             ),
         )
 
+    @spelt
     def consume(
         self,
         *,
@@ -210,6 +216,7 @@ class GeneratedPullConsumer:
             callback,
         )
 
+    @spelt
     def unpin(self, group: str) -> None:
         """Let the server pin another client of a priority group (ADR-42; server 2.11).
 
@@ -233,6 +240,7 @@ class GeneratedPushConsumer:
         """The subject that it delivers to."""
         return self._inner.deliver_subject
 
+    @spelt
     def subscribe(
         self,
         *,

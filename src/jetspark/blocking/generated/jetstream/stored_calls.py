@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.stored import StoredMsgs
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.stored.calls import BATCH, BATCH_BYTES
+from jetspark.kinds import StreamSequence
 
 
 class GeneratedStoredCalls:
@@ -48,14 +50,15 @@ class GeneratedStoredCalls:
             direct=direct,
         )
 
+    @spelt
     def get_msgs(
         self,
         stream: str,
-        seq: int | None = None,
+        seq: StreamSequence | None = None,
         *,
         start_time: datetime | None = None,
         subject: str | None = None,
-        up_to_seq: int | None = None,
+        up_to_seq: StreamSequence | None = None,
         max_msgs: int | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -87,12 +90,13 @@ class GeneratedStoredCalls:
             ),
         )
 
+    @spelt
     def get_last_msgs(
         self,
         stream: str,
         subjects: str | Sequence[str],
         *,
-        up_to_seq: int | None = None,
+        up_to_seq: StreamSequence | None = None,
         up_to_time: datetime | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -115,7 +119,8 @@ class GeneratedStoredCalls:
             ),
         )
 
-    def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
+    @spelt
+    def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
         Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.jetstream.streams.templates import StreamTemplateInfo
+from jetspark.kinds import StreamSequence
 
 
 class GeneratedStreamCalls:
@@ -19,6 +21,7 @@ class GeneratedStreamCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
+    @spelt
     def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
@@ -30,6 +33,7 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.create_stream, config, **options)
 
+    @spelt
     def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
@@ -41,12 +45,14 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.update_stream, config, **options)
 
+    @spelt
     def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
     ) -> StreamInfo:
         """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         return self._thread.run(self._inner.create_or_update_stream, config, **options)
 
+    @spelt
     def delete_stream(self, name: str) -> None:
         """Delete a stream and its messages.
 
@@ -54,13 +60,14 @@ class GeneratedStreamCalls:
         """
         self._thread.run(self._inner.delete_stream, name)
 
+    @spelt
     def purge_stream(
         self,
         name: str,
         *,
         filter: str | None = None,
         keep: int | None = None,
-        seq: int | None = None,
+        seq: StreamSequence | None = None,
     ) -> int:
         """Delete all messages or some; returns how many.
 
@@ -70,6 +77,7 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
 
+    @spelt
     def stream_info(
         self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
     ) -> StreamInfo:
@@ -86,6 +94,7 @@ class GeneratedStreamCalls:
             subjects_filter=subjects_filter,
         )
 
+    @spelt
     def stream_names(self, subject: str | None = None) -> Paged[str]:
         """The names of all streams, or of those with `subject` among their subjects.
 
@@ -93,6 +102,7 @@ class GeneratedStreamCalls:
         """
         return Paged(self._thread, self._inner.stream_names(subject))
 
+    @spelt
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._thread, self._inner.streams(subject))
@@ -104,6 +114,7 @@ class GeneratedTemplateCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
+    @spelt
     def create_template(
         self,
         name: str,
@@ -123,6 +134,7 @@ class GeneratedTemplateCalls:
             self._inner.create_template, name, config, max_streams=max_streams, **options
         )
 
+    @spelt
     def template_info(self, name: str) -> StreamTemplateInfo:
         """A template and the names of its streams.
 
@@ -131,6 +143,7 @@ class GeneratedTemplateCalls:
         """
         return self._thread.run(self._inner.template_info, name)
 
+    @spelt
     def delete_template(self, name: str) -> None:
         """Delete a template and all its streams. Raises as `template_info`."""
         self._thread.run(self._inner.delete_template, name)

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
+from jetspark.arguments import spelt
 from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.kinds import StreamSequence
 from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.codecs import KeyCodec, ValueCodec
@@ -64,6 +66,7 @@ class GeneratedBucket:
         """The value of `get`. Raises as `get`."""
         return self._thread.run(self._inner.get_value, key, revision, leader=leader)
 
+    @spelt
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
 
@@ -73,10 +76,12 @@ class GeneratedBucket:
         """
         return Listing(self._thread, self._inner.keys(keys))
 
+    @spelt
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
         return Listing(self._thread, self._inner.history(keys))
 
+    @spelt
     def watch(
         self,
         keys: str | Iterable[str] = ">",
@@ -85,7 +90,7 @@ class GeneratedBucket:
         meta_only: bool = False,
         ignore_deletes: bool = False,
         updates_only: bool = False,
-        resume_from: int | None = None,
+        resume_from: StreamSequence | None = None,
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
@@ -116,6 +121,7 @@ class GeneratedBucket:
             callback,
         )
 
+    @spelt
     def live(
         self,
         keys: str | Iterable[str] = ">",
@@ -172,6 +178,7 @@ class GeneratedBucket:
         """
         return self._thread.run(self._inner.delete, key, revision)
 
+    @spelt
     def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:
         """Delete a key and its history; returns the marker's revision.
 
@@ -181,6 +188,7 @@ class GeneratedBucket:
         """
         return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
 
+    @spelt
     def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
@@ -188,11 +196,12 @@ class GeneratedBucket:
 
         The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
         watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
-        Raises BadTimeError, and as `keys`.
+        Raises ConfigError for a time that is none or negative, and as `keys`.
         """
         return self._thread.run(self._inner.purge_deletes, keys, older_than=older_than)
 
-    def revert(self, key: str, revision: int) -> int:
+    @spelt
+    def revert(self, key: str, revision: StreamSequence) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
         Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jetspark.arguments import spelt
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
@@ -21,6 +22,7 @@ class GeneratedBucketCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
+    @spelt
     def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
@@ -34,6 +36,7 @@ class GeneratedBucketCalls:
             self._thread, self._thread.run(self._inner.create_bucket, name, config, **options)
         )
 
+    @spelt
     def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
@@ -46,6 +49,7 @@ class GeneratedBucketCalls:
             self._thread, self._thread.run(self._inner.update_bucket, name, config, **options)
         )
 
+    @spelt
     def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
     ) -> Bucket:
@@ -55,6 +59,7 @@ class GeneratedBucketCalls:
             self._thread.run(self._inner.create_or_update_bucket, name, config, **options),
         )
 
+    @spelt
     def create_bucket_aggregate(
         self,
         name: str,
@@ -84,6 +89,7 @@ class GeneratedBucketCalls:
             ),
         )
 
+    @spelt
     def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
     ) -> StreamInfo:
@@ -95,6 +101,7 @@ class GeneratedBucketCalls:
         """
         return self._thread.run(self._inner.create_bucket_mirror, name, origin, config, **options)
 
+    @spelt
     def bucket(self, name: str) -> Bucket:
         """Bind to an existing bucket.
 
@@ -102,10 +109,12 @@ class GeneratedBucketCalls:
         """
         return Bucket(self._thread, self._thread.run(self._inner.bucket, name))
 
+    @spelt
     def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
         self._thread.run(self._inner.delete_bucket, name)
 
+    @spelt
     def empty_bucket(self, name: str) -> int:
         """Delete all entries, but not the bucket; returns how many there were.
 

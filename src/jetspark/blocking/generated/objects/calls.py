@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.store import ObjectStore
@@ -19,6 +20,7 @@ class GeneratedObjectStoreCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
+    @spelt
     def create_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
@@ -32,6 +34,7 @@ class GeneratedObjectStoreCalls:
             self._thread, self._thread.run(self._inner.create_object_store, name, config, **options)
         )
 
+    @spelt
     def update_object_store(
         self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
     ) -> ObjectStore:
@@ -44,6 +47,7 @@ class GeneratedObjectStoreCalls:
             self._thread, self._thread.run(self._inner.update_object_store, name, config, **options)
         )
 
+    @spelt
     def object_store(self, name: str) -> ObjectStore:
         """Bind to an existing object store.
 
@@ -51,6 +55,7 @@ class GeneratedObjectStoreCalls:
         """
         return ObjectStore(self._thread, self._thread.run(self._inner.object_store, name))
 
+    @spelt
     def delete_object_store(self, name: str) -> None:
         """Delete an object store and its objects. Raises as `object_store`."""
         self._thread.run(self._inner.delete_object_store, name)
