@@ -171,7 +171,7 @@ def test_closing_the_client_ends_the_iteration(shared_server: NatsServer, filled
         messages.stop()
 
 
-def test_groups(
+def test_blocking_consumer_pulls_with_a_priority_group(
     nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")

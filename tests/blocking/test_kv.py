@@ -34,7 +34,7 @@ def bucket(js: JetStream, unique: Callable[[str], str]) -> Iterator[Bucket]:
     js.delete_bucket(name)
 
 
-def test_keys(bucket: Bucket) -> None:
+def test_blocking_bucket_reads_writes_and_deletes_keys(bucket: Bucket) -> None:
     first = bucket.put("a.b", b"1")
     assert bucket.get("a.b").revision == first
     second = bucket.update("a.b", b"2", first)
@@ -129,7 +129,7 @@ def test_a_watch_with_a_callback_that_uses_the_client(bucket: Bucket) -> None:
         bucket.watch(callback=nothing)  # type: ignore[arg-type]
 
 
-def test_a_live_mapping(bucket: Bucket) -> None:
+def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
     bucket.put("a", b"1")
     changed = threading.Event()
 

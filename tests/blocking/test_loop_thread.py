@@ -98,7 +98,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
     assert thread.calls == set()
 
 
-def test_a_signal_that_the_wait_did_not_notice_is_seen_soon(
+def test_wait_wakes_regularly_to_notice_a_missed_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It came in the moment between the last look and the wait: nothing wakes the thread."""

@@ -56,7 +56,7 @@ def test_several_threads_share_a_subscription(nc: Client, unique: Unique) -> Non
     assert sorted(taken, key=int) == [b"%d" % number for number in range(2000)]
 
 
-def test_a_thread_that_waits_gets_what_another_one_has_brought(nc: Client, unique: Unique) -> None:
+def test_waiting_threads_share_messages_that_one_of_them_took(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("brought"))
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(sub.next, 10) for _ in range(3)]

@@ -23,7 +23,7 @@ def rows() -> Columns:
     return rows.take()
 
 
-def test_what_was_done_to_a_key() -> None:
+def test_bucket_columns_have_key_operation_and_value() -> None:
     batch = to_batch("KV_b", rows(), BUCKET_COLUMNS)
     assert batch.column("key").to_pylist() == ["put", "told", "deleted", "expired"]
     assert batch.column("operation").to_pylist() == ["PUT", "PUT", "DEL", "PURGE"]

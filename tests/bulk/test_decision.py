@@ -34,7 +34,7 @@ ROWS: list[EncodedMessage] = [(b"s", None, b"1"), (b"s", b"NATS/1.0\r\n\r\n", b"
 PACKED = bytes.fromhex("92 93 c40173 c0 c40131 93 c40173 c40c4e4154532f312e300d0a0d0a c400")
 
 
-def test_a_decision_is_stored_as_before_and_read_again() -> None:
+def test_decision_keeps_its_stored_form() -> None:
     assert encode_decision(DECISION) == STORED
     assert decode_decision(STORED) == DECISION
     assert DECISION.rows == 4
@@ -45,7 +45,7 @@ def test_rows_are_packed_as_before_and_unpacked_again() -> None:
     assert unpack(PACKED) == ROWS
 
 
-def test_a_marker_is_stored_as_before() -> None:
+def test_marker_keeps_its_stored_form() -> None:
     assert msgspec.json.encode(Marker(7, 998, 2)) == b'{"batch":7,"offset":998,"rows":2}'
 
 

@@ -64,7 +64,9 @@ def test_every_column_and_nothing_is_taken(
     assert admin.facts(queue).messages == 2502
 
 
-def test_a_part_with_gaps(shared_server: NatsServer, admin: Admin, queue: str) -> None:
+def test_direct_reads_of_a_range_skip_deleted_messages(
+    shared_server: NatsServer, admin: Admin, queue: str
+) -> None:
     admin.fill(numbered(f"{queue}.a", 100))
     admin.delete_messages(queue, 10, 50, 59, 60)
     table = read(shared_server, admin, queue, 5, 61)
@@ -72,7 +74,9 @@ def test_a_part_with_gaps(shared_server: NatsServer, admin: Admin, queue: str) -
 
 
 @pytest.mark.parametrize("chosen", ["b", "bc"])
-def test_some_subjects(shared_server: NatsServer, admin: Admin, queue: str, chosen: str) -> None:
+def test_direct_reads_return_the_chosen_subjects(
+    shared_server: NatsServer, admin: Admin, queue: str, chosen: str
+) -> None:
     admin.fill((f"{queue}.{'abc'[n % 3]}", b"%d" % n) for n in range(3000))
     subjects = tuple(f"{queue}.{letter}" for letter in chosen)
     table = read(shared_server, admin, queue, subjects=subjects)

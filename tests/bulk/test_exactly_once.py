@@ -137,7 +137,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("owner", "name", "calls"), STEPS)
-def test_a_driver_that_dies_anywhere(
+def test_commit_after_a_driver_crash_at_any_step_writes_each_row_once(
     target: Target, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int
 ) -> None:
     target.commit(0, 10)
@@ -214,14 +214,14 @@ def test_two_drivers_at_once(target: Target) -> None:
     target.check()
 
 
-def test_a_zombie_is_stopped(target: Target) -> None:
+def test_commit_of_an_older_batch_by_another_run_is_refused(target: Target) -> None:
     for batch in range(3):
         target.commit(batch, 10)
     with pytest.raises(LedgerError, match="another run goes on elsewhere"):
         target.commit(1, 10)
 
 
-def test_a_zombie_in_the_middle_of_copying_is_stopped(
+def test_run_overtaken_while_copying_is_refused(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the decision, sleeps, and wakes when a later batch has begun."""
@@ -246,7 +246,9 @@ def test_a_zombie_in_the_middle_of_copying_is_stopped(
     target.check()
 
 
-def test_a_torn_chunk_is_completed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partly_stored_chunk_is_completed_by_the_next_commit(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a single server leaves it that died while it applied the batch."""
     with monkeypatch.context() as patch:
         crash_after(patch, Ledger, "forget_staged", 0)
@@ -265,7 +267,7 @@ def test_a_torn_chunk_is_completed(target: Target, monkeypatch: pytest.MonkeyPat
     target.check()
 
 
-def test_a_lost_ledger_stops_it(target: Target) -> None:
+def test_deleted_ledger_stops_the_writer_until_it_adopts(target: Target) -> None:
     target.commit(0, 1)
     target.commit(1, 1)
     with Admin(target.url) as admin:
@@ -277,7 +279,7 @@ def test_a_lost_ledger_stops_it(target: Target) -> None:
     target.commit(3, 1)
 
 
-def test_a_first_batch_that_comes_again_is_stopped_by_a_lost_ledger(target: Target) -> None:
+def test_repeated_first_batch_without_its_ledger_is_refused(target: Target) -> None:
     """What of it is stored is not known any more."""
     target.commit(0, 10)
     target.expect(0, 10)
@@ -288,7 +290,7 @@ def test_a_first_batch_that_comes_again_is_stopped_by_a_lost_ledger(target: Targ
     target.check()
 
 
-def test_a_run_that_is_overtaken_while_it_looks_back_is_told_who_went_on(
+def test_batch_committed_meanwhile_by_another_run_is_written_once(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run of the query commits between its look at the ledger and at the markers."""
@@ -308,7 +310,7 @@ def test_a_run_that_is_overtaken_while_it_looks_back_is_told_who_went_on(
 
 
 @pytest.mark.parametrize("how", [{}, {"filter": "_spark.>"}])
-def test_a_purged_target_stops_it(target: Target, how: dict[str, Any]) -> None:
+def test_purged_target_stops_the_writer(target: Target, how: dict[str, Any]) -> None:
     target.commit(0, 1)
     with Admin(target.url) as admin:
         admin.purge(target.stream, **how)
@@ -330,7 +332,7 @@ def test_markers_may_outlive_the_rows(
             assert not deadline.wait(0.1)
 
 
-def test_a_server_killed_again_and_again_while_copying(make_server: MakeServer) -> None:
+def test_server_kills_while_copying_lose_and_repeat_no_row(make_server: MakeServer) -> None:
     server = make_server()
     target = Target(server.url, "T")
     dice = random.Random(1)
@@ -347,7 +349,7 @@ def test_a_server_killed_again_and_again_while_copying(make_server: MakeServer) 
     target.check()
 
 
-def test_an_answer_that_is_lost_costs_a_moment(
+def test_lost_batch_reply_is_asked_for_again(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies = iter(["nobody.listens"])
@@ -413,9 +415,7 @@ def test_a_full_storage_is_told_and_then_copied_into(
     target.check()
 
 
-def test_a_link_that_died_in_silence_costs_a_moment(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_idle_link_is_replaced(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a router that forgets its connections leaves them; an idle one is taken first."""
     ledger = Ledger(target.options, target.stream, "q", timeout=4)
     links.close_idle()  # other tests leave some
@@ -427,7 +427,7 @@ def test_a_link_that_died_in_silence_costs_a_moment(
 
 
 @pytest.mark.parametrize("where", [batch_copier, links])
-def test_a_refused_login_is_told_at_once(
+def test_refused_login_is_raised_without_a_retry(
     target: Target, monkeypatch: pytest.MonkeyPatch, where: Any
 ) -> None:
     pieces = target.pieces(0, 10, 1)

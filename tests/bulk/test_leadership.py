@@ -184,7 +184,7 @@ def test_a_contact_before_the_question_proves_nothing() -> None:
     assert not told(look(10, 0.1, 0.1), look(10.5, 0.6, 0.6), look(10.6, 0.7, 0.7)).led_since(10)
 
 
-def test_a_contact_since_then_proves_it_once_the_leader_has_outlived_it() -> None:
+def test_contact_after_the_question_proves_the_leader_once_it_answers_steadily() -> None:
     tenure = told(look(10, 0.1, 0.1), look(10.05, 0.15, 0.15), look(10.5, 0.01, 0.01))
     assert not tenure.led_since(10), "the contact may have been a refusal"
     tenure.add(look(10.55, 0.06, 0.06))
@@ -282,7 +282,7 @@ def test_a_leader_does_not_name_itself_among_its_replicas() -> None:
     assert seen.leader[0] == ""
 
 
-def test_an_answer_without_a_leader_is_nobodys_word() -> None:
+def test_answer_without_a_leader_proves_nothing() -> None:
     seen = look_of(answer({"replicas": [replica("A"), replica("B"), replica("C")]}), 1, 2)
     assert not told(seen).led_since(1)
 

@@ -111,7 +111,7 @@ def test_while_a_replica_is_silent_two_answers_agree() -> None:
     assert found == []
 
 
-def test_a_leader_that_hears_of_nobody_is_an_error_that_passes(
+def test_leader_without_a_quorum_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(proof, "_WITHIN", 0.3)
@@ -148,7 +148,7 @@ def test_a_stream_is_shorter_only_when_a_proven_leader_says_so(strict: bool) -> 
     assert one._end == NEW + 1
 
 
-def test_what_is_lost_is_told() -> None:
+def test_range_past_a_proven_end_raises_data_loss() -> None:
     one = reader()
     one._end = NEW + 5
     with pytest.raises(DataLossError, match="lost acknowledged messages"):

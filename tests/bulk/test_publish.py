@@ -174,7 +174,7 @@ def test_what_is_lost_in_silence_is_published_again(
     assert admin.facts(stream).messages >= 1400
 
 
-def test_a_refused_login_is_told_at_once(
+def test_refused_login_is_raised_without_a_retry(
     shared_server: NatsServer,
     admin: Admin,
     unique: Callable[[str], str],

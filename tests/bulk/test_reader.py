@@ -99,7 +99,7 @@ def test_a_long_range_comes_in_order_and_nothing_twice(
     assert table["data"].to_pylist() == [b"%d" % number for number in range(1, 60_001)]
 
 
-def test_a_part_of_a_stream_that_goes_on(
+def test_range_in_the_middle_of_a_stream_is_read(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("PART")
@@ -140,7 +140,7 @@ def test_deleted_messages_are_gaps_also_at_the_end(
     assert read(shared_server.url, only_gaps).num_rows == 0
 
 
-def test_a_limit_per_subject_leaves_the_last_ones(
+def test_range_with_max_msgs_per_subject_has_the_last_messages(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("LATEST")
@@ -151,7 +151,7 @@ def test_a_limit_per_subject_leaves_the_last_ones(
 
 
 @pytest.mark.parametrize("patterns", [("{}.a",), ("{}.a", "{}.b.>")])
-def test_only_the_subjects_asked_for(
+def test_range_read_returns_the_chosen_subjects(
     admin: Admin,
     shared_server: NatsServer,
     unique: Callable[[str], str],
@@ -171,7 +171,7 @@ def test_only_the_subjects_asked_for(
     assert table.num_rows == 100 * len(patterns)
 
 
-def test_a_stream_that_wants_its_consumers_gone_sooner(
+def test_range_of_a_stream_with_consumer_limits_is_read(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("HASTY")
@@ -201,7 +201,7 @@ def test_a_purged_head_is_data_loss(
     assert "1 to 40 were removed" in caplog.text
 
 
-def test_an_earliest_start_may_move(
+def test_range_from_earliest_begins_at_the_first_stored_message(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("EARLIEST")
@@ -226,7 +226,7 @@ def test_what_is_removed_while_it_is_read_is_data_loss(
         list(batches)
 
 
-def test_a_head_that_was_read_before_it_went_is_no_loss(
+def test_messages_purged_after_they_were_read_are_no_data_loss(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("BEHIND")
@@ -240,7 +240,7 @@ def test_a_head_that_was_read_before_it_went_is_no_loss(
     assert rows == list(range(1, 5_001))
 
 
-def test_a_recreated_stream_is_not_the_same(
+def test_recreated_stream_ends_a_range_read(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("AGAIN")
@@ -257,7 +257,7 @@ def test_a_recreated_stream_is_not_the_same(
     assert read(shared_server.url, wanted, fail_on_data_loss=False).num_rows == 0
 
 
-def test_a_stream_that_went_back_has_lost_messages(
+def test_stream_that_ends_before_the_range_is_data_loss(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("BACK")

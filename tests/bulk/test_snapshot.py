@@ -85,7 +85,7 @@ def test_every_key_once_though_the_server_dies(make_server: MakeServer) -> None:
     check(batches)
 
 
-def test_a_recreated_bucket_is_not_the_same(make_server: MakeServer) -> None:
+def test_recreated_bucket_ends_a_snapshot(make_server: MakeServer) -> None:
     server = make_server()
     wanted = bucket(server)
     with Admin(server.url) as admin:

@@ -97,6 +97,6 @@ def test_what_speaks_no_websocket_is_refused(
         thread.join()
 
 
-def test_a_plain_port_is_told(shared_server: NatsServer) -> None:
+def test_websocket_url_of_a_plain_tcp_port_is_refused(shared_server: NatsServer) -> None:
     with pytest.raises(ServerRefusedError, match="did not open a WebSocket"):
         connect(make_options(shared_server.url.replace("nats:", "ws:")))

@@ -35,7 +35,9 @@ def counts(found: list[Message], must: list[Message], may: list[Message]) -> tup
         ([*ALL[:4], Message("S", 5, "S/0/4")], (1, 0, 1, 0)),
     ],
 )
-def test_the_oracle_counts_what_is_wrong(found: list[Message], expected: tuple[int, ...]) -> None:
+def test_oracle_counts_missing_repeated_and_wrong_rows(
+    found: list[Message], expected: tuple[int, ...]
+) -> None:
     assert counts(found, ALL, []) == expected
 
 
@@ -44,13 +46,13 @@ def test_what_may_be_there_is_neither_missing_nor_unexpected() -> None:
     assert counts([*ALL[:4], ALL[3]], ALL[:3], ALL[3:]) == (0, 1, 0, 0)
 
 
-def test_a_generation_of_a_stream_has_its_own_order() -> None:
+def test_oracle_orders_each_recreated_stream_separately() -> None:
     again = [Message("S", seq, f"S/1/{seq}") for seq in range(1, 3)]
     assert counts([*ALL, *again], [*ALL, *again], []) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("size", [0, 40, 5000])
-def test_a_payload_that_was_changed_is_nobodys(size: int) -> None:
+def test_changed_payload_has_no_identity(size: int) -> None:
     payload = payload_of("S/0/17", size)
     assert len(payload) >= size
     assert identity_of(payload) == "S/0/17"
@@ -112,7 +114,7 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(campaign(kinds, 7, range(5), results=file)) == 5
 
 
-def test_a_run_that_raises_or_has_met_no_fault_is_not_good(
+def test_chaos_run_that_raises_or_meets_no_fault_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (failed,) = campaign({"x": _fail}, 7, [0])

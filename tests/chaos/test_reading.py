@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["server killed", "connections cut", "messages purged"])
-def test_a_table_is_right_whatever_breaks(spark: SparkSession, kind: str) -> None:
+def test_table_has_every_row_once_under_each_fault(spark: SparkSession, kind: str) -> None:
     with Shared() as shared:
         shared.once("spark", lambda: nullcontext(spark))
         outcome = run_one(kind, KINDS[kind], 1, 0, shared)

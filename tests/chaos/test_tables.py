@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
-def test_a_user_s_order_of_commands_loses_nothing_in_silence(
+def test_random_commands_on_a_table_lose_no_row_silently(
     spark: SparkSession, shared_server: NatsServer
 ) -> None:
     figures = campaign(spark, shared_server, 6, 1)

@@ -86,7 +86,9 @@ def test_options_are_those_of_the_roles(capsys: pytest.CaptureFixture[str]) -> N
     assert found == Roles(inbox_prefix="_mine", domain="hub").monitor("S").to_dict()
 
 
-def test_the_consumers_of_spark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_acl_options_add_the_interest_and_progress_consumer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     source = ["spark-source", "--stream", "S", "--json"]
     for option in ("interest_consumer", "progress_consumer"):
         found = json.loads(printed(capsys, *source, f"--{option.replace('_', '-')}", "c"))
@@ -177,7 +179,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_wrong_arguments_print_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(["acl", *arguments]) == app.FAILED

@@ -90,7 +90,7 @@ def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
         replace(like, json_schema="delay DOUBLE").look_ahead()
 
 
-def test_a_checkpoint_that_is_the_table(tmp_path: Path) -> None:
+def test_ingest_refuses_the_table_folder_as_checkpoint(tmp_path: Path) -> None:
     like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"))
     like.look_ahead()
     with pytest.raises(ConfigError, match="is the folder of the table itself"):
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_is_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--to", "--checkpoint"])
-def test_a_file_in_place_of_a_folder(
+def test_ingest_refuses_a_file_as_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
     file = tmp_path / "file"
@@ -160,7 +160,7 @@ def test_a_schema_that_spark_refuses_is_refused(ddl: str) -> None:
         check_fields(ddl, "--json")
 
 
-def test_a_start_is_a_position_a_time_or_an_age() -> None:
+def test_start_accepts_a_position_a_time_or_an_age() -> None:
     for bare in ("earliest", "Latest", "17", '{"A": 5}'):
         assert starting(bare) == {"startingOffsets": bare}
     assert starting("2026-01-31T12:00:00Z")["startingTimestamp"] == "2026-01-31T12:00:00Z"
@@ -196,7 +196,7 @@ def test_masters_that_spark_knows(master: str) -> None:
     assert spark_settings(master, ["spark.a=b=c"]) == {"spark.a": "b=c"}
 
 
-def test_a_master_of_several_is_there_when_one_is() -> None:
+def test_master_url_with_several_hosts_needs_one_reachable() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -86,7 +86,7 @@ def test_a_signal_is_the_ordinary_end(
         (["--count", "-1"], "--count cannot be negative."),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_wrong_arguments_print_one_sentence(
     arguments: list[str],
     sentence: str,
     capsys: pytest.CaptureFixture[str],

@@ -186,7 +186,7 @@ def test_without_jetstream_and_with_a_name() -> None:
     assert "JetStream is off" in out
 
 
-def test_host() -> None:
+def test_server_command_listens_on_the_given_host() -> None:
     with jetspark("server", "--port", "0", "--host", "localhost") as command:
         url = first_line(command)
         RawClient(url).close()

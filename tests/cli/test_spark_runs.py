@@ -59,7 +59,7 @@ def run(query: Query, outcome: Outcome | None = None, stop: Stop | None = None) 
     return watch
 
 
-def test_a_line_now_and_then_without_a_terminal(
+def test_progress_without_a_terminal_is_printed_in_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)

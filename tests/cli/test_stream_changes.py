@@ -128,7 +128,7 @@ def test_where_nobody_can_be_asked_force_is_needed(
         (["purge", "S", "--before", "0"], "--before is a sequence; they begin at 1."),
     ],
 )
-def test_a_mistake_is_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
+def test_wrong_arguments_print_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert sentence in err

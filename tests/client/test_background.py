@@ -49,7 +49,9 @@ def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_the_making_of_an_ordered_consumer(js: JetStream, stream: str) -> None:
+async def test_bug_while_creating_an_ordered_consumer_ends_its_iteration(
+    js: JetStream, stream: str
+) -> None:
     with pytest.raises(JetsparkError, match=WORDS) as raised:
         async with asyncio.timeout(20):
             async for _ in js.ordered(stream):
@@ -60,7 +62,7 @@ async def test_the_making_of_an_ordered_consumer(js: JetStream, stream: str) -> 
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_the_making_of_an_ordered_consumer_with_a_callback(
+async def test_bug_while_creating_an_ordered_consumer_ends_its_callback(
     js: JetStream, nc: Client, stream: str
 ) -> None:
     messages = js.ordered(stream, callback=lambda _: None)
@@ -72,7 +74,9 @@ async def test_the_making_of_an_ordered_consumer_with_a_callback(
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_a_watch_and_a_live_bucket(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_bug_in_the_background_ends_a_watch_and_a_live_bucket(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
     bucket = await js.create_bucket(unique("b"), storage="memory")
     await bucket.put("a", b"x")
     with pytest.raises(JetsparkError, match=WORDS):
@@ -96,7 +100,7 @@ async def test_recreating_an_ordered_consumer(
             await messages.next(60)
 
 
-async def test_the_start_of_consuming(
+async def test_bug_while_consume_starts_ends_it(
     js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = await js.create_consumer(stream, durable_name="c", ack_policy="none")
@@ -106,7 +110,7 @@ async def test_the_start_of_consuming(
             await messages.next(20)
 
 
-async def test_the_wait_for_a_leader_of_consuming(
+async def test_bug_while_consume_waits_for_a_leader_ends_it(
     js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = await js.create_consumer(stream, durable_name="c")
@@ -117,7 +121,7 @@ async def test_the_wait_for_a_leader_of_consuming(
             await messages.next(20)
 
 
-async def test_a_message_that_cannot_be_made(
+async def test_bug_while_taking_a_message_ends_the_callback(
     nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscription = nc.subscribe(unique("a"), callback=lambda _: None)
@@ -131,7 +135,9 @@ async def test_a_message_that_cannot_be_made(
 
 
 @pytest.mark.usefixtures("no_consumer")
-def test_the_blocking_reader(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+def test_bug_in_the_background_ends_a_blocking_ordered_consumer(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
     with blocking.connect(shared_server.url) as nc:
         js, name = nc.jetstream(), unique("S")
         js.create_stream(name=name, subjects=[name], storage="memory")

@@ -70,7 +70,7 @@ NKEY_FORMS: dict[str, Form] = {
 
 
 @pytest.mark.parametrize("form", JWT_FORMS)
-async def test_a_jwt_in_every_form(
+async def test_jwt_logs_in_from_every_option(
     operator_server: NatsServer, connect: Connect, tmp_path: Path, form: str
 ) -> None:
     jwt = OPERATOR.user(USER)
@@ -87,7 +87,7 @@ async def test_a_jwt_in_every_form(
 
 
 @pytest.mark.parametrize("form", NKEY_FORMS)
-async def test_an_nkey_in_every_form(
+async def test_nkey_logs_in_from_every_option(
     make_server: MakeServer, connect: Connect, tmp_path: Path, form: str
 ) -> None:
     server = make_server(nkey_config(USER))

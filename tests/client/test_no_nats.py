@@ -72,7 +72,7 @@ async def _connected(url: str, timeout: float) -> None:
     await jetspark.connect(url, connect_timeout=timeout)
 
 
-def test_a_web_server_is_asked_about() -> None:
+def test_connecting_to_a_web_server_suggests_a_wrong_port() -> None:
     with http_server() as url:
         for error in refusals(url, 0.3):
             assert isinstance(error, ConnectionFailure)
@@ -93,7 +93,7 @@ def test_another_protocol_is_shown(greeting: bytes) -> None:
             )
 
 
-def test_a_frame_that_is_no_greeting_is_none() -> None:
+def test_server_that_does_not_begin_with_info_is_refused() -> None:
     with speaking(b"PING\r\n") as url:
         for error in refusals(url, 30):
             assert str(error).endswith("port for clients: it did not begin with INFO.")

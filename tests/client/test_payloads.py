@@ -429,7 +429,7 @@ async def _published(subject: Any, reply: Any, payload: Any, headers: Any) -> No
 
 @settings(max_examples=200)
 @given(subject=TEXTS, queue=TEXTS)
-def test_a_subscription_is_one_line_of_exactly_these_words(subject: Any, queue: Any) -> None:
+def test_subscribe_sends_exactly_one_sub_line(subject: Any, queue: Any) -> None:
     asyncio.run(_subscribed(subject, queue))
 
 

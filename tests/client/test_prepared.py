@@ -58,7 +58,7 @@ async def test_a_received_message_can_be_sent_on(
     assert again.headers == Headers({"k": "v"})
 
 
-async def test_a_prepared_message_may_ask(
+async def test_prepared_message_is_sent_as_a_request(
     shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
 ) -> None:
     nc = await connect(shared_server.url)

@@ -235,7 +235,7 @@ CASES = [(label, number) for label, (_, forms) in CALLS.items() for number in ra
 
 
 @pytest.mark.parametrize(("label", "number"), CASES)
-async def test_it_is_taken(
+async def test_client_accepts_every_listed_form(
     shared_server: NatsServer, unique: Callable[[str], str], label: str, number: int
 ) -> None:
     call, forms = CALLS[label]
@@ -252,7 +252,7 @@ async def test_it_is_taken(
 
 
 @pytest.mark.parametrize(("label", "number"), CASES)
-def test_the_blocking_client_takes_it(
+def test_blocking_client_accepts_every_listed_form(
     shared_server: NatsServer, unique: Callable[[str], str], label: str, number: int
 ) -> None:
     call, forms = CALLS[label]
@@ -278,7 +278,7 @@ def test_plain_arguments_are_handed_on_as_they_are() -> None:
     assert ConnectOptions(servers=subjects).servers is subjects
 
 
-async def test_a_list_that_was_read_is_looked_at(shared_server: NatsServer) -> None:
+async def test_items_of_a_generator_are_checked(shared_server: NatsServer) -> None:
     async with connect(shared_server.url) as nc:
         with pytest.raises(ConfigError, match=r"^subjects is a str or a list of str"):
             nc.jetstream().ordered("S", subjects=(it for it in ["a", 5]))  # type: ignore[arg-type]
@@ -299,7 +299,7 @@ def test_lists_of_a_document() -> None:
     assert backoff == [timedelta(1), timedelta(2)]
 
 
-async def test_a_switch_is_no_increment(shared_server: NatsServer) -> None:
+async def test_increment_refuses_a_bool(shared_server: NatsServer) -> None:
     async with connect(shared_server.url) as nc:
         with pytest.raises(ConfigError, match="by is a whole number"):
             await nc.jetstream().increment("a", True)

@@ -245,7 +245,7 @@ async def test_too_many_connections_are_told_as_such(
             await connect(server.url)
 
 
-async def test_the_port_of_a_cluster_is_told_as_such(
+async def test_connecting_to_a_cluster_port_is_refused_by_name(
     make_server: MakeServer, connect: Connect
 ) -> None:
     from tests.support.ports import free_port

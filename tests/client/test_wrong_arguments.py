@@ -122,7 +122,7 @@ async def test_an_update_of_a_key_says_what_it_replaces(
     "option",
     ["creds_file", "nkey_seed_file", "tls_ca_file", "tls_ca_dir", "tls_cert_file", "tls_key_file"],
 )
-def test_a_number_is_no_path(option: str) -> None:
+def test_path_options_refuse_numbers_and_bytes(option: str) -> None:
     """It would be taken for an open file of the program."""
     for wrong in (True, 3, b"x"):
         options: dict[str, Any] = {option: wrong}

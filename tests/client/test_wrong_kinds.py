@@ -281,7 +281,7 @@ async def _made(server: NatsServer, unique: Callable[[str], str]) -> tuple[str, 
 
 
 @pytest.mark.parametrize("label", CALLS)
-async def test_what_is_said_of_it(
+async def test_wrong_kind_is_refused_with_its_words(
     shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path, label: str
 ) -> None:
     call, values, words = CALLS[label]
@@ -324,7 +324,7 @@ class Things:
         self.folder = Path()
 
 
-async def test_a_function_of_listen_is_one(shared_server: NatsServer) -> None:
+async def test_listen_refuses_handlers_that_are_not_functions(shared_server: NatsServer) -> None:
     async with connect(shared_server.url) as nc:
         for name in ("on_end", "on_run", "on_disconnect", "on_reconnect", "on_refused"):
             with pytest.raises(ConfigError, match=f"^{name} is a function, not 5"):
@@ -334,7 +334,7 @@ async def test_a_function_of_listen_is_one(shared_server: NatsServer) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", b"x", [5], KeyChain, object()])
-def test_a_chain_is_of_codecs(wrong: Any) -> None:
+def test_codec_chain_refuses_anything_but_codecs(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"^codecs is a KeyCodec"):
         KeyChain(Base64Codec(), wrong)
     with pytest.raises(ConfigError, match=r"^codecs is a ValueCodec"):
@@ -372,7 +372,7 @@ OPTIONS: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_what_is_said_of_an_option(option: str) -> None:
+def test_wrong_option_is_refused_with_its_words(option: str) -> None:
     values, words = OPTIONS[option]
     for value in values:
         for made in (connect, blocking.connect):

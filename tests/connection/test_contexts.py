@@ -140,7 +140,7 @@ def test_the_selected_context_is_asked_for_by_an_empty_name(home: Home) -> None:
     assert home.options().servers == ConnectOptions().servers
 
 
-def test_a_context_that_is_not_there_or_not_readable(home: Home) -> None:
+def test_missing_or_unreadable_context_is_refused(home: Home) -> None:
     home.save("one")
     with pytest.raises(ConfigError, match=r"no context 'two' .*known: one"):
         home.options(context="two")

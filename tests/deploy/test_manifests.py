@@ -120,7 +120,7 @@ def test_what_is_referred_to_is_there() -> None:
 # -- NATS ------------------------------------------------------------------------------------
 
 
-def test_the_servers_take_their_configuration() -> None:
+def test_nats_server_accepts_the_manifests_configuration() -> None:
     config = FOLDER / "nats.conf"
     done = subprocess.run(
         [find_server(), "-t", "-c", config],
@@ -188,7 +188,7 @@ def test_the_streams_are_made_and_the_pipeline_finds_them(
         assert (made.max_age, made.num_replicas) == (timedelta(days=7), 1)
 
 
-def test_the_driver_is_called_what_spark_is_told() -> None:
+def test_manifest_driver_pod_and_ports_match_spark_defaults() -> None:
     settings = spark_settings()
     driver = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "jetspark")
     pod = f"{driver['metadata']['name']}-0"
@@ -261,11 +261,13 @@ def entrypoint(tmp_path: Path) -> Callable[..., list[str]]:
     return run
 
 
-def test_the_image_runs_what_it_is_told(entrypoint: Callable[..., list[str]]) -> None:
+def test_image_entrypoint_runs_its_arguments_as_a_command(
+    entrypoint: Callable[..., list[str]],
+) -> None:
     assert entrypoint("printf", "%s\\n", "a b", "c") == ["a b", "c"]
 
 
-def test_the_image_is_an_executor_when_spark_asks(entrypoint: Callable[..., list[str]]) -> None:
+def test_image_entrypoint_starts_a_spark_executor(entrypoint: Callable[..., list[str]]) -> None:
     told = entrypoint(
         "executor",
         SPARK_HOME="/spark",

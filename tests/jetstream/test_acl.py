@@ -615,7 +615,9 @@ async def test_events_watcher(guard: Callable[..., Guarded]) -> None:
 # -- one connection of several roles ---------------------------------------------------------------
 
 
-async def test_an_inbox_prefix_of_ones_own(guard: Callable[..., Guarded]) -> None:
+async def test_role_with_an_inbox_prefix_allows_only_that_inbox(
+    guard: Callable[..., Guarded],
+) -> None:
     roles = Roles(inbox_prefix="_INBOX_u")
     guarded = guard(roles.publisher(["s.*"]) | roles.pull_reader("S", "c"))
     await make_stream(guarded)
@@ -630,7 +632,9 @@ async def test_an_inbox_prefix_of_ones_own(guard: Callable[..., Guarded]) -> Non
             await nc.subscribe("_INBOX.>").next(30)
 
 
-async def test_a_domain(hub_and_leaf: HubAndLeaf) -> None:
+async def test_role_with_a_domain_allows_the_subjects_of_its_context(
+    hub_and_leaf: HubAndLeaf,
+) -> None:
     """The subjects are those that a context with this domain sends."""
     roles = Roles(domain="leaf")
     async with connect(hub_and_leaf.hub.url) as nc:

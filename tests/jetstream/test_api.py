@@ -44,7 +44,7 @@ WIRE_DOCUMENT = (
 )
 
 
-def test_prefixes() -> None:
+def test_api_prefix_comes_from_domain_or_api_prefix() -> None:
     assert js_api.api_prefix_of(None, None) == "$JS.API"
     assert js_api.api_prefix_of("hub", None) == "$JS.hub.API"
     assert js_api.api_prefix_of(None, "from.acc.") == "from.acc"
@@ -141,7 +141,9 @@ async def test_server_info_is_none_where_another_server_answers(nc: Client) -> N
     assert nc.jetstream(api_prefix="imported").server_info is None
 
 
-async def test_a_server_without_jetstream_says_so(make_server: MakeServer) -> None:
+async def test_call_to_a_server_without_jetstream_raises_not_enabled(
+    make_server: MakeServer,
+) -> None:
     server = make_server(jetstream=False)
     async with connect(server.url) as nc:
         with pytest.raises(errors.JetStreamNotEnabledError, match="not enabled"):

@@ -101,7 +101,7 @@ async def test_one_message_is_a_batch_too(js: JetStream, atomic: str) -> None:
     assert (headers["K"], headers["Nats-Msg-Id"], headers["Nats-TTL"]) == ("1", "m", "60")
 
 
-async def test_an_exception_gives_the_batch_up_at_once(js: JetStream, atomic: str) -> None:
+async def test_exception_in_the_block_abandons_the_atomic_batch(js: JetStream, atomic: str) -> None:
     advisories = js.client.subscribe(f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{atomic}")
     with pytest.raises(KeyError):
         async with js.atomic_batch() as batch:
@@ -113,7 +113,7 @@ async def test_an_exception_gives_the_batch_up_at_once(js: JetStream, atomic: st
     assert (await stored(js, atomic), batch.ack) == (0, None)
 
 
-async def test_an_empty_batch_is_nothing(js: JetStream, nc: Client) -> None:
+async def test_empty_atomic_batch_has_no_ack_and_refuses_commit(js: JetStream, nc: Client) -> None:
     async with js.atomic_batch() as batch:
         with pytest.raises(ConfigError, match="empty"):
             await batch.commit()
@@ -135,7 +135,7 @@ async def test_expectations_are_looked_at_when_it_is_committed(js: JetStream, at
     assert await stored(js, atomic) == 3
 
 
-async def test_an_end_without_a_message_commits_what_was_flushed(
+async def test_commit_after_flush_stores_the_atomic_batch(
     js: JetStream, atomic: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")
@@ -167,7 +167,7 @@ async def test_the_first_refusal_is_the_one_that_is_raised(
     assert await stored(js, atomic) == 0
 
 
-async def test_a_stream_without_batches_says_so(js: JetStream, stream: str) -> None:
+async def test_batch_on_a_stream_without_batches_is_refused(js: JetStream, stream: str) -> None:
     with pytest.raises(NotEnabledOnStreamError) as refused:
         async with js.atomic_batch() as batch:
             await batch.add(f"{stream}.a")
@@ -175,7 +175,9 @@ async def test_a_stream_without_batches_says_so(js: JetStream, stream: str) -> N
     assert refused.value.option == "allow_atomic"
 
 
-async def test_a_message_id_may_come_once(js: JetStream, atomic: str) -> None:
+async def test_atomic_batch_with_a_repeated_message_id_is_refused(
+    js: JetStream, atomic: str
+) -> None:
     with pytest.raises(BatchError) as refused:
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a", msg_id="m")
@@ -184,7 +186,7 @@ async def test_a_message_id_may_come_once(js: JetStream, atomic: str) -> None:
     assert await stored(js, atomic) == 0
 
 
-async def test_the_limits_of_the_server(
+async def test_atomic_batch_over_the_server_limits_is_refused(
     make_server: MakeServer, needs_server: Callable[[str], None]
 ) -> None:
     url = await limited(make_server, needs_server)
@@ -232,7 +234,9 @@ async def test_an_idle_batch_is_refused_by_its_next_message(
         assert await stored(js, "S") == 0
 
 
-async def test_a_lost_connection_ends_it(js: JetStream, atomic: str, nc: Client) -> None:
+async def test_atomic_batch_ends_unstored_when_the_connection_is_lost(
+    js: JetStream, atomic: str, nc: Client
+) -> None:
     with pytest.raises(BrokenSocketError, match="nothing of it is stored"):
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
@@ -242,7 +246,7 @@ async def test_a_lost_connection_ends_it(js: JetStream, atomic: str, nc: Client)
     assert await stored(js, atomic) == 0
 
 
-async def test_a_change_of_leader_stores_all_or_nothing(
+async def test_atomic_batch_over_a_leader_change_stores_all_or_nothing(
     nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.15")  # 2.14.6 can never delete the stream after that
@@ -266,7 +270,9 @@ async def test_a_change_of_leader_stores_all_or_nothing(
         await js.delete_stream(name)
 
 
-async def test_nobody_listening_is_told(js: JetStream, nc: Client, atomic: str) -> None:
+async def test_batch_to_a_subject_of_no_stream_raises(
+    js: JetStream, nc: Client, atomic: str
+) -> None:
     for count in (1, 2):
         with pytest.raises(NoStreamResponseError):
             async with js.atomic_batch(timeout=2) as batch:

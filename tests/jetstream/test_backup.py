@@ -209,7 +209,7 @@ async def test_consumers_may_be_left_out(
     assert await elsewhere.consumer_names(filled).all() == []
 
 
-async def test_an_empty_stream(
+async def test_backup_of_an_empty_stream_is_restored(
     js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("E")
@@ -267,7 +267,7 @@ async def test_what_is_over_when_it_is_restored_keeps_its_sequences(
     assert (await elsewhere.publish(name, b"x")).seq == 6
 
 
-async def test_a_work_queue_keeps_what_is_not_done(
+async def test_restored_work_queue_has_the_unacknowledged_messages(
     js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("WQ")
@@ -284,7 +284,7 @@ async def test_a_work_queue_keeps_what_is_not_done(
     assert [message.data for message in await bound.fetch(2, timeout=5)] == [b"4", b"5"]
 
 
-async def test_a_stream_that_is_written_meanwhile(
+async def test_backup_of_a_stream_that_is_written_to_is_restored(
     js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("LIVE")
@@ -307,7 +307,7 @@ async def test_a_stream_that_is_written_meanwhile(
     assert (await elsewhere.get_msg(name, made.state.last_seq)).data == payload
 
 
-async def test_a_server_without_room_makes_no_stream(
+async def test_restore_to_a_full_server_creates_no_stream(
     js: JetStream,
     unique: Callable[[str], str],
     make_server: MakeServer,
@@ -406,13 +406,15 @@ async def test_no_such_stream_leaves_nothing(js: JetStream, tmp_path: Path) -> N
     assert nothing_in(tmp_path)
 
 
-async def test_an_empty_folder_is_taken(js: JetStream, filled: str, tmp_path: Path) -> None:
+async def test_backup_into_an_empty_folder_is_allowed(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
     (tmp_path / "b").mkdir()
     await js.backup_stream(filled, tmp_path / "b")
     assert verify_backup(tmp_path / "b").stream == filled
 
 
-async def test_a_changed_archive_is_told_before_anything_is_sent(
+async def test_restore_of_a_changed_archive_is_refused_before_sending(
     js: JetStream, nc: Client, filled: str, tmp_path: Path
 ) -> None:
     await js.backup_stream(filled, tmp_path / "b")
@@ -536,7 +538,7 @@ async def test_a_cancelled_backup_leaves_nothing(
 
 
 @pytest.mark.parametrize("kill", [True, False])
-async def test_a_server_that_goes_during_a_backup(
+async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
     make_server: MakeServer, tmp_path: Path, kill: bool
 ) -> None:
     server = make_server()
@@ -676,7 +678,7 @@ MAGIC = b"\xff\x06\x00\x00S2sTwO"
 BLOCK = b"\x01\x08\x00\x00CRC.data"
 
 
-async def test_a_part_that_did_not_arrive_ends_it(js: JetStream, tmp_path: Path) -> None:
+async def test_backup_with_a_lost_chunk_raises(js: JetStream, tmp_path: Path) -> None:
     for script in (
         [(MAGIC, "a.10.1"), (BLOCK, "a.12.3"), (b"", None)],
         [(MAGIC, "a.11.1"), (b"", None)],
@@ -701,7 +703,7 @@ async def test_an_archive_that_is_cut_off_or_none_is_not_kept(
         assert nothing_in(tmp_path)
 
 
-async def test_a_server_that_says_nothing_more_is_given_up(
+async def test_backup_raises_when_the_server_falls_silent(
     js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backup, "SILENCE", 0.05)

@@ -64,7 +64,9 @@ def ended(status: str, messages: int, size: int = 0) -> str:
 # -- asking ------------------------------------------------------------------------------------
 
 
-async def test_the_default_pull_request(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_consume_sends_the_default_pull_request(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
     async with scripted() as peer, peer.consumer.consume():
         await asked(peer, 1)
         assert peer.requests == [

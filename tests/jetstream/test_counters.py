@@ -109,7 +109,7 @@ async def test_what_other_streams_contribute(
     await js.delete_stream(total)
 
 
-async def test_a_stream_that_does_not_count_says_so(js: JetStream, stream: str) -> None:
+async def test_counter_on_a_stream_without_counters_is_refused(js: JetStream, stream: str) -> None:
     with pytest.raises(NotEnabledOnStreamError) as refused:
         await js.increment(f"{stream}.a")
     assert refused.value.option == "allow_msg_counter"
@@ -119,7 +119,7 @@ async def test_a_stream_that_does_not_count_says_so(js: JetStream, stream: str) 
             await js.get_counter(stream, f"{stream}.a")
 
 
-async def test_a_server_that_stores_an_ordinary_message(
+async def test_increment_stored_as_an_ordinary_message_raises(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("ordinary")

@@ -152,7 +152,7 @@ def test_nanoseconds_survive() -> None:
     assert wire["created"] == "2026-11-21T10:49:46.401926287Z"
 
 
-def test_a_time_that_never_was_is_none() -> None:
+def test_zero_time_becomes_none() -> None:
     state: dict[str, Any] = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
     wire = {**state, "first_ts": "0001-01-01T00:00:00Z", "deleted": None}
     assert from_wire(StreamState, wire) == StreamState(**state)
@@ -250,7 +250,7 @@ def test_json_is_sent_as_it_is() -> None:
         ({"mirror": {"opt_start_seq": 1}}, {}, "name"),
     ],
 )
-def test_a_mistake_is_found_before_anything_is_sent(
+def test_wrong_configuration_is_refused_with_a_hint(
     config: Any, options: dict[str, Any], hint: str
 ) -> None:
     with pytest.raises(ConfigError, match=hint):
@@ -286,7 +286,9 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("given", "words"), WORDS)
-def test_a_slip_is_told_with_what_the_field_takes(given: dict[str, Any], words: str) -> None:
+def test_wrong_field_value_names_the_field_and_its_values(
+    given: dict[str, Any], words: str
+) -> None:
     for config, options in ((None, given), (given, {}), (msgspec.json.encode(given), {})):
         with pytest.raises(ConfigError) as raised:
             config_to_wire(StreamConfig, config, options)
@@ -303,7 +305,7 @@ def test_a_slip_is_told_with_what_the_field_takes(given: dict[str, Any], words: 
         ({"priority_policy": "overflw"}, "overflow"),
     ],
 )
-def test_a_slip_in_a_word_of_a_consumer(given: dict[str, Any], near: str) -> None:
+def test_misspelt_consumer_word_suggests_the_nearest(given: dict[str, Any], near: str) -> None:
     for config, options in ((None, given), (given, {}), (ConsumerConfig(**given), {})):
         with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
             config_to_wire(ConsumerConfig, config, options)
@@ -338,7 +340,7 @@ WRONG_KINDS: list[tuple[type[Document], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("cls", "given"), WRONG_KINDS)
-def test_a_document_is_of_the_kinds_that_it_says(
+def test_document_refuses_a_value_of_the_wrong_type(
     cls: type[Document], given: dict[str, Any]
 ) -> None:
     wrong = list(given)[-1 if cls is not SubjectTransform else 0]
@@ -364,7 +366,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
         json_of(tmp_path)
 
 
-def test_a_whole_request_goes_out_as_it_is(tmp_path: Path) -> None:
+def test_json_request_is_sent_unchanged(tmp_path: Path) -> None:
     text = '{"b": 1,  "a": [null, 1.50]}'
     file = tmp_path / "request.json"
     file.write_text(text)

@@ -177,7 +177,7 @@ async def test_a_mirror_follows_a_stream_of_the_hub(
     assert state.extra == {}
 
 
-async def test_an_aggregate_of_two_streams_of_the_hub(
+async def test_stream_on_the_leaf_sources_two_streams_of_the_hub(
     on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
 ) -> None:
     first, second, both = unique("A"), unique("B"), unique("BOTH")

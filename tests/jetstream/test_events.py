@@ -173,7 +173,7 @@ async def test_events_of_a_client_pinned_and_unpinned(
     assert (unpinned.group, unpinned.reason) == ("g", "admin")
 
 
-async def test_the_event_of_an_abandoned_batch(
+async def test_abandoned_batch_publishes_its_event(
     js: JetStream, nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
@@ -255,7 +255,7 @@ async def test_api_audits_have_the_whole_request_and_answer(
 # -- what only the system account is told ----------------------------------------------------------
 
 
-async def test_the_event_of_a_full_queue_of_api_requests(
+async def test_full_api_queue_publishes_its_event(
     make_server: MakeServer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")

@@ -128,7 +128,7 @@ async def test_one_message_and_none(js: JetStream, fast: str) -> None:
     assert (ingest.acked, ingest.ack) == (0, None)
 
 
-async def test_a_lost_message_ends_the_batch_there(
+async def test_fast_ingest_ends_at_a_lost_message(
     js: JetStream, nc: Client, fast: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(nc, monkeypatch, 13)
@@ -161,7 +161,9 @@ async def test_lost_messages_are_listed_and_the_batch_goes_on(
 
 
 @BOTH
-async def test_an_expectation_that_does_not_hold(js: JetStream, fast: str, gaps: Gaps) -> None:
+async def test_fast_ingest_reports_a_failed_expectation(
+    js: JetStream, fast: str, gaps: Gaps
+) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
             expected = 77 if number == 11 else None
@@ -179,7 +181,9 @@ async def test_an_expectation_that_does_not_hold(js: JetStream, fast: str, gaps:
 
 
 @BOTH
-async def test_a_message_that_the_stream_refuses(js: JetStream, fast: str, gaps: Gaps) -> None:
+async def test_fast_ingest_reports_messages_that_the_stream_refuses(
+    js: JetStream, fast: str, gaps: Gaps
+) -> None:
     await js.update_stream(name=fast, max_msg_size=100)
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
@@ -216,7 +220,9 @@ async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps)
 
 
 @BOTH
-async def test_a_stream_without_batches_says_so(js: JetStream, stream: str, gaps: Gaps) -> None:
+async def test_batch_on_a_stream_without_batches_is_refused(
+    js: JetStream, stream: str, gaps: Gaps
+) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
         await ingest.add(f"{stream}.a")
         with pytest.raises(NotEnabledOnStreamError) as refused:
@@ -225,7 +231,7 @@ async def test_a_stream_without_batches_says_so(js: JetStream, stream: str, gaps
     assert refused.value.option == "allow_batched"
 
 
-async def test_nobody_listening_is_told(js: JetStream) -> None:
+async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream) -> None:
     with pytest.raises(PublishFailedError) as raised:
         async with js.fast_ingest() as ingest:
             await ingest.add("nobody.listens")
@@ -325,7 +331,7 @@ async def test_after_kill_9_every_message_is_stored_or_reported(
 
 
 @BOTH
-async def test_a_change_of_leader_loses_nothing_silently(
+async def test_fast_ingest_over_a_leader_change_reports_every_loss(
     nats_cluster: Cluster, unique: Callable[[str], str], gaps: Gaps
 ) -> None:
     name = unique("S")
@@ -360,7 +366,9 @@ async def test_a_change_of_leader_loses_nothing_silently(
         assert ingest.sent == 5000
 
 
-async def test_a_forgotten_batch_is_over_at_once(make_server: MakeServer) -> None:
+async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(
+    make_server: MakeServer,
+) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05) as nc:
         js = nc.jetstream(timeout=60)
@@ -392,7 +400,7 @@ async def test_the_first_message_lost_with_the_link_is_reported(
         assert [one.index for one in ingest.failed] == [0]
 
 
-async def test_silence_is_a_timeout(
+async def test_fast_ingest_without_any_reply_times_out(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("silent")
@@ -422,7 +430,7 @@ async def test_a_server_that_stores_the_first_message_gets_no_more(
     assert (len(taken), ingest.acked) == (1, 1)
 
 
-async def test_a_gap_beyond_what_was_sent_is_cut(
+async def test_fast_ingest_ignores_a_gap_beyond_its_last_message(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("odd")
@@ -521,7 +529,7 @@ JSON = st.recursive(
 
 
 @given(st.binary(max_size=30) | JSON.map(lambda value: json.dumps(value).encode()), st.binary())
-def test_no_reply_raises(payload: bytes, tail: bytes) -> None:
+def test_parsing_a_fast_ingest_reply_never_raises(payload: bytes, tail: bytes) -> None:
     assert isinstance(reply(payload, tail), Flow | Gap | Last | Refusal)
     for kind in ("ack", "gap", "err"):
         assert isinstance(reply(b'{"type":"%b","seq":"x"}' % kind.encode()), Refusal)

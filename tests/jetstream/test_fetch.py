@@ -321,7 +321,9 @@ def _is(holds: Callable[[], bool]) -> Callable[[], Any]:
 # -- with a scripted consumer ------------------------------------------------------------------
 
 
-async def test_the_pull_request_of_a_fetch(scripted: Callable[..., ScriptedConsumer]) -> None:
+async def test_fetch_sends_its_options_in_the_pull_request(
+    scripted: Callable[..., ScriptedConsumer],
+) -> None:
     full = [1]
     async with scripted(full, full, full) as peer:
         await peer.consumer.fetch(1)

@@ -159,7 +159,7 @@ def test_senders_and_the_loop_meet_without_losing_a_message() -> None:
     assert max(indexes) < window.sent
 
 
-def test_a_message_that_meets_the_end_is_told_once() -> None:
+def test_message_reserved_when_the_batch_ends_fails_once() -> None:
     window = IngestWindow(flow=5, outstanding=1)
     window.open()
     index = window.reserve("a")

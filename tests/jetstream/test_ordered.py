@@ -123,7 +123,9 @@ async def test_an_ordered_consumer_reads_parts_of_a_stream(
     assert await first(4, subjects=[f"{stream}.0", f"{stream}.1"]) == [1, 3, 4, 6]
 
 
-async def test_an_ordered_consumer_of_new_messages_only(js: JetStream, stream: str) -> None:
+async def test_ordered_consumer_with_deliver_new_skips_old_messages(
+    js: JetStream, stream: str
+) -> None:
     await fill(js, stream, 3)
     async with js.ordered(stream, deliver_policy="new") as messages:
         with pytest.raises(RequestTimeoutError):
@@ -156,7 +158,7 @@ async def test_an_ordered_callback_gets_one_message_after_the_other(
     messages.stop()
 
 
-async def test_the_properties_of_an_ordered_consumer(js: JetStream, stream: str) -> None:
+async def test_ordered_consumer_has_name_info_and_configuration(js: JetStream, stream: str) -> None:
     await fill(js, stream, 2)
     messages = js.ordered(stream, subjects=f"{stream}.>")
     assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
@@ -416,7 +418,7 @@ async def test_an_ordered_consumer_uses_the_inbox_prefix(
     assert all(subject.startswith("_MINE.") for subject in subjects)
 
 
-async def test_an_ordered_consumer_of_another_domain(
+async def test_ordered_consumer_of_another_domain_is_recreated_there(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
 ) -> None:
     stream = unique("S")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_acks(data: bytes, ack: PubAck) -> None:
+def test_publish_ack_is_parsed(data: bytes, ack: PubAck) -> None:
     assert parse_pub_ack(data) == ack
 
 
@@ -174,7 +174,7 @@ async def _store(msg: Message) -> None:
     await msg.respond(b'{"stream":"S","seq":5}')
 
 
-async def test_the_third_attempt_may_succeed(
+async def test_publish_without_responders_is_retried_twice(
     js: JetStream, nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = unique("late")
@@ -184,7 +184,7 @@ async def test_the_third_attempt_may_succeed(
     assert leader.waits == [RETRY_WAIT, RETRY_WAIT] == [0.25, 0.25]
 
 
-async def test_there_is_no_fourth_attempt(
+async def test_publish_without_responders_raises_after_three_attempts(
     js: JetStream, nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = LateLeader(nc, unique("late"), attempt=4)

@@ -216,7 +216,7 @@ async def test_leaving_never_raises_when_told_so(js: JetStream, stream: str) -> 
     assert len(publisher.failed) == 1
 
 
-async def test_an_error_of_the_block_goes_on_and_tells_of_failures(
+async def test_publisher_block_adds_its_failures_as_a_note_to_an_exception(
     js: JetStream, stream: str
 ) -> None:
     await js.update_stream(name=stream, max_msg_size=100)
@@ -247,7 +247,7 @@ async def test_cancelling_the_block_does_not_wait(
     assert len(publisher.failed) == 1
 
 
-async def test_a_message_that_is_not_taken_is_nobodys_failure(
+async def test_publisher_does_not_count_a_message_refused_by_send(
     js: JetStream, stream: str, nc: Client
 ) -> None:
     async with js.publisher(1) as publisher:
@@ -363,7 +363,7 @@ async def test_nobody_listening_is_tried_for_a_time_and_told(
     assert nc.stats.out_msgs - before == 1
 
 
-async def test_a_leader_that_comes_late_gets_the_message(
+async def test_publisher_retries_until_the_stream_has_a_leader(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("late")

@@ -99,7 +99,7 @@ def reason(raised: BaseException) -> BaseException:
 
 
 @way
-async def test_a_subject_that_is_not_allowed_is_known_at_once(some: Client, way: str) -> None:
+async def test_publish_without_permission_fails_at_once(some: Client, way: str) -> None:
     with pytest.raises((PermissionsError, PublishFailedError)) as raised:
         await asyncio.wait_for(WAYS[way](some.jetstream(), "s.no"), 60)
     error = reason(raised.value)
@@ -108,7 +108,9 @@ async def test_a_subject_that_is_not_allowed_is_known_at_once(some: Client, way:
 
 
 @way
-async def test_an_inbox_that_is_not_allowed_is_known_at_once(server: NatsServer, way: str) -> None:
+async def test_publish_without_permission_for_its_inbox_fails_at_once(
+    server: NatsServer, way: str
+) -> None:
     async with connect(server.url, user="deaf", password="p") as nc:
         with pytest.raises((PermissionsError, PublishFailedError)) as raised:
             await asyncio.wait_for(WAYS[way](nc.jetstream(), "s.a"), 60)
@@ -150,7 +152,7 @@ async def test_what_a_smaller_server_does_not_take_is_known_at_once(
         assert isinstance(nc.last_error, MaxPayloadError)
 
 
-async def test_the_others_of_a_publisher_are_stored(some: Client) -> None:
+async def test_publisher_stores_messages_around_refused_ones(some: Client) -> None:
     async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
         for number in range(300):
             await publisher.send(("s.yes", "s.no", "t.no")[number % 3], b"%d" % number)
@@ -211,7 +213,7 @@ async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client
     assert (await js.stream_info("S")).state.messages == 0
 
 
-async def test_the_refusal_of_another_subject_leaves_all_alone(some: Client) -> None:
+async def test_permission_error_for_another_subject_fails_no_publish(some: Client) -> None:
     js = some.jetstream()
     async with js.publisher() as publisher, js.atomic_batch() as batch, js.fast_ingest() as ingest:
         await publisher.send("s.a")
@@ -252,7 +254,7 @@ def _kind(name: str, error: Exception) -> tuple[str, type[Exception]]:
 
 
 @pytest.mark.parametrize("how", ["fetch", "consume"])
-async def test_a_pull_that_is_not_allowed_is_known_at_once(server: NatsServer, how: str) -> None:
+async def test_pull_without_permission_fails_at_once(server: NatsServer, how: str) -> None:
     async with connect(server.url, user="all", password="p") as nc:
         await nc.jetstream().create_consumer("S", name="closed")
     async with connect(server.url, user="some", password="p") as nc:

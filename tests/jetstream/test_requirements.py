@@ -27,21 +27,21 @@ OLD = ServerInfo(version="2.9.10")
 NEW = ServerInfo(version="2.15.1")
 
 
-def test_the_tables_name_real_fields() -> None:
+def test_requirement_tables_name_existing_fields() -> None:
     assert STREAM_FIELDS.keys() <= set(field_names(StreamConfig))
     assert SOURCE_FIELDS.keys() <= set(field_names(Source))
     assert CONSUMER_FIELDS.keys() <= set(field_names(ConsumerConfig))
 
 
 @pytest.mark.parametrize("name", STREAM_FIELDS)
-def test_a_stream_that_needs_a_newer_server(name: str) -> None:
+def test_stream_field_of_a_newer_server_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedByServerError, match=f"{name} needs nats-server >= 2"):
         check_stream({name: "something"}, OLD)
     check_stream({name: "something"}, NEW)
 
 
 @pytest.mark.parametrize("name", CONSUMER_FIELDS)
-def test_a_consumer_that_needs_a_newer_server(name: str) -> None:
+def test_consumer_field_of_a_newer_server_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedByServerError, match=name):
         check_consumer({name: "something"}, OLD)
     check_consumer({name: "something"}, NEW)
@@ -67,7 +67,7 @@ def test_values_and_sources_have_their_own_versions() -> None:
             check_stream(wire, OLD)
 
 
-def test_an_unknown_server_is_not_checked() -> None:
+def test_fields_are_not_checked_for_an_unknown_server() -> None:
     check_stream({"allow_atomic": True}, None)
     check_consumer({"priority_groups": ["g"]}, None)
 

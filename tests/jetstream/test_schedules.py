@@ -58,7 +58,7 @@ async def arrives(js: JetStream, stream: str, subject: str) -> bytes:
     return (await js.get_msg(stream, last_by_subject=subject, direct=False)).data
 
 
-async def test_once_at_a_time(js: JetStream, planned: str) -> None:
+async def test_schedule_at_a_time_is_published_once(js: JetStream, planned: str) -> None:
     plan, target = f"{planned}.plan", f"{planned}.done"
     soon = datetime.now(timezone(timedelta(hours=3))) + timedelta(seconds=1)
     ack = await js.schedule(
@@ -99,7 +99,7 @@ async def test_again_and_again_until_it_is_cancelled(
     assert (await js.stream_info(planned)).state.messages == 1
 
 
-async def test_the_last_message_of_another_subject_is_sampled(
+async def test_schedule_with_a_source_publishes_its_last_message(
     js: JetStream, planned: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")
@@ -122,7 +122,7 @@ async def test_the_last_message_of_another_subject_is_sampled(
         ({"at": FAR, "ttl": "never"}, "Nats-Schedule", "@at 2100-01-01T00:00:00Z"),
     ],
 )
-async def test_the_server_takes_every_form(
+async def test_schedule_forms_are_accepted_by_the_server(
     js: JetStream,
     planned: str,
     needs_server: Callable[[str], None],
@@ -167,7 +167,9 @@ async def test_only_schedules_are_cancelled(js: JetStream, planned: str) -> None
     assert (await js.stream_info(planned)).state.messages == 2
 
 
-async def test_a_stream_that_does_not_allow_it_says_so(js: JetStream, stream: str) -> None:
+async def test_schedule_on_a_stream_without_schedules_is_refused(
+    js: JetStream, stream: str
+) -> None:
     with pytest.raises(NotEnabledOnStreamError) as refused:
         await js.schedule(f"{stream}.plan", target=f"{stream}.done", at=FAR)
     assert refused.value.option == "allow_msg_schedules"
@@ -225,7 +227,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
         ("2.12.8", {"at": FAR, "rollup": True}),
     ],
 )
-async def test_an_older_server_is_told_apart(
+async def test_schedule_on_an_older_server_is_refused_before_sending(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch, version: str, options: Any
 ) -> None:
     old = ServerInfo(server_id="x", version=version, headers=True, max_payload=1_000_000)

@@ -83,6 +83,6 @@ async def test_timedeltas_are_times(
         assert (await ordered.next(timedelta(seconds=20))).data == b"1"
 
 
-def test_the_alias_is_what_it_says() -> None:
+def test_seconds_alias_equals_the_type_of_in_seconds() -> None:
     hints = typing.get_type_hints(in_seconds)
     assert set(typing.get_args(hints["value"])) == {float, timedelta, type(None)}

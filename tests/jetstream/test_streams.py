@@ -202,7 +202,7 @@ async def test_wrong_stream_options_are_refused_before_anything_is_sent(
 # -- straight from JSON--------- -----------------------------------------------------------------
 
 
-async def test_a_stream_from_a_json_file(
+async def test_stream_and_consumer_are_created_from_json_files(
     js: JetStream, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("J")

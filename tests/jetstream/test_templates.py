@@ -64,7 +64,7 @@ def test_templates_without_async(shared_server: NatsServer, unique: Callable[[st
         js.delete_template(name)
 
 
-async def test_a_server_without_templates_is_not_asked(
+async def test_templates_on_newer_servers_are_refused_before_sending(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if has_templates(nc):

@@ -60,7 +60,7 @@ async def test_a_message_with_ttl_expires_and_others_stay(js: JetStream, mortal:
     assert stored.headers.to_dict() == {"Nats-TTL": ["60"]}
 
 
-async def test_a_stream_that_does_not_allow_ttl_says_so(
+async def test_ttl_on_a_stream_without_ttl_is_refused(
     js: JetStream, stream: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")

@@ -39,7 +39,7 @@ async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> Async
         raw.api(f"STREAM.DELETE.KV_{name}")
 
 
-async def test_the_default_options_of_a_bucket(js: JetStream, name: str) -> None:
+async def test_bucket_stream_has_the_default_configuration(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
     config = (await js.stream_info(f"KV_{name}")).config
     assert config.subjects == [f"$KV.{name}.>"]
@@ -209,7 +209,7 @@ async def test_bucket_lists(js: JetStream, name: str) -> None:
     await js.delete_stream(f"not_{name}")
 
 
-async def test_the_status_of_a_bucket(
+async def test_bucket_status_has_its_options_and_counts(
     js: JetStream, name: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")

@@ -135,7 +135,7 @@ def test_a_codec_without_filters_allows_all_or_one_key() -> None:
             encode_filter(codec, "a.*")
 
 
-async def test_a_bucket_with_codecs(bucket: Bucket) -> None:
+async def test_bucket_with_codecs_stores_encoded_keys_and_values(bucket: Bucket) -> None:
     coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
     revision = await coded.put("Acme Inc.contact", b"x" * 1000)
     assert await bucket.get_value("QWNtZSBJbmM.Y29udGFjdA") == zlib.compress(b"x" * 1000)

@@ -57,7 +57,7 @@ async def test_a_live_bucket_is_complete_when_entered_and_follows(bucket: Bucket
     assert live["k0"] == b"back"
 
 
-async def test_a_live_bucket_of_some_keys(bucket: Bucket) -> None:
+async def test_live_bucket_with_a_filter_has_only_matching_keys(bucket: Bucket) -> None:
     await bucket.put("eu.1", b"1")
     await bucket.put("us.1", b"2")
     async with bucket.live("eu.*") as live:

@@ -74,7 +74,7 @@ async def test_a_watch_gives_current_entries_then_none_once_then_changes(
         assert shown(await take(changes, len(wanted))) == wanted
 
 
-async def test_a_watch_with_several_filters(filled: Bucket) -> None:
+async def test_watch_with_several_filters_gives_matching_keys(filled: Bucket) -> None:
     server = filled._js.client.server_info
     assert server is not None
     if not server.at_least(2, 10):
@@ -104,7 +104,9 @@ async def test_a_watch_on_an_empty_bucket_gives_none_at_once(
         assert shown(await take(changes, 1)) == [("k", b"1", 1)]
 
 
-async def test_a_watch_on_a_bucket_of_delete_markers_only(bucket: Bucket) -> None:
+async def test_watch_ignoring_deletes_gives_none_on_a_bucket_of_delete_markers(
+    bucket: Bucket,
+) -> None:
     await bucket.delete("k")
     async with bucket.watch(ignore_deletes=True) as changes:
         assert await take(changes, 1) == [None]

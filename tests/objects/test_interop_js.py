@@ -190,7 +190,9 @@ async def test_metadata_changed_by_one_is_seen_by_the_other(
     assert await store.get_bytes("c") == CONTENT
 
 
-async def test_both_watch_the_other(store: ObjectStore, theirs: Theirs, js_peer: JsPeer) -> None:
+async def test_watches_see_the_changes_of_the_other_client(
+    store: ObjectStore, theirs: Theirs, js_peer: JsPeer
+) -> None:
     await store.put("a", b"1")
     await js_peer.run("obj_watch", store=store.name, options={})
     async with store.watch() as watch:

@@ -107,7 +107,7 @@ async def test_metadata_changed_by_one_is_seen_by_the_other(
     assert (await store.info("b")).description == "theirs"
 
 
-async def test_both_watch_the_other(store: ObjectStore, theirs: Any) -> None:
+async def test_watches_see_the_changes_of_the_other_client(store: ObjectStore, theirs: Any) -> None:
     await store.put("a", b"1")
     their_watch = await theirs.watch()
     assert (await their_watch.updates()).name == "a"

@@ -421,7 +421,7 @@ async def is_said(reported: list[str]) -> bool:
     return any("are left" in text for text in reported)
 
 
-async def test_an_object_store_of_another_domain(
+async def test_object_store_of_another_domain_is_written_and_read(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
 ) -> None:
     async with connect(hub_and_leaf.leaf.url) as nc:

@@ -129,7 +129,7 @@ async def test_the_initial_data_starts_anew_when_its_consumer_is_lost(store: Obj
 
 
 @pytest.mark.parametrize("filled_before", [False, True])
-async def test_a_store_watch_whose_consumer_cannot_be_created_at_first(
+async def test_store_watch_whose_first_consumer_fails_raises_or_retries(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, filled_before: bool
 ) -> None:
     """Before anything was given out the caller hears of it; later it is tried again."""

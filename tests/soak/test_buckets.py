@@ -36,7 +36,7 @@ SEEN = [
 ]
 
 
-def test_a_good_history_passes() -> None:
+def test_checker_accepts_a_correct_history() -> None:
     check(DONE, SEEN)
     check(DONE, [*SEEN, Entry("B", "k", b"d", 4, 0)])  # what nobody heard of
 
@@ -56,6 +56,6 @@ def test_a_good_history_passes() -> None:
         ([replace(DONE[1], last=1), replace(DONE[0], start=4, end=5)], SEEN[:2]),  # too late
     ],
 )
-def test_a_bad_history_is_noticed(done: list[Done], seen: list[Entry]) -> None:
+def test_checker_rejects_a_wrong_history(done: list[Done], seen: list[Entry]) -> None:
     with pytest.raises((AssertionError, KeyError)):
         check(done, seen)

@@ -62,7 +62,7 @@ def test_a_question_waits_no_longer_than_the_read_timeout(nats_server: NatsServe
             streams_facts(options)
 
 
-def test_the_first_question_is_told_at_once(nats_server: NatsServer) -> None:
+def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServer) -> None:
     options = parse_options(_filled(nats_server))
     nats_server.stop()
     began = time.monotonic()

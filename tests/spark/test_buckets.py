@@ -70,7 +70,9 @@ def values(rows: DataFrame) -> set[tuple[Any, ...]]:
     return {(row.key, row.value and row.value.decode()) for row in rows.collect()}
 
 
-def test_the_present_values(spark: SparkSession, shared_server: NatsServer, bucket: str) -> None:
+def test_bucket_read_returns_current_values(
+    spark: SparkSession, shared_server: NatsServer, bucket: str
+) -> None:
     rows = load(spark, shared_server, bucket=bucket)
     assert rows.columns == ["bucket", "key", "value", "revision", "created", "operation"]
     assert values(rows) == {("a.1", "new"), ("b.2", "z")}
@@ -80,13 +82,15 @@ def test_the_present_values(spark: SparkSession, shared_server: NatsServer, buck
     assert {tuple(row) for row in chosen.collect()} == {(2, "a.1"), (7, "b.2")}
 
 
-def test_an_empty_bucket(
+def test_empty_bucket_reads_as_no_rows(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:
     assert load(spark, shared_server, bucket=make_bucket(admin, unique("empty"))).count() == 0
 
 
-def test_the_history(spark: SparkSession, shared_server: NatsServer, bucket: str) -> None:
+def test_bucket_read_with_history_returns_all_revisions(
+    spark: SparkSession, shared_server: NatsServer, bucket: str
+) -> None:
     rows = load(spark, shared_server, bucket=bucket, history="true").orderBy("revision").collect()
     assert [(row.revision, row.key, row.value, row.operation) for row in rows] == [
         (1, "a.1", b"old", "PUT"),
@@ -184,7 +188,7 @@ def test_a_bucket_that_is_not_there_is_told(
     assert "'price' cannot be written to a bucket" in str(explain(caught.value))
 
 
-def test_entries_that_cannot_be() -> None:
+def test_bucket_entries_with_wrong_keys_or_operations_are_refused() -> None:
     def encode(key: str | None, value: str | None, operation: str | None = None) -> list[Any]:
         batch = pa.RecordBatch.from_pydict(
             {

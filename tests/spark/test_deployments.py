@@ -31,7 +31,7 @@ def deployment(where: str, folder: Path) -> AbstractContextManager[str]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("where", ["local", "standalone", "connect"])
-def test_one_program_everywhere(
+def test_same_program_runs_in_each_deployment(
     where: str,
     shared_server: NatsServer,
     admin: Admin,

@@ -113,7 +113,7 @@ def test_mistakes_are_one_sentence(wrong: dict[str, str], sentence: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_a_stream_has_to_be_named_well() -> None:
+def test_missing_and_bad_stream_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="'stream' is missing"):
         parse_options({"servers": "nats://a"})
     with pytest.raises(ConfigError, match=r"^Option 'stream': Bad stream name 'a b': white space"):
@@ -133,7 +133,7 @@ def test_batch_and_streaming_refuse_each_others_options() -> None:
         parse_options(BASE | {"endingOffsets": "5"}).for_streaming()
 
 
-def test_a_tables_options_come_twice_and_those_of_the_read_win() -> None:
+def test_read_options_win_over_table_options() -> None:
     options = parse_options(
         {
             "stream": "NEW",
@@ -176,7 +176,7 @@ def test_streams_by_name_list_or_pattern() -> None:
         parse_options({"streams": "A,A"})
 
 
-def test_positions_for_each_stream() -> None:
+def test_starting_offsets_by_stream_name_exactly_the_streams() -> None:
     given = '{"A": 5, "B": "earliest", "C": "latest"}'
     options = parse_options({"streams": "A,B,C", "startingOffsets": given})
     starting = options.starting_positions("latest")

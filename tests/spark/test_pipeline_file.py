@@ -61,7 +61,7 @@ def read(folder: Path, text: str, **environment: str):  # type: ignore[no-untype
     return read_pipeline(file, {"HOST": "h", **environment})
 
 
-def test_everything_that_can_be_said(tmp_path: Path) -> None:
+def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
     pipeline = read(tmp_path, GOOD)
     assert (pipeline.name, pipeline.checkpoint) == ("orders", "chk")
     assert (pipeline.follow, pipeline.interval) == (True, 10.0)
@@ -83,7 +83,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert (out.rows, out.mode) == ("totals", "update")
 
 
-def test_the_least_that_must_be_said(tmp_path: Path) -> None:
+def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
     pipeline = read(
         tmp_path,
         'checkpoint = "c"\n[sources.s]\nstream = "S"\n[sinks.t]\nformat = "noop"\n',
@@ -139,7 +139,7 @@ def test_what_is_missing_is_told(tmp_path: Path, text: str, says: str) -> None:
         read(tmp_path, text)
 
 
-def test_no_such_file(tmp_path: Path) -> None:
+def test_missing_pipeline_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_pipeline(tmp_path / "nope.toml")
 

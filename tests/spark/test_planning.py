@@ -269,7 +269,9 @@ def test_the_first_offset_is_logged_even_when_there_is_nothing() -> None:
         (None, 5, 21),
     ],
 )
-def test_limits_and_the_frozen_end(limit: int | None, target: int | None, expected: int) -> None:
+def test_batch_end_obeys_limits_and_the_available_now_end(
+    limit: int | None, target: int | None, expected: int
+) -> None:
     offset = StreamOffset(CREATED, 21, 1)
     end = next_offset(stream(1, 100), offset, max_offsets=limit, target=target)
     assert end.next == expected
@@ -340,7 +342,7 @@ def test_a_start_that_does_not_exist_yet_is_refused() -> None:
     assert planning.initial_offset(stream(1, 20), 21).next == 21
 
 
-def test_the_range_of_a_batch_read() -> None:
+def test_batch_range_comes_from_its_positions_and_is_checked() -> None:
     wanted = planning.fixed_range(stream(5, 20), "earliest", "latest")
     assert (wanted.start, wanted.end, wanted.from_earliest) == (5, 21, True)
     wanted = planning.fixed_range(stream(5, 20), 7, 9)

@@ -105,7 +105,7 @@ def test_a_progress_consumer_that_cannot_be_moved_is_a_warning_and_rests(
         ({"progressConsumer": "c", "interestConsumer": "d"}, "would keep messages"),
     ],
 )
-def test_what_cannot_be_is_refused(more: dict[str, str], says: str) -> None:
+def test_progress_consumer_refuses_options_that_do_not_fit(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_options({"stream": "S", **more}).for_streaming()
 

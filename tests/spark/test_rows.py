@@ -146,7 +146,7 @@ def frame(**columns: DataType | str) -> StructType:
         ({"data": "binary", "price": "double"}, {"subject": "s"}, "'price' cannot be written"),
     ],
 )
-def test_a_frame_that_cannot_be_written(
+def test_frame_with_wrong_columns_is_refused(
     columns: dict[str, str], options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -64,7 +64,7 @@ def test_a_query_is_named_by_its_option_or_its_checkpoint() -> None:
         parse_sink_options(both | {"transactionId": "t"}).for_batch()
 
 
-def test_a_batch_needs_a_transaction_to_be_exact() -> None:
+def test_exactly_once_batch_write_requires_a_transaction_id() -> None:
     exactly = MINIMAL | {"guarantee": "exactly-once"}
     with pytest.raises(ConfigError, match="transactionId"):
         parse_sink_options(exactly).for_batch()
@@ -76,7 +76,7 @@ def test_a_batch_needs_a_transaction_to_be_exact() -> None:
         parse_sink_options(exactly | {"transactionId": "t", "adoptLedger": "true"}).for_batch()
 
 
-def test_a_bucket_has_its_own_way() -> None:
+def test_bucket_sink_refuses_a_guarantee() -> None:
     options = parse_sink_options({"bucket": "B"})
     assert (options.bucket, options.stream) == ("B", "KV_B")
     with pytest.raises(ConfigError, match="'guarantee' is for streams"):

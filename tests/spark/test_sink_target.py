@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     [{}, {"allow_msg_ttl": True}, {"allow_atomic": True}, {"allow_rollup_hdrs": True}],
     ids=["plain", "with times to live", "with batches", "with rollups"],
 )
-def test_a_look_names_all_that_preparing_changes(
+def test_check_lists_what_prepare_stream_changes_and_changes_nothing(
     config: dict[str, Any],
     shared_server: NatsServer,
     admin: Admin,

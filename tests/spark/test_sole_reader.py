@@ -130,7 +130,7 @@ def test_what_cannot_be_read_so_is_told(
     assert says in str(explain(caught.value))
 
 
-def test_a_batch_read_takes_nothing(
+def test_batch_read_with_sole_reader_removes_nothing(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, queue: str
 ) -> None:
     admin.fill(numbered(f"{queue}.a", 10))

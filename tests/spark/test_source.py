@@ -110,7 +110,7 @@ def test_partitions_by_number_and_by_size(
     assert partitions(maxRecordsPerPartition="300") == 4
 
 
-def test_a_part_and_some_subjects(
+def test_batch_read_selects_offsets_and_subjects(
     spark: SparkSession, shared_server: NatsServer, stream: str
 ) -> None:
     rows = load(
@@ -160,7 +160,7 @@ def test_a_large_message_and_headers_arrive(
     assert last.headers is None
 
 
-def test_a_temporary_view_in_sql(
+def test_sql_view_reads_the_stream(
     spark: SparkSession, shared_server: NatsServer, stream: str
 ) -> None:
     spark.sql(

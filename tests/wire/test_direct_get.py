@@ -48,7 +48,7 @@ def test_an_answer_with_something_missing_is_an_error(lost: bytes) -> None:
         parse_direct_reply(block([], "a", 7).replace(lost, b"X"))
 
 
-def test_the_end_of_a_batch() -> None:
+def test_end_of_a_direct_get_batch_is_parsed() -> None:
     end = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 5\r\nNats-Last-Sequence: 9\r\n"
     assert parse_end_of_batch(end + b"\r\n") == (5, 9, None)
     assert parse_end_of_batch(end + b"Nats-UpTo-Sequence: 12\r\n\r\n") == (5, 9, 12)
