@@ -236,6 +236,25 @@ async def test_get_last_msgs_of_many_subjects(
     assert await read("other") == []
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+async def test_last_messages_up_to_a_sequence_to_come_are_those_of_now(
+    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None], storage: str
+) -> None:
+    """A file store answers with nothing there."""
+    needs_server("2.11")
+    name = unique("S")
+    await js.create_stream(
+        name=name, subjects=[f"{name}.*"], storage=storage, allow_direct=True, max_msgs=3
+    )
+    for number in (1, 2, 1, 3):
+        await js.publish(f"{name}.{number}")
+    for batch in (1, 2, 1000):
+        found = await js.get_last_msgs(name, f"{name}.*", up_to_seq=9, batch=batch).all()
+        assert [msg.seq for msg in found] == [2, 3, 4]
+    assert await js.get_last_msgs(name, f"{name}.*", up_to_seq=1).all() == []
+    assert await js.get_last_msgs(name, f"{name}.7", up_to_seq=9).all() == []
+
+
 async def test_later_batches_belong_to_the_moment_of_the_first(
     js: JetStream, open_stream: str, needs_server: Callable[[str], None]
 ) -> None:

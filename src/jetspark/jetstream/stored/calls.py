@@ -153,8 +153,9 @@ class StoredCalls:
         """The last message of each subject that matches one of `subjects`, in stream order.
 
         All as of one moment: now, or after `up_to_seq`, or before `up_to_time`, as far as the
-        stream still has those messages. The server answers for 1,024 subjects at most: otherwise
-        DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
+        stream still has those messages; one that is yet to come is now. The server answers for
+        1,024 subjects at most: otherwise DirectGetError, status 413. `batch`, `max_bytes` and other
+        errors: see `get_msgs`.
         """
         wanted = [subjects] if isinstance(subjects, str) else list(subjects)
         if not wanted:

@@ -120,6 +120,7 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
     """The last message of each subject of `body`, all as of one moment, over all batches."""
     request = dict(body)
     attempts = 0
+    beyond: int | None = None
     while True:
         page = await _request_batch(api, stream, request)
         if page.more and page.up_to_seq is None and "up_to_seq" not in request:
@@ -128,6 +129,14 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             if attempts == _ATTEMPTS:
                 raise RequestTimeoutError(f'No batch of stream "{stream}" came to its end.')
             continue
+        first = beyond is None and "seq" not in request
+        if first and not page.messages and "up_to_seq" in request:
+            # A file store finds nothing up to a sequence that it has not reached: all that it has
+            # is the answer then.
+            beyond = request.pop("up_to_seq")
+            continue
+        if beyond is not None and (page.up_to_seq or 0) > beyond:
+            return
         for message in page.messages:
             yield message
         if not page.more:
