@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +39,12 @@ def test_decision_keeps_its_stored_form() -> None:
     assert encode_decision(DECISION) == STORED
     assert decode_decision(STORED) == DECISION
     assert DECISION.rows == 4
+
+
+def test_a_decision_says_whose_name_is_noted() -> None:
+    noted = replace(DECISION, name="copy")
+    assert encode_decision(noted) == b"\x83" + STORED[1:] + b"\xa4name\xa4copy"
+    assert decode_decision(encode_decision(noted)) == noted
 
 
 def test_rows_are_packed_as_before_and_unpacked_again() -> None:

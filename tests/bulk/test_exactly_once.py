@@ -522,6 +522,23 @@ def test_a_ledger_without_names_gets_one_with_the_next_batch(target: Target) -> 
         new_writer(target, "q2").check_name()
 
 
+def test_a_name_is_looked_up_once_until_it_changes(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    named = Ledger.named
+    monkeypatch.setattr(
+        Ledger, "named", lambda ledger, name: (asked.append(name), named(ledger, name))[1]
+    )
+    new_writer(target, "q1", None).commit(0, everything(target, "q1"))
+    for batch, name in enumerate(["copy", "copy", "copy", "other", "other"], 1):
+        new_writer(target, "q1", name).commit(batch, [])
+    assert asked == ["copy", "other"]
+    new_writer(target, "q2", "fresh").commit(0, [])
+    new_writer(target, "q2", "fresh").commit(1, [])
+    assert asked == ["copy", "other", "fresh"]
+
+
 @pytest.mark.parametrize("owner", [Ledger, BatchCopier], ids=["decided", "copied"])
 def test_a_name_is_free_when_its_writer_died_before_it_decided(
     target: Target, monkeypatch: pytest.MonkeyPatch, owner: type

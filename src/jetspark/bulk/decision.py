@@ -52,6 +52,8 @@ class Decision:
 
     batch: int
     lanes: list[LanePlan]
+    name: str = ""
+    """The key of the writer's name (`name_key`), which is in the ledger; empty: it may not be."""
 
     @property
     def rows(self) -> int:
@@ -71,9 +73,10 @@ class _StoredLane(msgspec.Struct):
     pieces: list[bytes | int]
 
 
-class _StoredDecision(msgspec.Struct):
+class _StoredDecision(msgspec.Struct, omit_defaults=True):
     batch: int
     lanes: list[_StoredLane]
+    name: str = ""  # ledgers from before names have none
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -82,7 +85,7 @@ def encode_decision(decision: Decision) -> bytes:
         _StoredLane(lane.previous, lane.rows, [_stored(one) for one in lane.packs])
         for lane in decision.lanes
     ]
-    return msgspec.msgpack.encode(_StoredDecision(decision.batch, lanes))
+    return msgspec.msgpack.encode(_StoredDecision(decision.batch, lanes, decision.name))
 
 
 def decode_decision(data: bytes) -> Decision:
@@ -94,6 +97,7 @@ def decode_decision(data: bytes) -> Decision:
             LanePlan(lane.previous, lane.rows, [_pack(one) for one in lane.pieces])
             for lane in stored.lanes
         ],
+        stored.name,
     )
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.decision import Decision, InlinePack, LanePlan, Pack, Piece
 from jetspark.bulk.encoded_messages import PACKING_BYTES, EncodedMessage, pack, size_of
-from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.ledger import Ledger, name_key
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
 
@@ -126,7 +126,7 @@ class ExactlyOnceWriter:
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
-        if self._name is not None:
+        if self._name is not None and (last is None or last[1].name != name_key(self._name)):
             self._take_name(self._name, new=last is None, adopt=adopt)
         decision = self._plan(batch, pieces, lanes, markers)
         try:
@@ -224,7 +224,7 @@ class ExactlyOnceWriter:
             if inline > _DECISION_BYTES:
                 packs = [self._staged(one) for one in packs]
             plans.append(LanePlan(marker, sum(piece.rows for piece in of_lane), packs))
-        return Decision(batch, plans)
+        return Decision(batch, plans, "" if self._name is None else name_key(self._name))
 
     def _staged(self, one: Pack) -> Pack:
         return self.ledger.stage_pack(one) if isinstance(one, InlinePack) else one

@@ -52,6 +52,11 @@ def marker_subjects(target: str) -> str:
     return f"_spark.{target}.mark.>"
 
 
+def name_key(name: str) -> str:
+    """A name in the ledger: it may be a path, of any length, and nobody else's business."""
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
 class Ledger:
     """The ledger of one writer to one target.
 
@@ -132,8 +137,7 @@ class Ledger:
         self._publish(self._entry(name), self._writer.encode(), after, rollup=True)
 
     def _entry(self, name: str) -> str:
-        # A name may be a path, of any length, and nobody else's business.
-        return self._decisions(f"name.{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+        return self._decisions(f"name.{name_key(name)}")
 
     # -- staging -------------------------------------------------------------------------------
 
