@@ -527,9 +527,12 @@ def test_a_name_is_looked_up_once_until_it_changes(
 ) -> None:
     asked = []
     named = Ledger.named
-    monkeypatch.setattr(
-        Ledger, "named", lambda ledger, name: (asked.append(name), named(ledger, name))[1]
-    )
+
+    def counted(ledger: Ledger, name: str) -> tuple[int, str] | None:
+        asked.append(name)
+        return named(ledger, name)
+
+    monkeypatch.setattr(Ledger, "named", counted)
     new_writer(target, "q1", None).commit(0, everything(target, "q1"))
     for batch, name in enumerate(["copy", "copy", "copy", "other", "other"], 1):
         new_writer(target, "q1", name).commit(batch, [])

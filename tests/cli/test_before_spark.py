@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from jetspark.cli import app
+from jetspark.cli import app, spark_runs
 from jetspark.cli.flags import options_as_flags
+from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import starting
 from jetspark.errors import ConfigError, SparkUnavailableError
@@ -22,7 +27,7 @@ from jetspark.spark.table_note import Note
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
@@ -53,6 +58,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--master", "spark://127.0.0.1:1"], "master spark://127.0.0.1:1 cannot be"),
         (["ingest", "S", "--to", "", *INGEST[4:]], "--to is empty: name a folder."),
         ([*INGEST, "--checkpoint", " "], "--checkpoint is empty: name a folder."),
+        (["demo", "--to", ""], "--to is empty: name a folder."),
         (["demo", "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
         ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark's settings"),
         ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
@@ -72,22 +78,67 @@ def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def table_of(lake: Path, column: str, kind: str) -> Path:
+    """A table with one batch, of the stream S with one JSON column."""
     for folder in ("_spark_metadata", "_jetspark", "_checkpoint/offsets", "_checkpoint/commits"):
         (lake / folder).mkdir(parents=True)
     columns = [("stream", "string"), ("subject", "string"), ("seq", "bigint")]
-    columns += [("timestamp", "timestamp"), ("headers", "x"), ("carrier", "string")]
+    columns += [("timestamp", "timestamp"), ("headers", "x"), (column, kind)]
     note = Note("q", ["S"], "parquet", [*columns, ("_corrupt_record", "string")], [])
     (lake / "_jetspark" / "note-000001.json").write_bytes(msgspec.json.encode(note))
     (lake / "_spark_metadata" / "0").write_text("v1")
     (lake / "_checkpoint" / "metadata").write_text('{"id": "q"}')
     for log in ("offsets", "commits"):
         (lake / "_checkpoint" / log / "0").write_text("v1")
+    return lake
+
+
+def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
+    lake = table_of(tmp_path / "lake", "carrier", "string")
     like = Ingest(options={"stream": "S"}, to=str(lake), json_schema="carrier STRING")
     like.look_ahead()
-    with pytest.raises(ConfigError, match="new: delay; missing: carrier"):
+    with pytest.raises(ConfigError, match="new: delay double; missing: carrier"):
         replace(like, json_schema="delay DOUBLE").look_ahead()
+
+
+def test_ingest_refuses_a_json_column_of_another_type_before_spark_starts(tmp_path: Path) -> None:
+    lake = table_of(tmp_path / "lake", "carrier", "double")
+    like = Ingest(options={"stream": "S"}, to=str(lake), json_schema="carrier DOUBLE")
+    like.look_ahead()
+    replace(like, json_schema="carrier TIMESTAMP").look_ahead()  # a setting of Spark decides
+    with pytest.raises(ConfigError, match="carrier: string in place of double"):
+        replace(like, json_schema="carrier STRING").look_ahead()
+    with pytest.raises(ConfigError, match="carrier: array<int> in place of double"):
+        replace(like, json_schema="carrier ARRAY<INTEGER>").look_ahead()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "says"),
+    [
+        (".", "lake would lie in its checkpoint"),
+        ("others", "others holds other things than a checkpoint (a, …): take another folder"),
+        ("others/a/x", "would lie in another table, "),
+        ("others/a/x/y", "would lie in another table, "),
+    ],
+)
+def test_ingest_refuses_a_new_checkpoint_among_other_things(
+    tmp_path: Path, checkpoint: str, says: str
+) -> None:
+    table_of(tmp_path / "others" / "a", "x", "int")
+    table_of(tmp_path / "others" / "b", "x", "int")
+    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"))
+    with pytest.raises(ConfigError) as raised:
+        replace(like, checkpoint=str(tmp_path / checkpoint)).look_ahead()
+    assert says in str(raised.value)
+    assert f"such as {tmp_path}/lake/_checkpoint" in str(raised.value)
+    replace(like, checkpoint=str(tmp_path / "others" / "chk")).look_ahead()
+
+
+def test_ingest_of_a_table_that_pyspark_wrote_names_adopt_and_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "lake" / "_spark_metadata" / "0").write_text("v1")
+    with pytest.raises(ConfigError, match="--adopt --checkpoint FOLDER"):
+        Ingest(options={"stream": "S"}, to=str(tmp_path / "lake")).look_ahead()
 
 
 def test_ingest_refuses_the_table_folder_as_checkpoint(tmp_path: Path) -> None:
@@ -129,6 +180,47 @@ path = "p"
     assert f"{file}:4: json 'id STRNG' is no schema: there is no type" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("follow", ["true", "false"])
+def test_run_check_that_is_stopped_says_so(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    follow: str,
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f"""checkpoint = "{tmp_path}/c"
+[trigger]
+follow = {follow}
+[sources.a]
+format = "rate"
+[sinks.b]
+format = "noop"
+"""
+    )
+
+    @contextmanager
+    def stopped(*_: object, **__: object) -> Iterator[None]:
+        raise StopRequested(signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr("jetspark.cli.run.quiet_spark", stopped)
+    assert app.run(["run", str(file), "--check"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().out == (
+        "Stopped before everything was looked at; nothing was changed.\n"
+    )
+
+
+def test_the_readme_shows_the_line_about_faster_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = SimpleNamespace(make_later=lambda: True)
+    monkeypatch.setattr("jetspark.spark.class_archive.class_archive", lambda: archive)
+    spark_runs._start_faster_next_time(quiet=False)
+    readme = Path(__file__).parents[2] / "README.md"
+    assert capsys.readouterr().err.strip() in readme.read_text("utf-8").splitlines()
+
+
 # -- parts ---------------------------------------------------------------------------------------
 
 
@@ -145,7 +237,17 @@ path = "p"
     ],
 )
 def test_a_schema_that_spark_takes_is_taken(ddl: str, names: list[str]) -> None:
-    assert check_fields(ddl, "--json") == names
+    assert list(check_fields(ddl, "--json")) == names
+
+
+def test_check_fields_gives_types_that_are_the_same_for_every_spark() -> None:
+    ddl = (
+        "a LONG, b decimal, c dec(5), d ARRAY<struct<x:real>>, e map<string, byte>, "
+        "f timestamp, g string collate utf8_lcase, h array<timestamp>, i char(5), j struct<>"
+    )
+    known = ["bigint", "decimal(10,0)", "decimal(5,0)", "array<struct<x:float>>"]
+    known += ["map<string,tinyint>", "", "", "", "", "struct<>"]
+    assert list(check_fields(ddl, "--json").values()) == known
 
 
 @pytest.mark.parametrize(

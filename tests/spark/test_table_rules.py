@@ -116,9 +116,18 @@ START = "read from its start"
         (
             ROWS,
             CheckpointState("q", 7, 7),
-            replace(WANTED, columns=None, names=["seq", "x"]),
+            replace(WANTED, columns=None, names={"seq": "", "x": ""}),
             r"\(new: x; missing: day\)",
         ),
+        (
+            ROWS,
+            CheckpointState("q", 7, 7),
+            replace(WANTED, columns=None, names={"seq": "string", "day": ""}),
+            r"\(seq: string in place of bigint\)",
+        ),
+        (EMPTY, CheckpointState(others=("a",)), WANTED, r"chk holds other things.*\(a\): take"),
+        (EMPTY, CheckpointState(table="other"), WANTED, "chk would lie in another table, other"),
+        (EMPTY, NEW, replace(WANTED, table="chk/lake"), "chk/lake would lie in its checkpoint chk"),
     ],
 )
 def test_what_does_not_is_refused_with_what_to_do(

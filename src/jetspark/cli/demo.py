@@ -70,7 +70,7 @@ class Count:
         )
 
 
-def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
+def demo(*, to: str | None = None, master: str = "local[*]") -> int:
     """Publish 336,776 real flights, make a table of them with Spark, and check every one.
 
     Runs a nats-server of its own in a temporary folder; leaves nothing behind.
@@ -79,8 +79,11 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
         to: Keep the table in this folder, which must not exist yet.
         master: Spark's master.
     """
-    if to is not None and to.exists():
-        raise ConfigError(f"--to: {to} exists already; name a new folder.")
+    if to is not None and not to.strip():
+        raise ConfigError("--to is empty: name a folder.")
+    kept = None if to is None else Path(to)
+    if kept is not None and kept.exists():
+        raise ConfigError(f"--to: {kept} exists already; name a new folder.")
     spark_settings(master, None)  # a master that Spark does not know is told at once
     source = _find_flights()
     try:
@@ -88,10 +91,10 @@ def demo(*, to: Path | None = None, master: str = "local[*]") -> int:
             stop_on_signals() as stop,
             temporary_folder("jetspark-demo-") as folder,
         ):
-            return _run(source, folder, to or folder / "flights", master, stop)
+            return _run(source, folder, kept or folder / "flights", master, stop)
     except StopRequested:
-        if to is not None:
-            shutil.rmtree(to, ignore_errors=True)  # a part of a table, of our own making
+        if kept is not None:
+            shutil.rmtree(kept, ignore_errors=True)  # a part of a table, of our own making
         console.say("Stopped; nothing is left behind.")
         raise
 

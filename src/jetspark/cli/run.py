@@ -100,7 +100,9 @@ def run(
         names = {"sources": [*pipeline.sources], "sinks": [*pipeline.sinks]}
         outcome.tell(*sentences, file=str(file), **names, would=servers.missing)
         return None
-    if stopped is not None:
+    if stopped is not None and check:
+        sentences = ["Stopped before everything was looked at; nothing was changed."]
+    elif stopped is not None:
         sentences = ["Stopped; the same command goes on from here."]
     else:
         sentences = [
@@ -115,4 +117,5 @@ def run(
         stopped_by=stopped and stopped.name,
         seconds=round(time.monotonic() - began, 3),
     )
-    return stopped.exit_code if stopped is not None and not pipeline.follow else None
+    meant = pipeline.follow and not check  # the way in which what follows ends
+    return stopped.exit_code if stopped is not None and not meant else None

@@ -20,13 +20,23 @@ _TIMES = "date time timestamp timestamp_ntz timestamp_ltz interval"
 _TEXTS = "string char character varchar binary"
 _OTHERS = "boolean void variant geometry geography object array map struct"
 _TYPES = frozenset(f"{_NUMBERS} {_TIMES} {_TEXTS} {_OTHERS}".split())
+_AS_THEY_ARE = "tinyint smallint int bigint float double string binary boolean date timestamp_ntz"
+_SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+}
+"""How Spark writes a type; that of TIMESTAMP is a setting."""
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
 
 
-def check_fields(ddl: str, said: str) -> list[str]:
-    """The names of the fields of `a STRING, b ARRAY<INT>`, also in STRUCT<…>.
+def check_fields(ddl: str, said: str) -> dict[str, str]:
+    """The fields of `a STRING, b ARRAY<INT>`, also in STRUCT<…>: their names and types.
 
-    `said`: how the user gave it. Raises ConfigError.
+    Types are in Spark's short words ("array<int>"), "" where only Spark can tell. `said`: how the
+    user gave it. Raises ConfigError.
     """
     try:
         return _Parser(ddl).fields()
@@ -50,38 +60,41 @@ class _Parser:
             at = match.end()
         self._at = 0
 
-    def fields(self) -> list[str]:
+    def fields(self) -> dict[str, str]:
         if not self._tokens:
             raise _Wrong("it is empty")
         whole = self._next_is("struct") and self._tokens[1:2] == ["<"]
         if whole:
             self._at = 2
-        names = self._fields()
+        fields = self._fields()
         if whole:
             self._need(">")
         if self._at < len(self._tokens):
             raise _Wrong(f"{self._tokens[self._at]!r} cannot stand there")
-        return names
+        return fields
 
-    def _fields(self) -> list[str]:
-        names = []
+    def _fields(self) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        twice = set()
         while True:
-            names.append(self._name())
+            name = self._name()
+            if name in fields:
+                twice.add(name)
             self._take(":")
-            self._type(names[-1])
-            self._attributes()
+            kind = self._type(name)
+            fields[name] = "" if self._attributes() else kind
             if not self._take(","):
                 break
-        twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise _Wrong(f"{min(twice)} is there twice")
-        return names
+        return fields
 
     def _name(self) -> str:
         token = self._word("a name")
         return token[1:-1].replace("``", "`") if token.startswith("`") else token
 
-    def _type(self, of: str) -> None:
+    def _type(self, of: str) -> str:
+        """The type as Spark writes it in short; "" where its settings or its parser decide."""
         name = self._word(f"the type of {of}").casefold()
         if name not in _TYPES:
             near = nearest_name(name, _TYPES)
@@ -89,35 +102,44 @@ class _Parser:
             raise _Wrong(f"there is no type {name.upper()}{hint}")
         if name in ("array", "map"):
             self._need("<")
-            self._type(of)
+            inner = [self._type(of)]
             if name == "map":
                 self._need(",")
-                self._type(of)
+                inner.append(self._type(of))
             self._need(">")
-        elif name == "struct":
+            return f"{name}<{','.join(inner)}>" if all(inner) else ""
+        if name == "struct":
             self._need("<")
-            if not self._take(">"):
-                self._fields()
-                self._need(">")
-        elif self._take("("):
+            if self._take(">"):
+                return "struct<>"
+            fields = self._fields()
+            self._need(">")
+            texts = [f"{field}:{kind}" for field, kind in fields.items()]
+            return f"struct<{','.join(texts)}>" if all(fields.values()) else ""
+        numbers = []
+        if self._take("("):
             while not self._take(")"):
-                self._word("a number or )")
+                numbers.append(self._word("a number or )"))
                 self._take(",")
         if name == "interval":  # INTERVAL DAY TO SECOND
             while self._at < len(self._tokens) and self._tokens[self._at].isalpha():
                 self._at += 1
+        if name in ("decimal", "dec", "numeric"):
+            return f"decimal({','.join([*numbers, *('10', '0')[len(numbers) :]])})"
+        return _SHORT.get(name, "")
 
-    def _attributes(self) -> None:
-        """NOT NULL, COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
-        depth = 0
+    def _attributes(self) -> bool:
+        """Whether there are NOT NULL, COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
+        depth, start = 0, self._at
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
             if depth == 0 and token in (",", ">"):
-                return
+                break
             if depth == 0 and not self._attribute():
                 raise _Wrong(f"{token!r} cannot stand there")
             depth += {"(": 1, ")": -1}.get(token, 0)
             self._at += 1
+        return self._at > start
 
     def _attribute(self) -> bool:
         token, before = self._tokens[self._at], self._tokens[self._at - 1]

@@ -72,15 +72,15 @@ class Ingest:
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
             if Path(place.removeprefix("file:")).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
-        columns = self._columns()
+        columns = list(self._columns())
         for name, expression in self._partitions():
             _check_column(name, expression, columns)
             columns.append(name)
 
-    def _columns(self) -> list[str]:
-        """Without those that are made for partitions."""
+    def _columns(self) -> dict[str, str]:
+        """Names and types ("": not known), without those that are made for partitions."""
         if self.json_schema is None:
-            return list(parse_options(self.options).columns)
+            return dict.fromkeys(parse_options(self.options).columns, "")
         return json_columns(self.json_schema, "--json")
 
     def start(self, spark: SparkSession) -> StreamingQuery:
@@ -129,9 +129,8 @@ class Ingest:
             checkpoint=self.checkpoint_location,
             format="parquet",
             partition_by=[name for name, _ in self._partitions()],
-            names=list(
-                dict.fromkeys([*self._columns(), *(name for name, _ in self._partitions())])
-            ),
+            names=self._columns()
+            | {name: "" for name, expression in self._partitions() if expression is not None},
             streams=[table.streams_text(parse_options(self.options))],
             is_messages=True,
             adopt=self.adopt,

@@ -16,16 +16,16 @@ KEPT = ("stream", "subject", "seq", "timestamp", "headers")
 """Columns of the source that stay."""
 
 
-def json_columns(ddl: str, said: str) -> list[str]:
-    """The columns that `with_json_fields` gives, as far as that can be known without Spark.
+def json_columns(ddl: str, said: str) -> dict[str, str]:
+    """The columns that `with_json_fields` gives, and their types, as far as known without Spark.
 
     `said`: how the user gave the schema, for messages. Raises ConfigError.
     """
-    names = check_fields(ddl, said)
-    taken = sorted({*KEPT, CORRUPT} & set(names))
+    fields = check_fields(ddl, said)
+    taken = sorted({*KEPT, CORRUPT} & set(fields))
     if taken:
         raise ConfigError(f"{said}: the names {', '.join(taken)} are taken by the message itself.")
-    return [*KEPT, *names, CORRUPT]
+    return dict.fromkeys(KEPT, "") | fields | {CORRUPT: "string"}
 
 
 def with_json_fields(source: DataFrame, ddl: str, said: str) -> DataFrame:

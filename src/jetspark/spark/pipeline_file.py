@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,11 +25,16 @@ from jetspark.subjects import nearest_name
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
-_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[\w.-]+)\s*=""")
+_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^."'\s])+""")
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _MODES = ("append", "update", "complete")
 _TOP = {"name": str, "checkpoint": str, "trigger": dict, "spark": dict, "sources": dict}
 _TOP |= {"views": dict, "sinks": dict}
+_OF_SOURCES = ("format", "json", "watermark", "static")
+_OF_SINKS = ("from", "format", "mode", "partition_by")
+_NEAR, _MISSPELT = 0.7, 0.8
+"""How near a key is to one of ours: an option that is unknown, and one that may be known."""
 _JETSTREAM = "jetstream"
 
 
@@ -147,11 +152,14 @@ class _Reader:
         ):
             self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
         options = self._texts(where, table)
+        self._check_own_keys(where, kind, options, _OF_SOURCES)
         if json is not None:
             json = self._text((*where, "json"), json)
             self._check_json((*where, "json"), json)
         if kind == _JETSTREAM:
-            self._check_options(where, options, lambda: _check_reading(options, static=static))
+            self._check_options(
+                where, options, _OF_SOURCES, lambda: _check_reading(options, static=static)
+            )
         return SourceTable(
             kind,
             options,
@@ -189,8 +197,11 @@ class _Reader:
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
         self._check_path(where, kind, table)
         options = self._texts(where, table)
+        self._check_own_keys(where, kind, options, _OF_SINKS)
         if kind == _JETSTREAM:
-            self._check_options(where, options, lambda: parse_sink_options(options).for_streaming())
+            self._check_options(
+                where, options, _OF_SINKS, lambda: parse_sink_options(options).for_streaming()
+            )
         return SinkTable(rows, kind, options, mode, tuple(columns))
 
     def _check_path(self, where: tuple[str, ...], kind: str, table: Mapping[str, Any]) -> None:
@@ -243,13 +254,28 @@ class _Reader:
                 word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
                 self._fail((*where, key), f"{key} is {word}.")
 
+    def _check_own_keys(
+        self, where: tuple[str, ...], kind: str, options: Mapping[str, str], own: tuple[str, ...]
+    ) -> None:
+        """Another format takes every option, and says nothing of those that it does not know."""
+        for key in options if kind != _JETSTREAM else ():
+            if near := nearest_name(key, own, cutoff=_MISSPELT):
+                self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
+
     def _check_options(
-        self, where: tuple[str, ...], options: Mapping[str, str], check: Any
+        self,
+        where: tuple[str, ...],
+        options: Mapping[str, str],
+        own: tuple[str, ...],
+        check: Callable[[], object],
     ) -> None:
         try:
             check()
         except JetsparkError as error:
             key = _meant_by(str(error), options)
+            unknown = key is not None and str(error).startswith("Unknown option")
+            if unknown and (near := nearest_name(str(key), own, cutoff=_NEAR)):
+                self._fail((*where, str(key)), f"unknown key {key!r}; did you mean {near!r}?")
             self._fail(where if key is None else (*where, key), str(error))
 
     def _check_json(self, where: tuple[str, ...], schema: str) -> None:
@@ -296,15 +322,16 @@ def _line_numbers(text: str) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
+        where: tuple[str, ...] = ()
         if header := _HEADER.match(line):
-            table = _path(header[1])
-            found.setdefault(table, number)
+            table = where = _path(header[1])
         elif key := _KEY.match(line):
-            found.setdefault((*table, *_path(key[1])), number)
+            where = (*table, *_path(key[1]))
+        for length in range(1, len(where) + 1):  # [a.b] begins a, too
+            found.setdefault(where[:length], number)
     return found
 
 
 def _path(dotted: str) -> tuple[str, ...]:
-    if dotted[:1] in "\"'":
-        return (dotted[1:-1],)
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    """The parts of a key, each of them bare or in quotes."""
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))

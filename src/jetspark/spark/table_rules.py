@@ -8,7 +8,7 @@ would lose rows: the sink skips numbers that it has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
@@ -42,8 +42,8 @@ class Wanted:
     partition_by: Sequence[str]
     streams: Sequence[str] | None = None
     columns: Sequence[tuple[str, str]] | None = None
-    names: Sequence[str] | None = None
-    """Those of the columns, which are known before their types."""
+    names: Mapping[str, str] | None = None
+    """Those of the columns, and their types as far as they are known without Spark, else ""."""
     is_messages: bool = False
     """Each message becomes one row with its own stream and seq."""
     adopt: bool = False
@@ -72,6 +72,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
             f"{wanted.checkpoint} is the folder of the table itself: take another one for the "
             f"checkpoint, such as {here}/_checkpoint."
         )
+    _check_place(checkpoint, wanted)
     note = table.note
     if table.batch is None:
         # A note alone is that of a first batch that did not come to its end: nothing is listed, so
@@ -101,6 +102,26 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
     return Step.GO_ON
 
 
+def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:
+    """Of a checkpoint that is to be made: it has a folder of its own."""
+    if not checkpoint.is_new:
+        return
+    advice = f"take another folder for the checkpoint, such as {wanted.table}/_checkpoint"
+    if place(wanted.table).startswith(f"{place(wanted.checkpoint)}/"):
+        _refuse(f"{wanted.table} would lie in its checkpoint {wanted.checkpoint}: {advice}.")
+    if checkpoint.others:
+        more = ", …" if len(checkpoint.others) > 1 else ""
+        _refuse(
+            f"{wanted.checkpoint} holds other things than a checkpoint ({checkpoint.others[0]}"
+            f"{more}): {advice}."
+        )
+    if checkpoint.table is not None and place(checkpoint.table) != place(wanted.table):
+        _refuse(
+            f"{wanted.checkpoint} would lie in another table, {checkpoint.table}, and be lost with "
+            f"it: {advice}."
+        )
+
+
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:
     """Of a table without a batch."""
     here = wanted.table
@@ -128,7 +149,11 @@ def _check_adoption(batch: int, checkpoint: CheckpointState, wanted: Wanted) -> 
     here = wanted.table
     whose = f"{here} was written by a streaming query that jetspark knows nothing of"
     if checkpoint.query is None or checkpoint.is_new:
-        _refuse(f"{whose}, and {wanted.checkpoint} is not its checkpoint: {wanted.elsewhere}.")
+        _refuse(
+            f"{whose}, and {wanted.checkpoint} is not its checkpoint: {wanted.elsewhere}, or adopt "
+            "the table with the checkpoint of that very query (--adopt --checkpoint FOLDER; in "
+            "Python adopt=True, checkpoint=…)."
+        )
     if not wanted.adopt:
         _refuse(
             f"{whose}: {wanted.elsewhere}, or, if {wanted.checkpoint} is the checkpoint of that "
@@ -169,7 +194,7 @@ def _check_identity(note: Note, wanted: Wanted) -> None:
     columns = wanted.columns
     if columns is None and wanted.names is not None:
         kinds = dict(note.columns)
-        columns = [(name, kinds.get(name, "")) for name in wanted.names]
+        columns = [(name, kind or kinds.get(name, "")) for name, kind in wanted.names.items()]
     if columns is not None:
         changes = _changes(note.columns, columns, by_position=note.format in _BY_POSITION)
         if changes:

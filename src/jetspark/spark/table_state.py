@@ -19,6 +19,7 @@ from jetspark.spark.table_note import Note, Notes, Progress
 SINK_LOG = "_spark_metadata"
 _BATCH = re.compile(r"(\d+)(?:\.compact)?")
 _LOGS = ("offsets", "commits")
+_OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class CheckpointState:
     committed: int | None = None
     end: str = ""
     """Spark's offsets of the last batch that was planned, word for word."""
+    others: tuple[str, ...] = ()
+    """What else is in the folder, when it is new."""
+    table: str | None = None
+    """The table of files in whose folder it lies, when it is new."""
 
     @property
     def is_new(self) -> bool:
@@ -76,12 +81,30 @@ def read_table(files: Files, table: str, checkpoint: str) -> TableState:
 def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
     """The state of a checkpoint."""
     planned, committed = (_last(files.names(f"{checkpoint}/{log}")) for log in _LOGS)
+    if planned is None and committed is None:
+        names = sorted(files.names(checkpoint) or ())
+        return CheckpointState(
+            query=_query(files.read(f"{checkpoint}/metadata")),
+            others=tuple(name for name in names if name not in _OWN and name[0] not in "._"),
+            table=_table_above(files, checkpoint),
+        )
     return CheckpointState(
         query=_query(files.read(f"{checkpoint}/metadata")),
         planned=planned,
         committed=committed,
         end=_entry(files, checkpoint, "offsets", planned),
     )
+
+
+def _table_above(files: Files, folder: str) -> str | None:
+    """The nearest folder above that is a table."""
+    scheme, mark, path = folder.rpartition("://")
+    while "/" in path.lstrip("/"):
+        path = path.rpartition("/")[0]
+        above = f"{scheme}{mark}{path}"
+        if files.names(f"{above}/{SINK_LOG}") is not None:
+            return above
+    return None
 
 
 def read_progress(files: Files, checkpoint: str) -> Progress | None:
