@@ -207,7 +207,7 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
     except UnicodeEncodeError:
         usable = False
     if not usable:
-        raise ConfigError(f"{name} is no path that a file can have: {value!r:.80}.")
+        raise ConfigError(f"{name} is not a valid file path: {value!r:.80}.")
     return Path(value)
 
 

@@ -2,7 +2,7 @@
 
 Contract: what is sent are bytes of our own, made once, where a call is given a payload. So `len`
 is the number of bytes, and what the caller changes afterwards changes no frame that waits. Text,
-numbers, None, lists, and buffers that do not lie in one piece are refused, since there is no
+numbers, None, lists, and buffers that are not contiguous are refused, since there is no
 telling which bytes were meant.
 """
 
@@ -43,7 +43,7 @@ def byte_view(payload: Payload) -> memoryview:
     except (TypeError, ValueError, BufferError):
         raise BadPayloadError(payload, "encode it first") from None
     if not view.c_contiguous:
-        raise BadPayloadError(payload, "its bytes do not lie in one piece; copy it with bytes()")
+        raise BadPayloadError(payload, "its bytes are not contiguous; copy it with bytes()")
     if _ADDRESSES.search(_NAMES.sub("", view.format)):
         raise BadPayloadError(payload, "its items are addresses; encode it first")
     try:

@@ -493,7 +493,7 @@ class Commands(RuleBasedStateMachine):
         elif code == 0:
             figures.done += 1
             figures.rows += added.total()
-            figures.made_again += "made again behind" in err
+            figures.made_again += "rebuilt after the last batch" in err
             missing = stored.keys() - now.keys()
             assert not missing, f"silent loss of {sorted(missing)} after {context}"
             told = int((re.search(r"([\d,]+) rows ", out) or ["", "0"])[1].replace(",", ""))

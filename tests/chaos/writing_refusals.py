@@ -252,7 +252,7 @@ def one_of(*kinds: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
 
 
 _LOST_LEDGER = "what was written in between is not known"
-_LOST_ROWS = "lost what it had acknowledged"
+_LOST_ROWS = "has lost acknowledged messages"
 
 ledger_lost: Any = one_of(
     lost_between_batches(_delete_ledger, _LOST_LEDGER),

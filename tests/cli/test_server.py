@@ -133,7 +133,7 @@ def test_server_that_dies_is_an_error() -> None:
         os.kill(server_pid(command), signal.SIGKILL)
         code, out, err = finish(command)
     assert code == 1
-    assert err == "nats-server was killed by signal 9; its last words: Server is ready.\n"
+    assert err == "nats-server was killed by signal 9; its log ends with: Server is ready.\n"
     assert "Stopped" not in out
 
 

@@ -112,7 +112,7 @@ def test_where_nobody_can_be_asked_force_is_needed(
     admin.fill(numbered(name, 3))
     code, out, err = run(command, name)
     assert (code, out) == (1, "")
-    assert err.endswith("? There is nobody to ask: say so with --force.\n")
+    assert err.endswith("? There is no terminal to ask on: confirm with --force.\n")
     assert admin.api.stream(name).messages == 3
 
 

@@ -74,7 +74,7 @@ async def test_frame_that_makes_no_item_leaves_the_timeout_of_next() -> None:
     words = Words()
     words.arrive(b"", b"a", b"")
     assert await words.next(0) == "a"
-    with pytest.raises(RequestTimeoutError, match="Nothing came of words"):
+    with pytest.raises(RequestTimeoutError, match="Nothing received from words"):
         await words.next(0.01)
 
 

@@ -77,8 +77,8 @@ def test_connecting_to_a_web_server_suggests_a_wrong_port() -> None:
         for error in refusals(url, 0.3):
             assert isinstance(error, ConnectionFailure)
             assert str(error) == (
-                f"{url} took the connection and said nothing within 0.3 s: a NATS server speaks "
-                "first, so is this its port for clients?"
+                f"{url} accepted the connection and sent nothing within 0.3 s: a NATS server "
+                "speaks first, so is this its client port?"
             )
 
 
@@ -88,7 +88,7 @@ def test_another_protocol_is_shown(greeting: bytes) -> None:
         for error in refusals(url, 30):
             assert isinstance(error, ProtocolError)
             assert str(error) == (
-                f"{url} is no NATS server's port for clients: unknown operation "
+                f"{url} is not a NATS server's client port: unknown operation "
                 f"{greeting.decode().strip()!r}."
             )
 
@@ -96,4 +96,4 @@ def test_another_protocol_is_shown(greeting: bytes) -> None:
 def test_server_that_does_not_begin_with_info_is_refused() -> None:
     with speaking(b"PING\r\n") as url:
         for error in refusals(url, 30):
-            assert str(error).endswith("port for clients: it did not begin with INFO.")
+            assert str(error).endswith("client port: it did not begin with INFO.")

@@ -252,5 +252,5 @@ async def test_connecting_to_a_cluster_port_is_refused_by_name(
 
     port = free_port()
     make_server(f'cluster {{ name: c, listen: "127.0.0.1:{port}" }}', jetstream=False)
-    with pytest.raises(errors.ServerRefusedError, match="not a port for clients"):
+    with pytest.raises(errors.ServerRefusedError, match="not a client port"):
         await connect(f"nats://127.0.0.1:{port}")

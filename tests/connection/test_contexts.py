@@ -145,7 +145,7 @@ def test_missing_or_unreadable_context_is_refused(home: Home) -> None:
     with pytest.raises(ConfigError, match=r"no context 'two' .*known: one"):
         home.options(context="two")
     for path in ("../one", "a/b", "a\\b"):
-        with pytest.raises(ConfigError, match="holds a path"):
+        with pytest.raises(ConfigError, match="contains a path"):
             home.options(context=path)
     for text in ("[]", "{s3cret"):
         (home.root / "context" / "bad.json").write_text(text)

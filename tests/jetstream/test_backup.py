@@ -778,7 +778,7 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     monkeypatch.setattr(restore, "CLEAN_UP_WITHIN", 0.1)
     monkeypatch.setattr(Api, "server", ServerInfo(version=version))
     async with ScriptedRestore(js) as scripted:
-        with pytest.raises(BackupError, match="says nothing about the restore") as failed:
+        with pytest.raises(BackupError, match="has sent nothing about the restore") as failed:
             await scripted.js.restore_stream(tmp_path / "b")
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"

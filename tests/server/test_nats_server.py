@@ -295,7 +295,7 @@ def test_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
     binary.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
     binary.chmod(0o755)
     message = failure(NatsServer(binary=binary, start_timeout=3))
-    opening = "nats-server was not ready after 3 s; its last words: "
+    opening = "nats-server was not ready after 3 s; its log ends with: "
     assert message.startswith(opening)
     wait_until_gone(int(message.removeprefix(opening).rstrip(".")))
 

@@ -215,7 +215,7 @@ def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[st
         ({}, {"guarantee": "exactly-once", "transactionId": "t"}, "Set the option 'prepareStream'"),
         ({"no_ack": True}, {}, "does not acknowledge"),
         ({"sealed": True}, {}, "is sealed"),
-        ({"retention": "interest"}, {"guarantee": "effectively-once"}, "while nobody listens"),
+        ({"retention": "interest"}, {"guarantee": "effectively-once"}, "while it has no consumer"),
     ],
 )
 def test_a_stream_that_does_not_fit_is_told_before_a_row_is_written(

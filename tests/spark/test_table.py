@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 SECONDS = 300
-MADE_AGAIN = "where it is made again from what the table knows"
+MADE_AGAIN = "where it is rebuilt from the table's note"
 
 
 class Lake:

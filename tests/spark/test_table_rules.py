@@ -74,7 +74,7 @@ def test_what_belongs_together_goes_on(
     assert next_step(table, checkpoint, wanted) is expected
 
 
-AGAIN = "where it is made again from what the table knows"
+AGAIN = "where it is rebuilt from the table's note"
 START = "read from its start"
 
 

@@ -148,8 +148,8 @@ class BatchCopier:
                 or found[1].offset + found[1].rows != plan.rows
             ):
                 raise LedgerError(
-                    f'Stream "{self._target}" lost what it had acknowledged: lane {number} of '
-                    f"batch {decision.batch} is not there as a whole. Was the stream purged or "
+                    f'Stream "{self._target}" has lost acknowledged messages: lane {number} of '
+                    f"batch {decision.batch} is incomplete. Was the stream purged or "
                     "restored, or has its marker expired?"
                 )
             markers[number] = found[0]
@@ -228,7 +228,7 @@ class BatchCopier:
         if time.monotonic() > self._retry.deadline:
             said = f"; it said: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
-                f'Stream "{self._target}" took no rows for {self._timeout:g} s{said}'
+                f'Stream "{self._target}" accepted no rows for {self._timeout:g} s{said}'
             )
         try:
             for lane in lanes:
@@ -255,7 +255,7 @@ class BatchCopier:
         if not rows:
             raise LedgerError(
                 f"Only {lane.offset} of {lane.plan.rows} rows of {lane.subject!r} are in batch "
-                f"{decision.batch}: what was staged is not what was decided."
+                f"{decision.batch}: the staged rows are not those of the decision."
             )
         batch_id = new_batch_id()
         self._chunks += 1
@@ -345,7 +345,7 @@ class BatchCopier:
         if found is None:
             raise LedgerError(
                 f'The marker {lane.subject!r} is gone from stream "{self._target}": it was purged '
-                "or has expired, and with it the knowledge of what was stored."
+                "or has expired, so it is not known which rows are stored."
             )
         seq, marker, batch_id = found
         if marker.batch > decision.batch:
@@ -355,7 +355,7 @@ class BatchCopier:
             )
         if marker.batch < decision.batch or seq < lane.plan.previous:
             raise LedgerError(
-                f'Stream "{self._target}" lost what it had acknowledged: the last marker of '
+                f'Stream "{self._target}" has lost acknowledged messages: the last marker of '
                 f"{lane.subject!r} is of batch {marker.batch}, before batch {decision.batch} was "
                 "decided there was a newer one. Was the stream restored from a backup?"
             )

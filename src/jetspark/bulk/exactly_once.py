@@ -161,8 +161,8 @@ class ExactlyOnceWriter:
             return
         raise LedgerError(
             f'Stream "{self._target}" holds what {self._name} wrote with another checkpoint, up to '
-            f"its batch {last[1].batch}; a new one would write it a second time. Bring that "
-            "checkpoint back, or write to another stream; if the rows may be there twice, or are "
+            f"its batch {last[1].batch}; a new one would write it again. Restore that "
+            "checkpoint, or write to another stream; if the rows may be there twice, or are "
             "others, set the option adoptLedger to true for one run."
         )
 
@@ -171,16 +171,16 @@ class ExactlyOnceWriter:
         if decision.batch != batch:
             raise LedgerError(
                 f'Batch {decision.batch} of this query was decided for stream "{self._target}" '
-                f"already, this run is at batch {batch}: another run goes on elsewhere, or the "
-                "checkpoint is an older copy."
+                f"already, this run is at batch {batch}: another run has continued elsewhere, or "
+                "the checkpoint is an older copy."
             )
         self._copier.copy(decision, begun=True)
         self.ledger.forget_staged(seq)
 
     def _check_predecessor(self, batch: int, last: tuple[int, Decision] | None) -> dict[int, int]:
-        """The last markers of the batch before, by lane. Raises LedgerError when they are not so.
+        """The last markers of the previous batch, by lane. Raises LedgerError for others.
 
-        Without a batch before there must be no markers either.
+        Without a previous batch there must be no markers.
         """
         expected = 0 if last is None else last[1].batch + 1
         if batch != expected:
@@ -196,9 +196,9 @@ class ExactlyOnceWriter:
         if self._copier.last_markers(1) != [0]:
             raise LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
-                f'ledger "{self.ledger.stream}" knows nothing of it: it was purged or deleted, and '
-                "with it the knowledge of what was stored. If they may be stored again, set the "
-                "option adoptLedger to true for one run, or name the transaction anew."
+                f'ledger "{self.ledger.stream}" has no record of them: it was purged or '
+                "deleted, so it is not known which rows are stored. If they may be stored again, "
+                "set the option adoptLedger to true for one run, or use another transactionId."
             )
         return {}
 

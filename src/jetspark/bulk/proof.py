@@ -76,7 +76,7 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
                 return facts, False
         elif now > begun + _WITHIN:
             raise RequestTimeoutError(
-                f"{_these(unproven)} on {api.link.server}: who answers has not heard from a "
+                f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
                 f"quorum of replicas for {_WITHIN:g} s, so another may lead."
             )
         time.sleep(_LOOK_EVERY)

@@ -155,7 +155,7 @@ def _subject_of(role: str, names: Mapping[str, str]) -> str:
     for option in _ABOUT:
         if option in names.values():
             return option
-    raise ConfigError(f"{role} is about no stream or bucket of its own: write only {role}.")
+    raise ConfigError(f"{role} takes no stream or bucket: write only {role}.")
 
 
 def _listed(text: str, about: str) -> list[str]:

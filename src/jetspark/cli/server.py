@@ -76,7 +76,7 @@ def _run(nats: NatsServer, facts: list[Text], show_log: Callable[[], None] | Non
         if show_log:
             show_log()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    raise EmbeddedServerError(f"nats-server {how}; its last words: {nats.last_words}.")
+    raise EmbeddedServerError(f"nats-server {how}; its log ends with: {nats.last_words}.")
 
 
 def _log_printer(nats: NatsServer) -> Callable[[], None]:

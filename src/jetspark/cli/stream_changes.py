@@ -145,7 +145,7 @@ def _confirm(question: str, force: bool) -> None:
     if force:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} There is nobody to ask: say so with --force.")
+        raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
     console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
         raise ConfigError("Nothing was changed.")

@@ -127,7 +127,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         """The next item; waits `timeout` seconds, or for ever."""
         seconds = in_seconds(timeout)
         if self._callback is not None:
-            raise ConfigError("This has a callback: next() would take what it should get.")
+            raise ConfigError("This has a callback: next() would take its items.")
         while self._frames:
             if (item := self._take()) is not None:
                 return item
@@ -142,7 +142,7 @@ class FrameReader(Leaving, Generic[ItemT]):
             if seconds is not None and seconds < 0:
                 raise BadTimeoutError(seconds) from None
             raise RequestTimeoutError(
-                f"Nothing came of {self._source()} within {seconds:g} s."
+                f"Nothing received from {self._source()} within {seconds:g} s."
             ) from None
 
     async def _call_back(self, callback: Callback[ItemT]) -> None:

@@ -98,7 +98,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
     """What a context's file says, without what is empty."""
     if any(part in name for part in ("/", "\\", "..")):
-        raise ConfigError(f"{name!r} is no name of a context: it holds a path.")
+        raise ConfigError(f"{name!r} is not the name of a context: it contains a path.")
     file = _folder(environ) / "context" / f"{name}.json"
     try:
         document = json.loads(file.read_text("utf-8"))

@@ -87,7 +87,7 @@ def open_seed(seed: str, where: str) -> tuple[str, Sign]:
         raise ConfigError(f"{where} holds no valid NKey seed (a text of 58 characters, SU…).")
     prefix = (raw[0] & 0x07) << 5 | (raw[1] & 0xF8) >> 3
     if prefix != _USER_PREFIX:
-        raise ConfigError(f"{where} holds the NKey seed of something else than a user (SU…).")
+        raise ConfigError(f"{where} holds an NKey seed that is not a user's (SU…).")
     try:
         from nacl.signing import SigningKey
     except ImportError:

@@ -54,15 +54,15 @@ def no_answer(server: str, seconds: float, *, greeted: bool) -> ConnectTimeoutEr
     if greeted:
         return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
     return ConnectTimeoutError(
-        f"{server} took the connection and said nothing within {seconds:g} s: a NATS server speaks "
-        "first, so is this its port for clients?",
+        f"{server} accepted the connection and sent nothing within {seconds:g} s: a NATS server "
+        "speaks first, so is this its client port?",
         server=server,
     )
 
 
 def no_nats(server: str, error: ProtocolError) -> ProtocolError:
     """For bytes in place of the greeting that are not NATS."""
-    return ProtocolError(f"{server} is no NATS server's port for clients: {error}.")
+    return ProtocolError(f"{server} is not a NATS server's client port: {error}.")
 
 
 def handshake(

@@ -87,7 +87,7 @@ _unauthorized = _refused(
 
 def _wrong_port(text: str, server: str) -> JetsparkError:
     return ServerRefusedError(
-        f"{server} is not a port for clients ({text}): use the server's client port, often 4222.",
+        f"{server} is not a client port ({text}): use the server's client port, often 4222.",
         server=server,
     )
 

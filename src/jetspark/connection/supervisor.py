@@ -130,7 +130,7 @@ class Supervisor:
         """
         if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
             raise ConnectionClosedError(
-                "The connection was closed, and stays so: make a new client with connect()."
+                "The connection is closed for good: create a new client with connect()."
             ) from self.last_error
         if self._task:
             return await asyncio.shield(self._first)
@@ -375,7 +375,7 @@ class Supervisor:
 
     async def _hang_up(self, session: Session) -> None:
         if not await session.close(CLOSE_TIMEOUT):
-            logger.warning("Not all that was published could be sent to %s", session.server)
+            logger.warning("Some published messages could not be sent to %s", session.server)
 
     def _shut(self, error: JetsparkError | None) -> None:
         """The end, at once: from here on every call raises ConnectionClosedError."""

@@ -111,7 +111,7 @@ class Api:
             503,
             NOT_ENABLED,
             "JetStream not enabled",
-            f"Nobody answers for JetStream on {where}: it is not enabled there, or not reachable.",
+            f"JetStream does not respond on {where}: it is not enabled there, or not reachable.",
         )
 
     @property

@@ -45,7 +45,7 @@ def wait_until_ready(
         if urls and _answers(best_url(urls), log, jetstream=jetstream):
             return best_url(urls)
     raise EmbeddedServerError(
-        f"nats-server was not ready after {timeout:g} s; its last words: {failure_reason(log)}."
+        f"nats-server was not ready after {timeout:g} s; its log ends with: {failure_reason(log)}."
     )
 
 

@@ -122,8 +122,7 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
     """What a query with `failOnDataLoss=false` goes on without, in a sentence; None for nothing."""
     if facts is None:
         return (
-            f"Stream {stream!r} is gone, with what was not read of it; the query goes on without "
-            "it."
+            f"Stream {stream!r} is gone, with its unread messages; the query continues without it."
         )
     if facts.created != offset.created:
         said = facts.another_than(
@@ -189,7 +188,7 @@ def next_offsets(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f'Stream "{name}" is gone, with what was not read of it. Set failOnDataLoss to '
+                f'Stream "{name}" is gone, with its unread messages. Set failOnDataLoss to '
                 "false to go on without it, and to read it from its first message if it comes "
                 "back.",
             )

@@ -147,7 +147,7 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         raise ConfigError(f"Stream {name!r} is sealed: nothing can be written to it.")
     if config.get("no_ack"):
         raise ConfigError(
-            f"Stream {name!r} does not acknowledge (no_ack), so nothing could be promised."
+            f"Stream {name!r} does not acknowledge (no_ack), so no guarantee is possible."
         )
     if options.bucket is not None and f"$KV.{options.bucket}.>" not in (
         config.get("subjects") or ()
@@ -166,11 +166,12 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
     if config.get("retention") == "interest":
         raise ConfigError(
             f"Stream {name!r} has retention 'interest': it acknowledges messages and drops them "
-            f"while nobody listens. Guarantee {options.guarantee} needs 'limits' or 'workqueue'."
+            f"while it has no consumer. Guarantee {options.guarantee} needs 'limits' or "
+            "'workqueue'."
         )
     if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not config.get("duplicate_window"):
         raise ConfigError(
-            f"Stream {name!r} has no duplicate_window, so it remembers no message ids."
+            f"Stream {name!r} has no duplicate_window, so it does not check message ids."
         )
 
 
@@ -194,8 +195,8 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
             lacks[flag] = True
     if lacks and not options.prepare_stream:
         raise ConfigError(
-            f"Guarantee exactly-once needs of stream {options.stream!r} what it does not have: "
-            f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true and it is "
+            f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
+            f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true to have it "
             "changed, or change it yourself."
         )
     if lacks and not config.get("allow_msg_ttl"):

@@ -73,7 +73,7 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
     if overwrite:
         raise ConfigError(
             "A stream can only be appended to: use mode('append') or outputMode 'append' or "
-            "'update'. (Purge the stream yourself if it shall be replaced.)"
+            "'update'. (To replace its content, purge the stream yourself.)"
         )
     check_written(options, schema)
     return prepare(options)

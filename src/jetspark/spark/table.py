@@ -197,7 +197,7 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
         for path, text in new.items():
             files.write(f"{checkpoint}/{path}", text)
         logger.warning(
-            "%s: made again behind the last batch of %s, from what the table knows.",
+            "%s: rebuilt after the last batch of %s, from the table's note.",
             checkpoint,
             table,
         )
@@ -222,6 +222,6 @@ def _rebuilt(progress: Progress, files: HadoopFiles, checkpoint: str) -> Mapping
     ):
         raise ConfigError(
             f"{checkpoint} has lost its file metadata: name an empty folder as checkpoint, where "
-            "it is made again from what the table knows."
+            "it is rebuilt from the table's note."
         )
     return {path: text for path, text in all_.items() if path not in there}

@@ -259,9 +259,7 @@ def _has_all(batch: int, note: Note | None) -> bool:
 def _otherwise(batch: int, note: Note | None, wanted: Wanted) -> str:
     """What helps when the checkpoint is lost."""
     if _has_all(batch, note):
-        return (
-            "name an empty folder as checkpoint, where it is made again from what the table knows"
-        )
+        return "name an empty folder as checkpoint, where it is rebuilt from the table's note"
     return wanted.start_again
 
 

@@ -93,7 +93,9 @@ class _Sink:
             return
         written = [one for one in messages if isinstance(one, Written)]
         if len(written) < len(messages) or not written:
-            raise PipelineError("Spark commits a batch of which not all tasks have answered.")
+            raise PipelineError(
+                "Spark commits a batch although not all of its tasks have reported."
+            )
         ExactlyOnceWriter(
             options.connection,
             options.stream,

@@ -237,7 +237,7 @@ class _Transfer:
                     await self._waiter
             except TimeoutError:
                 raise BackupError(
-                    f'The server says nothing about the restore of stream "{self._stream}" '
+                    f'The server has sent nothing about the restore of stream "{self._stream}" '
                     f"for {seconds:g} s."
                 ) from None
         if self._answer is None and self._error is not None:

@@ -129,13 +129,13 @@ def forgotten(cause: JetsparkError) -> JetStreamError:
 def no_word(timeout: float) -> RequestTimeoutError:
     """Nothing came back, not even to pings."""
     return RequestTimeoutError(
-        f"Nothing was heard of the batch within {timeout:g} s; it may be stored or not."
+        f"The server sent nothing about the batch within {timeout:g} s; it may be stored or not."
     )
 
 
 def not_known_there(ack: PubAck) -> JetStreamError:
     """A server before 2.14 behind a domain, of which we cannot know."""
     return JetStreamError(
-        "The server does not know fast ingest: it stored the first message as an ordinary one, "
+        "The server does not support fast ingest: it stored the first message as an ordinary one, "
         f"in {ack.stream} at sequence {ack.seq}. No more were sent."
     )

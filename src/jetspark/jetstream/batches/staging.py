@@ -133,7 +133,7 @@ class Staging(BatchSending):
         if frame.payload:
             ack = parse_pub_ack(frame.payload)
             error = JetStreamError(
-                "The server does not know atomic batches: it stored the first message as an "
+                "The server does not support atomic batches: it stored the first message as an "
                 f"ordinary one, in {ack.stream} at sequence {ack.seq}. The others were not sent."
             )
             self.window.failed(error)

@@ -184,7 +184,9 @@ class Pull:
             )
         twice = len(self._messages) - len({frame_of(message).reply for message in self._messages})
         if twice:
-            return SequenceMismatchError(f"{twice} messages came twice, instead of others.")
+            return SequenceMismatchError(
+                f"{twice} messages were delivered twice, in place of others."
+            )
         return None
 
     # -- requests ----------------------------------------------------------------------------------

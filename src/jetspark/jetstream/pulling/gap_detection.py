@@ -110,5 +110,5 @@ def not_come(what: str, missing: int, then: str) -> SequenceMismatchError:
 def silence_error(who: str, heartbeat: float) -> MissedHeartbeatError:
     """The error for a consumer that has been silent for two heartbeat intervals (seconds)."""
     return MissedHeartbeatError(
-        f"{who} said nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
+        f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
     )

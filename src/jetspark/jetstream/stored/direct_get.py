@@ -127,7 +127,9 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             # The batch's end names the moment: without it, the next batch would be of another one.
             attempts += 1
             if attempts == _ATTEMPTS:
-                raise RequestTimeoutError(f'No batch of stream "{stream}" came to its end.')
+                raise RequestTimeoutError(
+                    f'No batch of direct gets from stream "{stream}" was completed.'
+                )
             continue
         first = beyond is None and "seq" not in request
         if first and not page.messages and "up_to_seq" in request:
