@@ -1,15 +1,15 @@
 """Copies a decided batch into its target stream, every row exactly once.
 
-docs/exactly-once.md has what the words mean and the proof. The rows of a lane are copied in chunks,
+docs/exactly-once.md has the glossary and the proof. The rows of a lane are copied in chunks,
 each of them one atomic batch: a marker, the rows, an end mark. The marker has to replace exactly
 the marker before it (compare-and-set on its subject), so of all writers that ever try, one stores
 each chunk. The marker comes first because a single server that dies while it applies an atomic
 batch leaves the beginning of it: a marker and some of its rows, which can be counted. The rest then
 follows in a chunk that also expects nothing to have been stored since the counting.
 
-Refusals, and answers that do not come because a leader has stopped, are resolved by reading the
-marker. Where that one is older than the last one, the compare-and-set refuses what follows from it;
-anything else that would follow from it is only believed of proven leaders (`Leaders.proven`).
+After a refusal, or without an answer because a leader has stopped, the marker is read. If it is an
+outdated one, the compare-and-set refuses the next write; any other conclusion from it needs a
+proven leader (`Leaders.proven`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the tasks of a batch hand over, and the decision that lists it. Values only, no I/O.
+"""The pieces that the tasks of a batch report, and the decision that lists them. Values, no I/O.
 
-docs/exactly-once.md begins with what the words mean.
+docs/exactly-once.md begins with a glossary.
 """
 
 from __future__ import annotations

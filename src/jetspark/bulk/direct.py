@@ -1,8 +1,9 @@
 """A range by batched direct gets (ADR-31), for streams where a consumer would remove messages.
 
-The batches are small, as large ones hold up the stream's writers. Any replica may answer, and may
-be behind, so the end of a batch proves nothing; the reader asks the leader. Each message names the
-one sent before it, and the end of a batch names the last one, so that a lost message is noticed.
+The batches are small, since large ones delay the stream's publishers. Any replica may answer, and
+may be behind, so the end of a batch proves nothing; the reader asks the leader. Each message has
+the sequence of the one sent before it, and the end of a batch that of the last one, so that a lost
+message is noticed.
 """
 
 from __future__ import annotations

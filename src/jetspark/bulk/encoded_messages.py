@@ -1,7 +1,7 @@
 """A message as the bytes that are published, and many of them packed into one payload.
 
-A row is encoded once, where Spark hands it over. With exactly-once its task also packs it, once;
-the pack is only moved from then on, until the copier unpacks it and publishes the rows.
+A row is encoded once, in the task that gets it from Spark. For exactly-once the task also packs it;
+the pack is passed on unchanged until the copier unpacks it and publishes the rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Batches of rows into a stream, each row exactly once, however often a batch is attempted.
 
-    decide   the first attempt of a batch that gets here stores what the batch consists of
-    copy     every attempt copies what was decided, not what it was given (`batch_copier`)
+    decide   the first attempt of a batch stores a decision: the rows of the batch, in order
+    copy     every attempt copies the rows of the decision, not its own (`batch_copier`)
 
-So an attempt with other partitions, or another order of rows, changes nothing. The writer is named
-by something that outlives restarts (a streaming query's id, a transaction's name), and its batches
-are numbered without gaps. docs/exactly-once.md has what the words mean and the proof.
+So an attempt with other partitions, or another order of rows, changes nothing. The writer is
+identified by something that survives restarts (a streaming query's id, a transaction's name), and
+its batches are numbered without gaps. docs/exactly-once.md has the glossary and the proof.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Decides from a server's answers for a stream whether it led the stream. No I/O.
 
-A leader that stood still (a suspended process or machine, a stalled disk) is replaced by the others
-without noticing: when it goes on, it answers with its old state until one of them tells it. What it
-cannot have is a follower that heard from it afterwards and agreed. So an answer is believed when
+A leader that was suspended (a stopped process or machine, a stalled disk) is replaced without
+noticing: when it resumes, it answers with its old state until another server informs it. But no
+quorum of replicas can have accepted it as leader after that. So an answer is valid if
 
-- a later answer of the same leader shows, of enough replicas to make a quorum, a contact since then
-  (*proven*), or
+- a later answer of the same leader shows contact since then with a quorum of replicas (*proven*),
+  or
 - each replica had such a contact so recently that none can have stood for election since
   (*leased*).
 
-Replicas answer their leader at least every two seconds (each second it sends a heartbeat, unless
+Replicas answer their leader at least every two seconds (it sends a heartbeat each second, unless
 something was stored within it), and stand for election after 4 seconds of silence or more. Only
-durations are compared, the server's and those of our own clock, so it does no harm if clocks are
-wrong or are set. docs/exactly-once.md has the assumptions.
+durations are compared, the server's and those of our own clock, so clocks may be wrong or may be
+changed. docs/exactly-once.md has the assumptions.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ transaction of a batch write):
     _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
     _spark.T.stage.<writer>.<piece>    the staged packs of one piece
 
-docs/exactly-once.md has what the words mean and the proof. Everything is read from the stream's
+docs/exactly-once.md has the glossary and the proof. Everything is read from the stream's
 leader, and from one that is proven to lead before it ends in an error (`Leaders.proven`). A publish
 whose ack was lost is resolved by reading.
 """

@@ -1,8 +1,8 @@
 """A blocking connection: one socket, no event loop, no threads.
 
-Made for reading much in one go, for example in a Spark worker. It drives the same handshake as the
-asyncio client, and answers the server's PINGs whenever it reads. It has one user at a time, and
-does not reconnect: the user opens another link, knowing where to go on.
+Made for reading many messages at once, for example in a Spark worker. It uses the same handshake as
+the asyncio client, and answers the server's PINGs whenever it reads. It is used by one thread at a
+time and does not reconnect: the caller opens another link and continues at its position.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Answers that hold everything a stream had acknowledged when the question was asked.
+"""Answers that include everything that the stream had acknowledged when the question was asked.
 
-An older answer does no harm where the rest comes later, or where a compare-and-set follows. But
-that a stream ends here, that its head has moved, that nothing is left, that a marker is gone, may
-only be said by a leader. `leading` and `proven` ask until it is proven that the leader leads
-(`leadership`). For a stream with one replica that costs nothing. With more it costs the wait for
-the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just before; and
-nothing within the lease that a proof gives on the same link.
+An outdated answer does no harm if the rest is read later, or if a compare-and-set follows. But that
+a stream ends here, that its head has moved, that nothing is left, or that a marker is gone has to
+be the answer of a leader. `leading` and `proven` repeat a question until it is proven that the
+leader leads (`leadership`). For a stream with one replica that costs nothing. With more it costs
+the wait for the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just
+before; and nothing within the lease that a proof gives on the same link.
 """
 
 from __future__ import annotations

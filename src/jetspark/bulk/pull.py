@@ -1,8 +1,8 @@
 """Overlapping pull requests on one consumer: the next one is sent before the last one ends.
 
-The server serves waiting requests in turn, so they are not tracked one by one, only the number of
-messages that all of them together are still owed. A request that ends early says in its status how
-many it leaves undelivered (ADR-13).
+The server serves waiting requests in turn, so only the total number of messages still to be
+delivered is tracked, not each request. A request that ends early says in its status how many
+messages were not delivered (ADR-13).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Reads a range of sequences to its proven end.
 
 An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
-missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer goes on
-behind the last good message. The range is complete once a sequence at or behind its end has come,
-or a leader that is proven to lead (`proof`) says that nothing is left before the end. An empty
-answer or "pending 0" does not prove that, as a replica that lags says the same. The stream's
-creation time and first sequence are checked before and after, so that a stream that was made again,
-or a head that retention has removed, is always noticed.
+missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer continues
+after the last message in order. The range is complete once a sequence at or after its end has been
+delivered, or a leader that is proven to lead (`proof`) says that nothing is left before the end. An
+empty answer or "pending 0" does not prove that, as a lagging replica says the same. The stream's
+creation time and first sequence are checked before and after, so that a recreated stream, or
+messages removed by limits, are always noticed.
 
 Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
 long as the stream keeps them.

@@ -10,10 +10,9 @@
 | `StreamPublisher` | a refused message | a transient refusal | no progress |
 | `BatchCopier` | a chunk, once its marker was read | refusals that leave it open | no progress |
 
-"No progress" is for `timeout` seconds of the reader or writer.
-Each call of a question has a timeout of its own, a part of what the question has. Which errors are
-transient is said by `jetspark.transient`. `proof` does not retry errors; it repeats its question
-until the answers prove something.
+"No progress" means: for `timeout` seconds of the reader or writer. Each call of a question has its
+own timeout, a part of the question's. `jetspark.transient` has the transient errors. `proof` does
+not retry errors; it repeats its question until the answers are a proof.
 """
 
 from __future__ import annotations

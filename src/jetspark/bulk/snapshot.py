@@ -1,9 +1,9 @@
 """A snapshot: the last message of each subject, read by a consumer of last messages.
 
-While others write, no reader gets all subjects as of one moment. What is promised: every subject
-that the stream held when the snapshot was planned comes exactly once, with the last message that it
-had then or a later one. After a lost link another consumer goes on; the subjects that came are
-remembered, and skipped.
+While others write, no reader gets all subjects as of one moment. Guaranteed is this: every subject
+that the stream had when the snapshot was planned is read exactly once, with the last message that
+it had then or a later one. After a lost link another consumer continues, and the subjects that were
+read are skipped.
 
 A consumer of last messages decides at its creation which those are, and leaves out those that are
 replaced or removed before it gets to them. When it delivers fewer than announced, the leader is

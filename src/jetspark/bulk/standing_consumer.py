@@ -1,8 +1,8 @@
-"""A durable consumer whose position is a query's, and from which no message is read.
+"""A durable consumer that marks a query's position, and from which no message is read.
 
-It is moved by CONSUMER.RESET (nats-server 2.14), or deleted and made again on older servers, which
-refuse an ack of what was never delivered. Its description tells it from a consumer of the same name
-that somebody else has made, which is left alone.
+It is moved by CONSUMER.RESET (nats-server 2.14), or deleted and recreated on older servers, which
+refuse acks of messages that were never delivered. Its description distinguishes it from another
+consumer of the same name, which is not touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The calls of the JetStream API that reading and writing need, over a blocking link.
 
-STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by a server that does not
-know yet that it was replaced as such; where that matters, ask by `proof`. A direct get may be
-answered by any replica.
+STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by a former leader that does
+not know yet that it was replaced; where that matters, use `proof`. A direct get may be answered by
+any replica.
 """
 
 from __future__ import annotations

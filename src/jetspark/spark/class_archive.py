@@ -1,13 +1,13 @@
-"""Spark's classes, kept loaded and verified in a file that the JVM maps: class-data sharing.
+"""A class archive: Spark's classes, loaded and verified, in a file that the JVM maps (AppCDS).
 
-Reading Spark's classes out of its JARs is most of what a short job waits for. Java can keep them in
-an archive (`-XX:ArchiveClassesAtExit`, `-XX:SharedArchiveFile`). One is made for each Spark, Java
-and place of both, in the user's cache. Nothing waits for it, and nothing depends on it: without it
-Spark starts as ever.
+A short job spends most of its time loading Spark's classes from JARs. Java can store them in an
+archive (`-XX:ArchiveClassesAtExit`, `-XX:SharedArchiveFile`). There is one for each version and
+location of Spark and Java, in the user's cache. It is optional, and created in the background:
+without it Spark starts as usual.
 
-The JVM compares the JARs' paths, sizes and times with those in the archive, and ignores one that
-does not fit. It does not notice damage: a bit that is wrong is a wrong class, and a file cut off
-ends the JVM. So the file's checksum lies beside it and is compared before each use.
+The JVM compares the JARs' paths, sizes and times with those in the archive, and ignores an archive
+that does not match. It does not detect damage: a wrong bit is a wrong class, and a truncated file
+crashes the JVM. So the file's checksum is stored beside it and compared before each use.
 """
 
 from __future__ import annotations

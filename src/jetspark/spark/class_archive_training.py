@@ -1,7 +1,7 @@
-"""A run of Spark that loads the classes of a usual job, for the class archive.
+"""A run of Spark that loads the classes of a typical job, for the class archive.
 
 `python -m jetspark.spark.class_archive_training FILE`: the JVM writes FILE when it ends. It needs
-no NATS server: a small source in Python takes the place of JetStream.
+no NATS server: a small Python source replaces JetStream.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The options of format("jetstream") that say where and how to connect.
 
-They are read on the driver and used on the executors. What is text travels with the plan's
-readers, in no repr; what is a file (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) has to be
-there on every machine under the same path, and is read at each connect. Spark shows the options of
-a write in its plans and masks those whose names say secret, password, token or credential; so do
-all names here that hold one, and URLs may not. A context of the `nats`
-command and the NATS_… variables exist on the driver only: the credentials' files that they name
-are read there and their contents travel.
+They are read on the driver and used on the executors. Texts are sent with the plan's readers, and
+are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) must exist on every
+machine under the same path, and are read at each connect. Spark shows the options of a write in its
+plans, and masks those whose names contain secret, password, token or credential: all options for
+secrets have such names, and URLs with secrets are refused. A context of the `nats` command and the
+NATS_… variables exist on the driver only: the credentials files that they name are read there, and
+their contents are sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A schema as Spark's DDL, read before Spark is there: only to find mistakes early.
+"""Checks a schema in Spark's DDL before Spark is started, to report mistakes early.
 
-What this takes for right Spark's own parser still has to accept; what this refuses it never would.
+Spark's own parser still has the last word: it may refuse what is accepted here, but never accepts
+what is refused here.
 """
 
 from __future__ import annotations

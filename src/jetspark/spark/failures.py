@@ -1,4 +1,4 @@
-"""The sentence that matters out of Spark's exceptions, which wrap whole tracebacks."""
+"""Extracts the relevant sentence from Spark's exceptions, which contain whole tracebacks."""
 
 from __future__ import annotations
 

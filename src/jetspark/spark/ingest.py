@@ -1,8 +1,7 @@
 """A stream becomes a Parquet table: the query behind `jetspark ingest`, usable from Python too.
 
-Spark's checkpoint holds how far the table is, and Spark's file sink lists in the table which files
-count: a run that was killed leaves neither a gap nor a repeated row for whoever reads the table
-with Spark.
+Spark's checkpoint has the position, and Spark's file sink lists in the table which files count, so
+a killed run leaves neither a gap nor a repeated row for those who read the table with Spark.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reading streams with retention `interest`: option `interestConsumer`.
 
-Such a stream keeps a message until all its consumers have acknowledged it, and keeps nothing while
-it has none. So the query has a durable consumer in each stream, positioned before what Spark's
-checkpoint does not have yet. All messages from there on stay stored, and are read by direct gets,
-which acknowledge nothing. When a batch is committed the consumer is moved, and the server removes
-what no other consumer waits for. It has no filter, whatever subjects the query chooses, so that a
-missing head of the stream is always a loss that is noticed.
+Such a stream keeps a message until all its consumers have acknowledged it, and stores none while it
+has no consumer. So the query has a durable consumer in each stream, positioned before the first
+message that Spark's checkpoint does not cover. All messages from there on stay stored, and are read
+by direct gets, which acknowledge nothing. When a batch is committed the consumer is moved, and the
+server removes the messages that no other consumer needs. The consumer has no filter, whatever
+subjects the query selects: if first messages are missing, they were lost, and that is reported.
 
 A query that is abandoned leaves its consumer behind, and the stream grows: delete the consumer.
 """

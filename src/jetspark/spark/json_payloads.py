@@ -1,4 +1,4 @@
-"""JSON payloads as columns, and what does not parse kept beside them."""
+"""JSON payloads as columns; text that does not parse is kept in a column of its own."""
 
 from __future__ import annotations
 

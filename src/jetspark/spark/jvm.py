@@ -1,9 +1,9 @@
-"""The JVM behind a Spark session: started so that it can be ended at any moment.
+"""The JVM of a Spark session, started so that it can be ended at any moment.
 
-PySpark starts it with a shell script in the program's own process group, where Ctrl-C reaches
-whatever the script has started so far, and forgets it when it is interrupted while it waits: then
-nobody can end it. So PySpark starts it in a thread, which signals do not interrupt, and we note the
-process and give it a group of its own.
+PySpark starts it by a shell script in the program's process group, where Ctrl-C reaches what the
+script has started; if PySpark is interrupted while it waits, it loses track of the process, and
+nothing can end it. So PySpark is called in a thread, which signals do not interrupt, and we record
+the process and give it its own process group.
 """
 
 from __future__ import annotations

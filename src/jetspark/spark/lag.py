@@ -1,7 +1,7 @@
 """How far queries are behind their streams: from a progress report, or followed by a listener.
 
-The lag of a stream is the number of sequences between what the last batch read up to and the
-stream's end as it was then; deleted messages count.
+The lag of a stream is the number of sequences between the end of the last batch and the end of the
+stream at that time; deleted messages count.
 """
 
 from __future__ import annotations

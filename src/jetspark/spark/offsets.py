@@ -1,10 +1,10 @@
 """Offsets as Spark's checkpoint keeps them.
 
-For each stream: the next sequence to read, the stream's creation time (it differs when a stream is
-made again under its name), and the start that the query resolved when it began. Spark logs the end
-of a batch before it runs the batch, but never the initial offset. So every end carries the start,
-and the first end differs from the initial offset even when there is nothing to read yet. Spark then
-logs it, and from there on no crash or restart can move the start.
+For each stream: the next sequence to read, the stream's creation time (it differs for a recreated
+stream), and the start that the query resolved when it began. Spark logs the end of a batch before
+it runs the batch, but never the initial offset. So every end includes the start, and the first end
+differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
+then on no crash or restart can move the start.
 
 Spark compares offsets as JSON text, so the keys have one canonical order.
 """

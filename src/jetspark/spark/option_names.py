@@ -1,4 +1,4 @@
-"""Matching the options that Spark hands over with those that the format knows."""
+"""Matches the options that Spark passes with those of the format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A pipeline file: TOML that names sources, views and sinks. Reading and checking; no Spark here.
 
-Every mistake is told with the file's name and the line. `${NAME}` in a text is the environment's
-variable NAME, so that no secret has to stand in the file.
+Every mistake is reported with the file's name and the line. `${NAME}` in a text stands for the
+environment variable NAME, so that secrets need not be in the file.
 """
 
 from __future__ import annotations

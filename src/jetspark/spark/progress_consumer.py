@@ -1,9 +1,9 @@
-"""Shows a query's progress to the tools of the server: option `progressConsumer`.
+"""Shows a query's progress to NATS tools: option `progressConsumer`.
 
-In each stream a durable pull consumer of that name stands behind what the query has finished. So
-`nats consumer info`, `nats consumer report` and every exporter of consumers show the position, and
-as unprocessed what is still to be read. No message is read through it, and nothing is decided by
-it, since only the checkpoint counts. One that cannot be moved is a warning in the log, and is tried
+Each stream gets a durable pull consumer of that name, positioned after the last message of the
+finished batches. So `nats consumer info`, `nats consumer report` and exporters show the position,
+and the unread messages as unprocessed. No message is read through it, and nothing depends on it,
+since only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
 again a minute later. It stays when the query ends; `nats consumer rm` removes it.
 """
 

@@ -8,8 +8,8 @@
 | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
 
 The source's own columns stream, seq and timestamp are allowed and ignored. Headers whose names
-begin with "Nats-" are left out: they are what a server noted about the message where it was, or
-instructions, which the new server would follow.
+begin with "Nats-" are left out: they describe the message in its old stream, or are instructions
+that the new server would follow.
 """
 
 from __future__ import annotations

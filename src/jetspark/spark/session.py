@@ -1,8 +1,8 @@
 """A Spark session on this machine for the command line, tests and notebooks.
 
-Spark runs in a JVM that PySpark starts: Java 17 or newer has to be there. The JVM and its Python
-workers write their log to one file instead of the user's terminal, listen on loopback only, get no
-signal of the terminal, and are gone when `close_session` returns or `local_session` raises.
+Spark runs in a JVM that PySpark starts, which needs Java 17 or newer. The JVM and Python workers
+log to one file instead of the user's terminal, listen on loopback only, receive no signals of the
+terminal, and have ended when `close_session` returns or `local_session` raises.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Errors for Spark's users: one sentence, without a traceback, in the words of Spark's options.
 
-Spark shows the whole traceback of an exception that a Python data source raises, so that the one
-sentence that helps comes last of thirty lines. The methods that Spark calls on the driver therefore
-raise a JetsparkError without traceback and cause. Any other exception is a bug and keeps both.
+For an exception of a Python data source Spark shows the whole traceback, so that the useful
+sentence is the last of thirty lines. The methods that Spark calls on the driver therefore raise a
+JetsparkError without traceback and cause. Any other exception is a bug and keeps both.
 """
 
 from __future__ import annotations

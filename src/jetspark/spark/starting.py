@@ -1,9 +1,9 @@
-"""A streaming query that starts, also on a busy machine.
+"""Starts a streaming query, with retries for a busy machine.
 
-For the offsets of each streaming query Spark starts a Python process, and gives it ten seconds to
+For the offsets of each streaming query Spark starts a Python process, and allows it ten seconds to
 import Spark and Arrow and to connect; no setting changes that (`PythonWorkerFactory`'s simple
-workers; spark.python.authenticate.socketTimeout is for other sockets). It fails before anything
-was read or written, so the query is started again.
+workers; spark.python.authenticate.socketTimeout is for other sockets). A timeout occurs before
+anything is read or written, so the query can be started again.
 """
 
 from __future__ import annotations

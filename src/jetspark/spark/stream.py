@@ -1,9 +1,9 @@
-"""spark.readStream.format("jetstream"): Spark's checkpoint is the only truth.
+"""spark.readStream.format("jetstream"): only Spark's checkpoint has the position.
 
-Nothing on the server depends on the query: it acknowledges nothing, and has a durable consumer only
-where the user asks for one (`progress_consumer`, `interest`). Spark calls `commit` one batch late
-and may never call `stop`, so nothing rests on either: a work queue, or a stream with retention
-`interest`, merely keeps its messages one batch longer. `offsets` explains the offsets.
+The query acknowledges nothing, and has a durable consumer only where an option asks for one
+(`progress_consumer`, `interest`). Spark calls `commit` one batch late and may never call `stop`, so
+correctness depends on neither: a work queue, or a stream with retention `interest`, just keeps its
+messages one batch longer. `offsets` explains the offsets.
 """
 
 from __future__ import annotations

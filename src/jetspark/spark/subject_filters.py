@@ -1,6 +1,6 @@
 """Checks the option `subjects`, once, when reading begins.
 
-For a subject that a stream cannot have the server reports no error: there would never be a row.
+The server reports no error for a subject that the stream cannot have: there would never be a row.
 """
 
 from __future__ import annotations

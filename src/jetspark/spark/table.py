@@ -1,8 +1,8 @@
-"""A table of files and the query that writes it, held together: the one door to file sinks.
+"""Starts every query with a file sink, after checking that table and query belong together.
 
-Before the first batch the table's folder, the checkpoint and the query are compared, and what does
-not belong together is refused (`table_rules`); while the query runs, the table's note follows its
-checkpoint (`table_note`, `table_keeper`) and a second writer is refused (`table_claim`).
+Before the first batch the table's folder, the checkpoint and the query are compared, and refused if
+they do not belong together (`table_rules`). While the query runs, the table's note is updated with
+its checkpoint (`table_note`, `table_keeper`), and a second writer is refused (`table_claim`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The batch that a kill left between a table and its checkpoint: listed here, not done there.
+"""The last batch after a kill: its files are listed in the table, but it is not committed.
 
-Spark takes its number for the batch that the checkpoint has planned, and does not write it again.
-A query without a note, PySpark's own, may have used the number meanwhile; then the planned batch
-would be counted as read and be nowhere. So its files are looked at.
+By its number Spark takes it for the batch that the checkpoint has planned, and does not write that
+again. A plain PySpark query, which has no note, may have used the number meanwhile; then the
+planned batch would count as read without being written. So the batch's files are checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One writer for a table: the second one is refused, and a crash leaves nothing that refuses.
+"""Allows one writer for a table: a second one is refused, and a crash does not block the next run.
 
-On the driver's own file systems the JVM holds a lock on `<table>/_jetspark/lock`, which the system
-takes from it however it ends. Elsewhere there are no such locks: a lease is written again every
-few seconds, and who finds one watches whether that goes on. Clocks are not compared.
+On local file systems the JVM holds a lock on `<table>/_jetspark/lock`, which the operating system
+releases however the JVM ends. Other file systems have no such locks: there a lease is rewritten
+every few seconds, and the next run checks whether that continues. Clocks are not compared.
 """
 
 from __future__ import annotations

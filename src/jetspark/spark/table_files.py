@@ -1,8 +1,7 @@
-"""The few things that are done to files beside a table, on whatever file system Spark reaches.
+"""The file operations for a table's note and lock, on any file system that Spark can use.
 
-Before Spark is started, files of this machine are looked at without it (`LocalFiles`); everything
-else goes through Hadoop's FileSystem in the session's JVM (`HadoopFiles`), which knows s3a:// and
-hdfs:// as Spark does.
+Before Spark is started, local files are read directly (`LocalFiles`); everything else uses Hadoop's
+FileSystem in the session's JVM (`HadoopFiles`), which supports s3a:// and hdfs:// as Spark does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""While a query runs: the table's note follows its checkpoint, and the claim is held.
+"""While a query runs: updates the table's note with its checkpoint, and holds the claim.
 
-A thread for each query, since a query may end by itself, and nobody else would let go of the table.
+There is a thread for each query, which also releases the table when the query ends by itself.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""What a table's folder says of the query that writes it: `<table>/_jetspark/note-….json`.
+"""The note in a table's folder about the query that writes it: `<table>/_jetspark/note-….json`.
 
-Spark's file sink knows only numbers of batches. It skips a number that the table has, whichever
-query it came from, so a table and a checkpoint that do not belong together lose rows in silence.
-The note names the query, what it reads and how the rows look; it also keeps the last entries of
-the query's checkpoint, so that a lost one can be made again exactly.
+Spark's file sink only knows batch numbers. It skips a number that the table has, whichever query
+wrote it, so a table and a checkpoint that do not belong together silently lose rows. The note has
+the query, its streams and its columns, and the last entries of the query's checkpoint, from which a
+lost checkpoint can be rebuilt exactly.
 
-The newest note counts. Each is a new file that is there whole or not at all, so a kill leaves the
-one before.
+The newest note counts. Each is a new file, created atomically, so a kill leaves the previous one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether a table, a checkpoint and a query belong together. Pure: states in, a step out.
+"""Decides whether a table, a checkpoint and a query belong together. Pure: states in, a step out.
 
-Spark plans a batch in the checkpoint, writes it, lists its files in the table, and notes in the
-checkpoint that it is done. So a table is at the checkpoint's last batch or one ahead of it, and
-then that batch is the one planned. Anything else is a checkpoint of something else, and going on
-would lose rows: the sink skips numbers that it has.
+Spark plans a batch in the checkpoint, writes it, lists its files in the table, and commits it in
+the checkpoint. So the table is at the last batch that the checkpoint has committed, or one batch
+ahead, and then that is the planned one. Otherwise the checkpoint belongs to another table, and
+continuing would lose rows, since the sink skips numbers that the table has.
 """
 
 from __future__ import annotations

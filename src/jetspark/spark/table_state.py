@@ -1,8 +1,8 @@
-"""What a table's folder and a checkpoint hold, read without changing anything.
+"""Reads the state of a table's folder and of a checkpoint, without changing anything.
 
-The file sink lists what counts in `<table>/_spark_metadata`, one file a batch, every tenth of them
-a summary of those before ("9.compact"). A checkpoint has `metadata` (the query's id), `offsets`
-(batches that were planned) and `commits` (batches that are done).
+The file sink lists the table's files in `<table>/_spark_metadata`, in one file per batch; every
+tenth one is a summary of those before ("9.compact"). A checkpoint has `metadata` (the query's id),
+`offsets` (planned batches) and `commits` (committed batches).
 """
 
 from __future__ import annotations

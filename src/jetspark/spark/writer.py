@@ -6,10 +6,10 @@ effectively-once   the same, with a message id that the stream remembers for its
 exactly-once       a task stages its rows, and the driver's commit decides on them and copies them
                    (`bulk.exactly_once`)
 
-Rows for a bucket are published at least once and in order: written again, they change no value.
+Rows for a bucket are published at least once and in order, so writing them again changes no value.
 
-Spark may attempt a batch again with other partitions, calls `abort` even after a commit that failed
-half-way, and makes a new writer for each of these calls. So a writer has no state, and `abort`
+Spark may retry a batch with other partitions, calls `abort` even after a commit that failed
+half-way, and creates a new writer for each of these calls. So a writer has no state, and `abort`
 removes nothing.
 """
 

@@ -1,17 +1,17 @@
 """Atomic batches: messages that are stored together or not at all (ADR-50).
 
-Contract. `add` hands a message to the server, which keeps it aside; `commit` has all of them
-stored, one after the other with nothing in between, and returns the ack of the last one. Leaving
-the block commits, unless that was done; leaving it by an exception gives the batch up.
+Contract. `add` sends a message to the server, which stages it; `commit` stores all of them, one
+after the other with nothing in between, and returns the ack of the last one. Leaving the block
+commits, unless that was done; leaving it by an exception abandons the batch.
 
-The newest message is held back, because the last one of a batch carries the commit; only `flush`
-sends it before. So the refusal of a message may be raised by a later call: by `commit` at last.
-Expectations are looked at when the batch is committed: one that does not hold refuses the batch.
-Whatever goes wrong before the commit was sent leaves nothing stored. After that, an answer that
-does not come leaves open whether all or nothing was stored; one message of the batch with an
-expectation makes it harmless to try again.
+The newest message is held back, because the last message of a batch has the commit header; only
+`flush` sends it earlier. So the refusal of a message may be raised by a later call, at the latest
+by `commit`. Expectations are checked when the batch is committed: if one fails, the batch is
+refused. After an error before the commit was sent, nothing is stored. After that, without a reply
+it is unknown whether all or nothing was stored; if one message of the batch has an expectation, it
+is safe to publish the batch again.
 
-The server gives a batch up after 10 s without a message, at more than 1,000 messages, and at more
+The server abandons a batch after 10 s without a message, at more than 1,000 messages, and at more
 than 50 batches at a time in a stream; a lost connection ends it as well. Any number of tasks may
 add, one after the other.
 """

@@ -1,13 +1,13 @@
 """The window of an atomic batch: its messages until the server has stored all or none of them.
 
-Contract. No I/O, no event loop, no clock. Messages have numbers from 1. The newest one is held
-back, because the last one carries the commit: `reserve` holds it, and `release` gives it out to be
+Contract. No I/O, no event loop, no clock. Messages are numbered from 1. The newest one is held
+back, since the last one has the commit header: `reserve` holds it, and `release` returns it to be
 sent before the next one is reserved. The batch ends once: by `acked`, or by the first `failed`;
-what is said after that changes nothing.
+later calls change nothing.
 
-Threads. `reserve`, `release` and `commit` are for whoever adds, one at a time, in any thread;
-`acked` and `failed` may come from any thread at any time: that the first one counts has a lock.
-The rest is for the event loop's thread; attributes may be read anywhere.
+Threads. `reserve`, `release` and `commit` are for senders, one at a time, in any thread; `acked`
+and `failed` may be called in any thread at any time, and a lock makes the first one count. The rest
+is for the event loop's thread; attributes may be read anywhere.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """Fast ingest: an open-ended batch with one ack for hundreds of messages (ADR-50).
 
 Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding` acks
-are missing, each of which is for as many messages as the server says. Every message ends in exactly
-one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends
-the batch, waits for the server's last word, then raises PublishFailedError for the failures that
-nobody has looked at: reading `failed` counts as looking.
+are missing, each of which covers as many messages as the server decides. Every message ends in
+exactly one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block
+ends the batch, waits for its final ack, then raises PublishFailedError for failures since
+`failed` was last read.
 
-`gaps="fail"`: the first message that is lost or refused ends the batch; what was stored is
-everything before it, in order, and all after it fails with NotStoredError. `gaps="ok"`: the batch
-goes on, and what was lost or refused is listed. Nothing is sent a second time. The server says
-once that it refused a message (an expectation, a limit of the stream); its acks and its last word
-count that message as the others, and nothing repeats the refusal. If it is lost on the way, the
-message counts as acknowledged, and no client can know. So "ok" is for messages that the stream will
-not refuse; the acks of "fail" are exact.
+`gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it are
+stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch continues, and
+lost or refused messages are listed. Nothing is sent a second time. The server reports a refused
+message (an expectation, a limit of the stream) only once; its acks and the final ack count that
+message as the others. If the report is lost, the message counts as acknowledged, and no client can
+know. So "ok" is for messages that the stream will not refuse; the acks of "fail" are exact.
 
-What no server takes, by permission or size, fails at once: with "fail" the batch ends before it.
+A message that no server accepts, by permission or size, fails at once: with "fail" the batch ends
+before it.
 
-The server forgets a batch after 10 s without a message: a ping keeps it alive, asks for acks that
-are overdue, and after a reconnect for what was lost. A server that restarted does not know the
-batch any more: it is over, and messages without an ack may be stored or not. The same holds when
-nothing is heard within `timeout` seconds of connected time.
+The server drops a batch after 10 s without a message: a ping keeps it alive, and requests overdue
+acks and, after a reconnect, what was lost. A restarted server does not know the batch: it is over,
+and messages without an ack may be stored or not. The same applies when nothing is received within
+`timeout` seconds of connected time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The window of a fast-ingest batch: messages from when they are taken until their fate is known.
+"""The window of a fast-ingest batch: messages in flight, until they are acknowledged or fail.
 
-Contract. No I/O, no event loop, no clock. Messages have numbers from 1, as in the protocol; users
+Contract. No I/O, no event loop, no clock. Messages are numbered from 1, as in the protocol; users
 see indexes, from 0. A message ends exactly once: acknowledged, or in `failures`, or taken back by
 `withdraw`. All messages up to `done` have ended; of those after it, some may have failed already.
-Memory is for messages that have not ended, and for failures.
+Memory is used only for messages that have not ended, and for failures.
 
 Threads. `reserve`, `withdraw` and `published` are for senders, one at a time, in any thread; all
-the rest is for the event loop's thread; attributes and counts may be read anywhere. The two sides
-meet in one list: its single operations are atomic. What takes two of them, and must not lose
-against the other side, has a lock; no sender of a message that goes well needs it.
+the rest is for the event loop's thread; attributes and counts may be read anywhere. Both sides use
+one list, whose single operations are atomic. Where two operations belong together there is a lock,
+which the sender of a successful message does not need.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A fast-ingest batch and its server, whether the senders are tasks or threads (ADR-50).
 
-Contract. `add` may be called by any thread, one at a time; `open`, `finish`, `close` and everything
-below them run in the event loop's thread; what is read may be read anywhere. A sender that has to
-wait, for space or for the end, waits in the class that owns this: `changed` is called whenever
-there may be space, or the end. Replies come to one wildcard inbox; its handler runs in the read
-loop. No task, future or timer is made for a message.
+Contract. `add` may be called in any thread, one at a time; `open`, `finish`, `close` and everything
+below them run in the event loop's thread; properties may be read anywhere. A sender that has to
+wait, for space or for the end, waits in the class that owns this one: `changed` is called whenever
+there may be space, or the batch has ended. Replies arrive on one wildcard inbox, whose handler runs
+in the read loop. No task, future or timer is created for a message.
 """
 
 from __future__ import annotations

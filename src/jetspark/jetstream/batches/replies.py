@@ -1,4 +1,4 @@
-"""What a server says of a fast-ingest batch (ADR-50). No I/O."""
+"""The server's replies to a fast-ingest batch (ADR-50). No I/O."""
 
 from __future__ import annotations
 

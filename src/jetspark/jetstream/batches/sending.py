@@ -1,4 +1,4 @@
-"""What atomic batches and fast ingest have in common: how a message is taken."""
+"""Shared by atomic batches and fast ingest: the checks of a message."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """An atomic batch and its server, whether the messages come from tasks or threads (ADR-50).
 
-Contract. `message`, `add` and `send` are for whoever adds, one at a time, in any thread; all the
-rest runs in the event loop's thread. Every message has a reply subject, so that the first refusal
-is heard. Answers come to one wildcard inbox; its handler runs in the read loop. No task, future or
-timer is made for a message that needs no answer.
+Contract. `message`, `add` and `send` are for senders, one at a time, in any thread; all the rest
+runs in the event loop's thread. Every message has a reply subject, so that the first refusal is
+received. Replies arrive on one wildcard inbox, whose handler runs in the read loop. No task, future
+or timer is created for a message that needs no reply.
 """
 
 from __future__ import annotations

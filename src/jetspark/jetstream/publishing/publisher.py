@@ -3,21 +3,22 @@
 Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
 ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
 (listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all,
-then raises PublishFailedError for the failures that nobody has looked at: reading `failed` counts
-as looking. With `raise_failures=False` it never raises.
+then raises PublishFailedError for failures since `failed` was last read. With
+`raise_failures=False` it never raises.
 
-A message that nobody took (503: its stream has no leader now, or there is none) is certainly not
-stored. It is sent again every 250 ms, for `retry_for` seconds; new messages wait meanwhile, so that
-as far as possible they are stored after it. After that it fails with NoStreamResponseError.
+A message without a responder (503: its stream has no leader now, or there is no stream) is
+certainly not stored. It is sent again every 250 ms, for `retry_for` seconds; new messages wait
+meanwhile, so that as far as possible they are stored after it. After that it fails with
+NoStreamResponseError.
 
-When the link is lost, or no ack comes within `timeout`, it is not known whether a message was
-stored. `on_disconnect`: "auto" sends those again that carry a Nats-Msg-Id, which the stream's
-duplicate window makes harmless, and fails the others; "fail" fails all; "resend" sends all again,
-and some may then be stored twice. So the default loses nothing that could be kept without storing
-it twice, and says of the rest that nobody knows. Messages sent during an outage wait in the
-client's buffer as usual; the clocks stand still.
+When the link is lost, or no ack arrives within `timeout`, it is unknown whether a message was
+stored. `on_disconnect`: "auto" sends those with a Nats-Msg-Id again, which is safe within the
+stream's duplicate window, and fails the others; "fail" fails all; "resend" sends all again, and
+some may then be stored twice. So by default every message that can be sent again without being
+stored twice is, and the others fail as unknown. Messages sent during an outage wait in the client's
+buffer as usual; timeouts do not run meanwhile.
 
-What is sent again is stored after messages that were sent later and taken at once.
+A message that is sent again is stored after later messages that were stored at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of the messages of a `Publisher`."""
+"""The outcomes of a `Publisher`'s messages."""
 
 from __future__ import annotations
 

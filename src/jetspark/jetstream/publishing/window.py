@@ -1,19 +1,19 @@
-"""The window of a publisher: each message from when it is taken until it is acknowledged or fails.
+"""The window of a publisher: messages in flight, until they are acknowledged or fail.
 
 Contract. No I/O, no event loop, no clock: times are numbers that the caller gives. A message ends
-exactly once: by `take`, when it was answered, or in a list that `overdue`, `lost` or `close`
-returns. A message that was `refused` for the moment keeps its place, and the window is held: in
-each round one message of each subject is tried again, and one new message is let in, which shows
-whether only some subjects are refused. When one of them is answered, the others are sent again in
+exactly once: by `take`, when its reply has arrived, or in a list that `overdue`, `lost` or `close`
+returns. A message that was `refused` temporarily keeps its place, and the window is held: in each
+round one message of each subject is tried again, and one new message is admitted, which shows
+whether only some subjects are refused. When one of them gets a reply, the others are sent again in
 their order, and then new ones.
 
-Only messages that are certainly not stored are sent again, and those whose fate is not known if
-`unknown_again` says so. After `retry_for` seconds they fail.
+Messages are sent again if they are certainly not stored; if that is unknown, `unknown_again`
+decides. After `retry_for` seconds they fail.
 
 Threads. `reserve` and `withdraw` are for senders, one at a time, in any thread; all the rest is
-for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. The two sides meet in
-one dict: its single operations are atomic, and it is only ever walked as a copy. What takes two
-of them, and must not lose against the other side, has a lock; no message that goes well needs it.
+for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. Both sides use one
+dict, whose single operations are atomic, and which is only iterated as a copy. Where two operations
+belong together there is a lock, which a successful message does not need.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Told: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
 """Called once with the ack or the error of one message, in the event loop's thread."""
 
 Unacked: TypeAlias = "tuple[str, bytes, Headers | None, float, Told | None]"
-"""(subject, payload, headers, deadline, told): one is made for every message, so a bare tuple."""
+"""(subject, payload, headers, deadline, told); a plain tuple, since there is one per message."""
 
 CLOSED = -1
 
 
 class Window:
-    """`size`: most messages at a time. Closed at first."""
+    """`size`: most messages in flight. Closed until `open`."""
 
     __slots__ = (
         "_closed",
@@ -67,17 +67,17 @@ class Window:
     ) -> None:
         self.size = size
         self.limit = size
-        """No message is let in while there are so many: `size`, or less while there is trouble."""
+        """Senders wait at this count: `size`, or less while messages are refused."""
         self.sent = 0
-        """Messages taken so far."""
+        """Messages accepted so far."""
         self.held = False
-        """Whether messages were refused, and none was answered since."""
+        """Whether messages were refused, without a reply to one since."""
         self.released = False
-        """Whether that is over, and the others can be sent `again` at once."""
+        """Whether that is over, and the other refused ones can be sent `again` at once."""
         self.deadline = 0.0
-        """When a message that is sent now is overdue; the owner moves it on."""
+        """When a message that is sent now becomes overdue; the owner updates it."""
         self.troubled: dict[int, float] = {}
-        """Messages that did not go well so far, and when they are given up."""
+        """Messages with a failed attempt, and when to give up on them."""
         self._retry_for = retry_for
         self._unknown_again = unknown_again
         self._entries: dict[int, Unacked] = {}
@@ -91,9 +91,9 @@ class Window:
         self.count = self._entries.__len__
         """Messages that have not ended."""
         self.find = self._entries.get
-        """An index's entry; None when it has ended."""
+        """The entry of an index; None when it has ended."""
         self.take = self._entries.pop
-        """Take an index's entry out of the window. KeyError when it has ended."""
+        """Remove and return the entry of an index. KeyError when it has ended."""
 
     @property
     def full(self) -> bool:
@@ -105,9 +105,9 @@ class Window:
     def reserve(
         self, subject: str, payload: bytes, headers: Headers | None, told: Told | None
     ) -> int:
-        """Take a message, and return its index; CLOSED when there are no more. Never waits."""
+        """Add a message and return its index; CLOSED when the window is closed. Never waits."""
         index = self.sent
-        # In this order: whoever closes the window sees the entry, or we see that it is closed.
+        # In this order: either `close` finds the entry, or we find that it is closed.
         self._entries[index] = (subject, payload, headers, self.deadline, told)
         self.sent = index + 1
         if self._closed and self.withdraw(index):
@@ -115,7 +115,7 @@ class Window:
         return index
 
     def withdraw(self, index: int) -> bool:
-        """Take back the newest message, which was not sent. False: it has ended already."""
+        """Remove the newest message, which was not sent. False: it has ended already."""
         with self._lock:
             if index in self.troubled or self._entries.pop(index, None) is None:
                 return False
@@ -125,7 +125,7 @@ class Window:
     # -- the loop's thread: answers ------------------------------------------------------------
 
     def settled(self, index: int) -> None:
-        """One that was taken is done with. Needed only while the window is `watched`."""
+        """A message that was taken has ended. Needed only while the window is `watched`."""
         if self._forget(index) or index >= self._held_at:
             self._let_in()
 
@@ -136,9 +136,9 @@ class Window:
         return self.troubled.pop(index, None) is not None
 
     def refused(self, index: int, now: float, *, stored: bool = False) -> bool:
-        """It was not stored, for now, and waits to be sent again. False: it has to be given up.
+        """It was not stored and waits to be sent again. False: its time is over, give it up.
 
-        `stored`: an attempt before may be.
+        `stored`: an earlier attempt may be stored.
         """
         if self.troubled.setdefault(index, now + self._retry_for) <= now:
             return False
@@ -151,7 +151,7 @@ class Window:
         return True
 
     def hold(self) -> None:
-        """Nobody takes messages, as it seems: until one is answered, only one a round is new."""
+        """Messages are refused: until one gets a reply, admit only one new message per round."""
         self._held_at = self.sent
         self.held, self.released = True, False
         self.limit = 0
@@ -162,7 +162,7 @@ class Window:
         return self.held or bool(self.troubled)
 
     def _let_in(self) -> None:
-        """New ones; behind those that wait since before, if they were held."""
+        """Admit new messages; after a hold, first send the waiting ones again."""
         self.released = bool(self._waiting) and (self.held or self.released)
         self.held = False
         self.limit = 0 if self.released else self.size
@@ -174,19 +174,19 @@ class Window:
     # -- the loop's thread: time and the link ----------------------------------------------------
 
     def overdue(self, now: float) -> list[tuple[int, Unacked]]:
-        """Those that had no answer in time, out of the window; or they wait to be sent again."""
+        """Remove and return messages without a reply in time, unless they are sent again."""
         return self._end([item for item in self._on_their_way() if item[1][3] <= now], now)
 
     def lost(self, now: float) -> list[tuple[int, Unacked]]:
-        """The link is gone: as `overdue`, for all that are on their way."""
+        """The link was lost: as `overdue`, for all messages in flight."""
         return self._end(self._on_their_way(), now)
 
     def refused_for_good(self, is_so: Callable[[int, Unacked], bool]) -> list[tuple[int, Unacked]]:
-        """Those on their way of which it is so never came to a stream: out of the window."""
+        """Remove and return those in flight for which `is_so`: they never reached a stream."""
         return self._out([item for item in self._on_their_way() if is_so(*item)])
 
     def due(self, now: float) -> list[int]:
-        """A round: what to send `again` now, in order."""
+        """Start a round: the indexes to send `again` now, in order."""
         indexes = sorted(self._waiting)
         if not self.held:
             return indexes
@@ -195,14 +195,14 @@ class Window:
         due = []
         for index in indexes:
             subject = self._entries[index][0]
-            # The first of its subject, or for the last time.
+            # The first of its subject, or its last attempt.
             if subject not in tried or self.troubled[index] <= now:
                 tried.add(subject)
                 due.append(index)
         return due
 
     def again(self, index: int) -> Unacked | None:
-        """One that is `due` is sent now: its entry. None: it need not be any more."""
+        """The entry of one that is `due`, to be sent now. None: no longer needed."""
         if index not in self._waiting:
             return None
         self._waiting.discard(index)
@@ -213,13 +213,13 @@ class Window:
         return entry
 
     def open(self) -> None:
-        """Take messages from now on."""
+        """Accept messages from now on."""
         self.held = self.released = False
         self.limit = self.size
         self._closed = False
 
     def close(self) -> list[tuple[int, Unacked]]:
-        """Take no more; all that is here, out of the window."""
+        """Accept no more; remove and return all."""
         self._closed = True
         return self._out(list(self._entries.copy().items()))
 

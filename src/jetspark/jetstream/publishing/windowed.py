@@ -1,11 +1,11 @@
-"""What publishers with a window have in common, whether their senders are tasks or threads.
+"""The core of publishers with a window, whether their senders are tasks or threads.
 
-Contract. `publish` may be called by any thread, one at a time; `open`, `close` and everything
-below them run in the event loop's thread; what is read may be read anywhere. A sender that has to
-wait, for space or for the end, waits in the publisher that owns this: `changed` is called whenever
-messages were acknowledged or failed. Acks come to one wildcard inbox; its handler runs in the read
-loop, once for all that came together. One timer looks at the clock; no task, future or timer is
-made for a message.
+Contract. `publish` may be called in any thread, one at a time; `open`, `close` and everything below
+them run in the event loop's thread; properties may be read anywhere. A sender that has to wait, for
+space or for the end, waits in the publisher that owns this one: `changed` is called whenever
+messages were acknowledged or failed. Acks arrive on one wildcard inbox, whose handler runs in the
+read loop, once for all that arrive together. There is one timer; no task, future or timer is
+created for a message.
 """
 
 from __future__ import annotations
