@@ -268,7 +268,12 @@ def _either(words: list[str]) -> str:
 
 
 def _all(items: Any, kind: Kind | None) -> bool:
-    return kind is None or all(map(kind.fits, items))
+    return kind is None or _all_plain(items, kind) or all(map(kind.fits, items))
+
+
+def _all_plain(items: Any, kind: Kind | None) -> bool:
+    """Whether classes alone say that they fit and are plain, as most are."""
+    return kind is not None and kind.exact.issuperset(map(type, items))
 
 
 def _each_plain(items: Any, kinds: Iterable[Kind | None]) -> tuple[list[Any], bool]:
@@ -297,7 +302,9 @@ def _list_of(item: Kind | None, *, once: bool, exactly: bool = False) -> Kind:
             value = list(value)
         elif exactly and type(value) is not list:
             value = list(value)
-        if item is None or item.plain is _same or not _all(value, item):
+        if item is None or item.plain is _same or _all_plain(value, item):
+            return value
+        if not _all(value, item):
             return value
         items, others = _each_plain(value, repeat(item))
         return items if others else value
@@ -341,6 +348,8 @@ def _mapping_of(key: Kind | None, item: Kind | None) -> Kind:
         return isinstance(value, Mapping) and _all(value, key) and _all(value.values(), item)
 
     def plain(value: Any) -> Any:
+        if _all_plain(value, key) and _all_plain(value.values(), item):
+            return value
         names, other_names = _each_plain(value, repeat(key))
         items, other_items = _each_plain(value.values(), repeat(item))
         return dict(zip(names, items, strict=True)) if other_names or other_items else value

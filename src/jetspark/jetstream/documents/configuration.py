@@ -9,9 +9,10 @@ passes (`NewWord`), and so does what stands in `extra`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
+from operator import attrgetter, contains
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
 
@@ -60,11 +61,13 @@ _SPAN: Final = Kind(
 )
 
 
-_A_LIST: Final = cast(Kind, kind_of(str | list[str]))
-_TEXTS: Final = _A_LIST._replace(
+_A_LIST: Final = cast(Kind, kind_of(list[str]))
+_TEXTS: Final = Kind(
     # One subject is a list of one, as in all calls.
-    plain=lambda value: _A_LIST.plain([value] if isinstance(value, str) else value),
-    exact=frozenset(),
+    "a str or a list of str",
+    "lists of str",
+    lambda value: isinstance(value, str) or _A_LIST.fits(value),
+    lambda value: _A_LIST.plain([value] if isinstance(value, str) else value),
 )
 UINT64: Final = range(2**64)
 """The numbers that the server has a place for in fields such as sequences."""
@@ -76,9 +79,11 @@ class GivenDocument(Document, frozen=True, kw_only=True):
     """A document that callers make. Raises ConfigError for a value of a wrong kind."""
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds(type(self)):
-            value = getattr(self, name)
-            if type(value) is NewWord:
+        read, exact, kinds = _kinds(type(self))
+        values = read(self)
+        fine = map(contains, exact, map(type, values))  # most: servers' answers are made, too
+        for known, value, (name, kind) in zip(fine, values, kinds, strict=True):
+            if known or type(value) is NewWord:
                 continue
             if (plain := checked_value(name, kind, value)) is not value:
                 msgspec.structs.force_setattr(self, name, plain)
@@ -86,9 +91,14 @@ class GivenDocument(Document, frozen=True, kw_only=True):
 
 
 @cache
-def _kinds(cls: type[Document]) -> list[tuple[str, Kind]]:
+def _kinds(
+    cls: type[Document],
+) -> tuple[Callable[[Any], Any], list[frozenset[type]], list[tuple[str, Kind]]]:
+    """What reads the fields that are checked, the classes that need no look, names and kinds."""
     kinds = [(field.name, kind_of(field.type, _when_made)) for field in _own_fields(cls)]
-    return [(name, kind) for name, kind in kinds if kind is not None]
+    checked = [(name, kind) for name, kind in kinds if kind is not None]
+    read = attrgetter("extra", *(name for name, _ in checked))  # never one: that is no tuple
+    return lambda document: read(document)[1:], [kind.exact for _, kind in checked], checked
 
 
 def _own_fields(cls: type[Document]) -> list[msgspec.structs.FieldInfo]:
@@ -250,7 +260,7 @@ def _check_values(cls: type[Document], wire: dict[str, Any], where: str = "") ->
 
 def _refused(cls: type[Document], path: str, name: str, kind: Kind, value: Any) -> ConfigError:
     error = kind.refuse(path, value)
-    if isinstance(value, str) and name in words_of(cls):
+    if isinstance(value, str) and name in words_of(cls) and "did you mean" not in str(error):
         return ConfigError(f"{error} A word of a newer server goes into extra={{{name!r}: …}}.")
     return error
 
