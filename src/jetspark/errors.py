@@ -442,7 +442,7 @@ class MessageNotFoundError(APIError):
 
 
 class WrongLastSequenceError(APIError):
-    """An expected last sequence or message id did not match: somebody else was faster."""
+    """An expected last sequence or message id did not match: another publisher was first."""
 
 
 class BucketNotFoundError(StreamNotFoundError):
@@ -607,7 +607,7 @@ class ObjectDamagedError(JetStreamError):
 
 
 class DigestMismatchError(ObjectDamagedError):
-    """The chunks of an object are not what was put: their digest is another one."""
+    """The chunks of an object are not those that were put: their digest differs."""
 
 
 class BackupError(JetStreamError):
@@ -640,7 +640,7 @@ class DataLossError(RangeError):
 
 
 class StreamRecreatedError(RangeError):
-    """The stream was deleted and made again, or restored: sequences mean other messages now.
+    """The stream was recreated or restored: its sequences now belong to other messages.
 
     `restored`: from a backup, since it has messages older than itself; None when nothing tells.
     `advice` ends the message.
@@ -665,7 +665,7 @@ class IncompleteRangeError(RangeError):
 
 
 def user_error(what: str, error: BaseException) -> JetsparkError:
-    """The report of an exception that user code raised where nobody can catch it."""
+    """Wraps an exception of user code that no call can raise, so that it can be reported."""
     report = JetsparkError(f"{what} raised {error!r}.")
     report.__cause__ = error
     return report

@@ -75,7 +75,7 @@ _CHECKED_WHERE_USED: Final[set[object]] = set()
 
 
 def checked_where_used(cls: CheckedType) -> CheckedType:
-    """For types whose users say by an error of their own what is wrong with a value."""
+    """For types whose users raise an error of their own for a wrong value."""
     _CHECKED_WHERE_USED.add(cls)
     return cls
 

@@ -17,7 +17,7 @@ from jetspark.kinds import checked_where_used
 
 @checked_where_used
 class Payload(Protocol):
-    """bytes, bytearray, memoryview, array.array, mmap, a NumPy array: what has a buffer."""
+    """bytes, bytearray, memoryview, array.array, mmap, a NumPy array: objects with a buffer."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """For type checkers; at run time `memoryview` is asked."""

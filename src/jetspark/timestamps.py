@@ -86,7 +86,7 @@ def in_seconds(value: Seconds | None) -> float | None:
 
 
 def as_timedelta(value: Seconds) -> timedelta:
-    """The same as a timedelta. Raises BadTimeError for what is none."""
+    """The same as a timedelta. Raises BadTimeError for anything else."""
     if isinstance(value, timedelta):
         return value
     try:

@@ -61,7 +61,7 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
-    """The ack of a batch. Raises the stream's typed error, JetStreamError for what is no ack."""
+    """The ack of a batch. Raises the stream's typed error; JetStreamError if it is no ack."""
     try:
         answer = msgspec.json.decode(payload)
         if error := answer.get("error"):

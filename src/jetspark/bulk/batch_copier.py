@@ -166,7 +166,7 @@ class BatchCopier:
         return all(lane.done for lane in lanes)
 
     def copy(self, decision: Decision, *, begun: bool) -> None:
-        """Store what is missing of a decided batch. `begun`: an attempt may have begun before.
+        """Store the missing rows of a decided batch. `begun`: an earlier attempt may have begun.
 
         Raises LedgerError when the target lacks what it must hold, or another run of the query goes
         on; APIError for what it refuses for good, RequestTimeoutError without progress,

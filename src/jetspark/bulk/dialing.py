@@ -1,4 +1,4 @@
-"""Which socket a server's URL asks for: `connection.dialing` for links that block."""
+"""Chooses the socket for a server's URL: `connection.dialing` for blocking links."""
 
 from __future__ import annotations
 

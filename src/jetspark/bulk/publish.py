@@ -141,7 +141,7 @@ class StreamPublisher:
                 self._connect_again()
 
     def _on_ack(self, frame: MessageFrame) -> bool:
-        """Whether the message is stored; what is refused for now is sent again later."""
+        """Whether the message is stored; one that was refused temporarily is sent again later."""
         index = int(frame.subject[len(self._inbox) :])
         if frame.payload.startswith(self._plain_ack):
             self._on_good_ack(index)
@@ -205,7 +205,7 @@ class StreamPublisher:
         self._write()
 
     def _connect_again(self) -> None:
-        """Connect, and publish again what has no ack."""
+        """Connect, and publish the messages without an ack again."""
         self._link.close()
         attempt(lambda: self._use(connect(self._options)), self._retry)
         self._refused = []

@@ -180,7 +180,7 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:
-        """Decode what has come; the number of new messages, including those behind the end."""
+        """Decode what was received; returns the number of messages, also of those after the end."""
         rows = self._rows
         had = len(rows)
         seen = decoder.consumer_sequence

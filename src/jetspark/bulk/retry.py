@@ -43,7 +43,7 @@ NO_RESPONDERS_SECONDS: Final = 1.0
 NOT_FOUND_SECONDS: Final = 1.5
 """Longer than a former leader of the cluster's metadata, once it runs, does not know that it is."""
 CUT_OFF_SECONDS: Final = 25.0
-"""Longer than a leader of the metadata that reaches no quorum goes on answering."""
+"""Longer than a metadata leader without a quorum keeps answering."""
 _ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
 _NOT_FOUND: Final = (StreamNotFoundError, ConsumerNotFoundError)
 
@@ -127,7 +127,7 @@ class CallRetry(Retry):
 
 
 def attempt(once: Callable[[], T], retry: Retry) -> T:
-    """Call `once` until it succeeds; what it returns. Raises its last error."""
+    """Call `once` until it succeeds, and return its result. Raises its last error."""
     while True:
         try:
             return once()

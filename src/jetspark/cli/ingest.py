@@ -147,7 +147,7 @@ def ingest(
 
 
 def check_source(source: dict[str, str]) -> int:
-    """Ask the server before Spark is started: what is wrong is said at once. The messages there."""
+    """Ask the server before Spark is started, to report errors at once; the number of messages."""
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import streams_facts
 

@@ -33,7 +33,7 @@ class StopRequested(BaseException):
 
 @dataclass(slots=True)
 class Stop:
-    """Whether somebody asked for the end, and by which signal."""
+    """Whether a signal asked for the end, and which one."""
 
     requested: int | None = None
     held: bool = False

@@ -48,7 +48,7 @@ def _check_master(master: str) -> None:
 
 
 def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
-    """Raises SparkUnavailableError when nobody listens: Spark would try for a minute."""
+    """Raises SparkUnavailableError when it cannot be reached: Spark would try for a minute."""
     for address in addresses:
         try:
             socket.create_connection(address, _KNOCK_SECONDS).close()

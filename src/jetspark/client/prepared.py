@@ -36,7 +36,7 @@ class Sendable(Protocol):
 
 
 def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:
-    """(subject, data, reply, headers). Raises ConfigError for what is no message."""
+    """(subject, data, reply, headers). Raises ConfigError for anything but a message."""
     try:
         return message.subject, message.data, message.reply, message.headers or None
     except AttributeError:

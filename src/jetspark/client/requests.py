@@ -44,7 +44,7 @@ class Answer(Protocol):
     """Where a reply goes: a future of the loop, or whatever another thread waits for."""
 
     def done(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether it is over: its caller no longer waits."""
 
     def set_result(self, frame: MessageFrame, /) -> None:
         """The reply."""
@@ -107,7 +107,7 @@ class RequestMux:
         headers: HeadersLike | None,
         timeout: float,
     ) -> bytes:
-        """Publish a request: its name, to `close` it by when nobody waits any more.
+        """Publish a request; returns its name, to `close` it when its caller stops waiting.
 
         The answer gets the frame that comes, RequestTimeoutError, ConnectionClosedError,
         ConnectionLostError or JetsparkError (the inbox may not be subscribed to). Raises what
@@ -176,7 +176,7 @@ class RequestMux:
             gathering.fail(_own(error))
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
-        """Nobody will answer what was not let through: by its subject, or by our inbox."""
+        """Fail requests that were refused, by their subject or by the inbox."""
         # Copies: what is told may ask again.
         for reply, (answer, _, subject, _) in list(self._open.items()):
             if name in (subject, reply.decode()):

@@ -96,7 +96,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What a context's file says, without what is empty."""
+    """The fields of a context's file, without empty ones."""
     if any(part in name for part in ("/", "\\", "..")):
         raise ConfigError(f"{name!r} is not the name of a context: it contains a path.")
     file = _folder(environ) / "context" / f"{name}.json"

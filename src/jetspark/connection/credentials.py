@@ -113,7 +113,7 @@ def read_credentials(option: str, path: str | os.PathLike[str]) -> str:
 
 
 def jwt_expiry(jwt: str) -> float | None:
-    """When a JWT expires, seconds since 1970; None for never, and for what is no JWT."""
+    """When a JWT expires, seconds since 1970; None for never, and for anything but a JWT."""
     body = jwt.split(".")[1:2]
     try:
         claims = json.loads(base64.urlsafe_b64decode(body[0] + "=" * (-len(body[0]) % 4)))

@@ -1,4 +1,4 @@
-"""Which transport a server's URL asks for; nobody else tells TCP and WebSocket apart."""
+"""Chooses the transport for a server's URL: the only place that distinguishes TCP and WebSocket."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Outbox:
         self._write(data)
 
     def attach(self, write: Callable[[bytes], None]) -> None:
-        """A link is up: send what was kept."""
+        """A link is up: send the kept frames."""
         self._write = write
         self._mark = FLUSH_AT
         self._paused = False

@@ -162,7 +162,7 @@ class RouteTable:
             self._send(frames.unsub(route.sid, max_msgs - route.base))
 
     def stop(self, route: Route) -> None:
-        """Tell the server to send no more, and still take what is on its way."""
+        """Unsubscribe at the server, and still take the messages in flight."""
         if route in self:
             self._send(frames.unsub(route.sid))
 

@@ -1,4 +1,4 @@
-"""What a session tells whoever keeps it: the seam between `session` and `supervisor`."""
+"""The events that a session reports to its owner: the interface of `session` and `supervisor`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SessionOwner(Protocol):
     """What a session calls. None of these may raise."""
 
     def enqueue(self, link: Link, frame: bytes) -> None:
-        """Send a control frame behind what is waiting."""
+        """Send a control frame after the buffered ones."""
 
     def info_changed(self, link: Link, info: ServerInfo) -> None:
         """The server sent INFO."""

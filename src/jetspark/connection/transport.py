@@ -1,8 +1,8 @@
-"""The seam between a session and whatever carries its bytes.
+"""The interface between a session and the transport that carries its bytes.
 
-A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. Nothing
-above this seam knows what carries the bytes: `tcp_transport` and `websocket_transport` implement
-it, and `dialing` decides which of them a server's URL asks for. A proxy is another `Dial`.
+A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. The
+layers above do not know the transport: `tcp_transport` and `websocket_transport` implement it, and
+`dialing` chooses one of them for a server's URL. A proxy is another `Dial`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Waiters(list["asyncio.Future[None]"]):
-    """False while nobody waits: the read loop looks, and makes no call, for each message."""
+    """False while no task waits: for each message the read loop checks this, without a call."""
 
     __slots__ = ()
 

@@ -75,7 +75,7 @@ class Api:
         return parse_answer(call, answer, names)
 
     async def request(self, subject: str, payload: bytes) -> bytes:
-        """One request to a whole subject: the answer as it came.
+        """One request to a full subject; returns the response unparsed.
 
         Raises JetStreamNotEnabledError without responders, and what `Client.request` raises.
         """

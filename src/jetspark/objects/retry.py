@@ -24,7 +24,7 @@ class TransferRetry:
         self._since: float | None = None
 
     def progress(self) -> None:
-        """Something has succeeded: the time starts anew."""
+        """An attempt has succeeded: restart the time."""
         self._since = None
 
     async def wait(self, error: JetsparkError) -> None:

@@ -42,7 +42,7 @@ class ServerFacts:
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
-    """Ask every stream that is named, and change nothing. Raises what is wrong with it."""
+    """Check every stream that is named, and change nothing. Raises what is wrong with it."""
     messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():

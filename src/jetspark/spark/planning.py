@@ -54,7 +54,7 @@ class Reach:
     """What there is to read of a stream, from an offset on."""
 
     offset: StreamOffset
-    """Where it begins: the given offset, or the first one of a stream that was made again."""
+    """Where it begins: the given offset, or the first one of a recreated stream."""
     first: int
     """The first sequence that may still be stored; those before it are lost or were replaced."""
     end: StreamOffset
@@ -119,7 +119,7 @@ def reach(
 
 
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
-    """What a query with `failOnDataLoss=false` goes on without, in a sentence; None for nothing."""
+    """What a query with `failOnDataLoss=false` skips, in a sentence; None for nothing."""
     if facts is None:
         return (
             f"Stream {stream!r} is gone, with its unread messages; the query continues without it."

@@ -53,7 +53,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
-    """As `look_at`. With exactly-once the stream gets what it lacks, and its ledger is made."""
+    """As `look_at`; with exactly-once also adds what the stream lacks, and creates its ledger."""
 
     def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
         config = _suitable(options, api)

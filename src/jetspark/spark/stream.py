@@ -154,7 +154,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Let the server remove what it keeps for this query only: the checkpoint has it now.
+        """Let the server remove messages that it kept for this query: the checkpoint covers them.
 
         Raises ConfigError for an offset that cannot be read, and as `streams_facts`.
         """
@@ -215,7 +215,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._subjects_checked = True
 
     def _tell_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
-        """Log what the query goes on without, once for each loss."""
+        """Log the messages or streams that the query skips, once for each loss."""
         losses = {
             name: loss
             for name, offset in offsets.items()

@@ -39,11 +39,11 @@ class Claim(Protocol):
     """The right to write a table."""
 
     def check(self) -> None:
-        """Raises ConfigError while somebody else has it; changes nothing."""
+        """Raises ConfigError while another run has it; changes nothing."""
         ...
 
     def take(self) -> None:
-        """Raises ConfigError when somebody else was faster."""
+        """Raises ConfigError when another run was faster."""
         ...
 
     def renew(self) -> None:

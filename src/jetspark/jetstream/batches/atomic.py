@@ -148,7 +148,7 @@ class AtomicBatch:
             self._inner.kept(await self._ask(*held, STAGED))
 
     async def _ask(self, number: int, message: BatchMessage, mark: bytes) -> MessageFrame:
-        """Send and await the answer; while nobody listens, again as in ADR-22."""
+        """Send and await the reply; retry without responders as in ADR-22."""
         inner, loop = self._inner, self._loop
         deadline = loop.time() + inner.timeout
         tries = PublishTries(message.subject, inner.timeout)

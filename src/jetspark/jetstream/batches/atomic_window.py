@@ -62,7 +62,7 @@ class AtomicWindow:
         self.committing = False
         """Whether the commit was sent: all or nothing may be stored."""
         self.error: JetsparkError | None = None
-        """Why nothing is stored, or nobody knows."""
+        """Why nothing is stored, or why that is unknown."""
         self.ack: PubAck | None = None
         """The answer to the commit."""
         self.subject = ""

@@ -48,7 +48,7 @@ class IngestWindow:
         self.sent = 0
         """Messages taken so far."""
         self.published = 0
-        """The last message that is certainly on its way; senders set it."""
+        """The last message that was certainly sent; senders set it."""
         self.done = 0
         """All messages up to this one have ended."""
         self.limit: float = math.inf
@@ -104,7 +104,7 @@ class IngestWindow:
     # -- the event loop's thread -----------------------------------------------------------------
 
     def open(self) -> None:
-        """Take messages: one, until the server has said how many it lets be on their way."""
+        """Accept messages: one, until the server has said how many may be in flight."""
         self.closed = False
         self.limit = 1
 
@@ -143,7 +143,7 @@ class IngestWindow:
         self._let_in()
 
     def over(self, error: JetsparkError) -> None:
-        """Nothing more will be heard: close, and fail what has not ended."""
+        """No more replies will arrive: close, and fail the messages that have not ended."""
         self.close()
         self.failed(range(self.done + 1, self.sent + 1), error)
 

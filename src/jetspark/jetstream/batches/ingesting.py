@@ -193,14 +193,14 @@ class Ingesting(BatchSending):
         self.changed()
 
     def close(self) -> None:
-        """Listen no more; what is pending fails."""
+        """Unsubscribe; pending messages fail."""
         self._stop_listening()
         if self._timer is not None:
             self._timer.cancel()
         self._end(JetStreamError("The batch was left before the ack came."))
 
     def _end(self, error: JetsparkError) -> None:
-        """The batch is over: what is pending fails for this reason."""
+        """The batch is over: pending messages fail for this reason."""
         if self.over is None:
             self.over = error
             self.window.over(error)
@@ -230,7 +230,7 @@ class Ingesting(BatchSending):
         self.changed()
 
     def _on_refused_question(self, error: JetsparkError) -> None:
-        """A ping, or the end. When nobody heard it, it is repeated in time."""
+        """Send a ping, or the end. If it is lost, it is repeated later."""
         if not isinstance(error, NoStreamResponseError):
             self._end(forgotten(error))
 

@@ -31,7 +31,7 @@ PING: Final = 4
 
 
 class Flow(NamedTuple):
-    """All up to `number` was stored, except what was said to be lost; an ack every `messages`."""
+    """All up to `number` are stored, except those reported as lost; an ack every `messages`."""
 
     number: int
     messages: int

@@ -38,7 +38,7 @@ _MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more
 
 
 class Staging(BatchSending):
-    """Sends the messages of one batch and hears what is said of them."""
+    """Sends the messages of one batch and handles the replies."""
 
     def __init__(self, api: Api, publishing: Publishing, timeout: float) -> None:
         super().__init__(api, publishing, timeout)
@@ -202,7 +202,7 @@ class Staging(BatchSending):
 
 
 def interrupted(number: int) -> JetStreamError:
-    """Nobody waits any more for what was to be done with this message."""
+    """The sender of this message no longer waits."""
     return JetStreamError(f"The batch was interrupted at message {number}.")
 
 

@@ -151,7 +151,7 @@ def publisher_options(
 async def acknowledged(
     api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
 ) -> PubAck:
-    """Publish with these headers and await the ack, trying again while nobody listens."""
+    """Publish and await the ack; retry while there is no responder (ADR-22)."""
     client = api.client
     tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
     payload = payload_bytes(payload)  # once: every try sends the same

@@ -128,7 +128,7 @@ def _counter(message: StoredMsg) -> Counter:
 
 
 def _number(text: Any) -> int:
-    """Raises JetStreamError for what is none, or too long for Python to read."""
+    """Raises JetStreamError for anything but a number that Python can read."""
     try:
         return int(text)
     except (TypeError, ValueError):

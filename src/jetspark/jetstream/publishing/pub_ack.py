@@ -21,14 +21,14 @@ from jetspark.transient import FULL, is_transient
 from jetspark.wire.js_api import error_of
 
 RETRIES = 2
-"""How often a publish that nobody answers is tried again (ADR-22)."""
+"""How often a publish without responders is retried (ADR-22)."""
 
 RETRY_WAIT = 0.25
 """Seconds before each of them."""
 
 
 class PublishTries:
-    """One publish that is tried again while nobody answers, within `seconds` in all.
+    """One publish that is retried while there are no responders, within `seconds` in total.
 
     Raises ConfigError for seconds that cannot work.
     """

@@ -28,7 +28,7 @@ class PublishFailure:
 
 
 def tell_failures(unseen: list[PublishFailure], error: BaseException | None) -> None:
-    """At the end of a block that may have raised `error`: failures that nobody has looked at."""
+    """The unread failures at the end of a block that may have raised `error`."""
     if not unseen:
         return
     failure = PublishFailedError(unseen)

@@ -191,7 +191,7 @@ class WindowedPublishing:
         self._look_at_the_clock()
 
     def close(self) -> None:
-        """Take no more; what is pending fails."""
+        """Accept no more messages; pending ones fail."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -292,7 +292,7 @@ class WindowedPublishing:
     # -- ends, time, and the link ----------------------------------------------------------------
 
     def _unknown_again(self, entry: Unacked) -> bool:
-        """Whether to send a message again of which nobody knows whether it is stored."""
+        """Whether to send a message again if it is unknown whether it is stored."""
         if self._policy == "auto":
             return entry[2] is not None and MSG_ID in entry[2]
         return self._policy == "resend"
@@ -323,7 +323,7 @@ class WindowedPublishing:
         self._timer = self._client.loop.call_later(pause, self._look_at_the_clock)
 
     def _round(self, now: float) -> None:
-        """Send again what is due, unless the round before has not finished."""
+        """Send the due messages again, unless the previous round has not finished."""
         if self._resending is None or self._resending.done():
             self._round_at = now + RETRY_WAIT
             self._resending = background(

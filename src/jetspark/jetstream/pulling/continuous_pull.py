@@ -104,7 +104,7 @@ class ContinuousPull:
         self.frames: deque[MessageFrame] = deque()
         """Received, not taken yet."""
         self.waiters = Waiters()
-        """Who waits for `frames`; it is woken here, and by the owner at the end."""
+        """Tasks that wait for `frames`; woken here, and by the owner at the end."""
         self._pending = 0
         self._requesting = False
         self._listener: Listener | None = None
@@ -217,7 +217,7 @@ class ContinuousPull:
         )
 
     def _fill_buffer(self) -> None:
-        """Request what is missing to a full buffer."""
+        """Request as much as the buffer has room for."""
         limits = self._limits
         while self._requesting and (missing := limits.full - self._pending) > 0:
             amount = min(missing, limits.most)

@@ -20,7 +20,7 @@ from jetspark.wire.kernel import reply_fields
 from jetspark.wire.pull_end import LAST_CONSUMER, number_in
 
 LOOKS = 4
-"""How often within one heartbeat interval a clock looks at what has come."""
+"""How often the received messages are checked within one heartbeat interval."""
 
 
 class GapDetector:

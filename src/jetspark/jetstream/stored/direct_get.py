@@ -163,7 +163,7 @@ class _Page:
 
 
 async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
-    """One batch, as far as it came. Raises RequestTimeoutError when nothing came."""
+    """One batch, as far as it arrived. Raises RequestTimeoutError when nothing arrived."""
     page = _Page()
     last = 0
     subject = js_api.subject_of(api.prefix, js_api.DIRECT_GET, {"stream": stream})
