@@ -53,7 +53,7 @@ def marker_subjects(target: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """A name's subject in the ledger: a digest, since a name may be a long or private path."""
+    """The digest of a name, for its subject: a name may be a long or private path."""
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
