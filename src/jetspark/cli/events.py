@@ -36,8 +36,8 @@ def events(
     """Show advisories, metrics and API audits as they come, until Ctrl-C.
 
     Args:
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222. A user of
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222. A user of
             the system account sees what is told of servers, too.
         context: A context of the nats command, in place of --server.
         stream: Only what is about this stream.

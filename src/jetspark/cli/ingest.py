@@ -58,8 +58,8 @@ def ingest(
     Args:
         stream: Name of the stream.
         to: Folder or URI of the table.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
         start: Where the first run begins: earliest, latest, a sequence, a time such as

@@ -35,8 +35,8 @@ def request(
     Args:
         subject: Whom to ask.
         payload: The question; empty without one.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.

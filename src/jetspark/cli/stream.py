@@ -48,8 +48,8 @@ def ls(*, server: str | None = None, context: str | None = None, json: JsonOptio
     """List the streams.
 
     Args:
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         json: One JSON array of what the server says of each stream.
     """
@@ -91,8 +91,8 @@ def info(
 
     Args:
         name: Name of the stream.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         json: What the server says, as one JSON document.
     """

@@ -42,8 +42,8 @@ def backup(
     Args:
         name: Name of the stream.
         folder: Where to; must not exist yet.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         consumers: Save the consumers too, with their positions.
         check: Let the server verify all messages first (servers of 2.15 and newer always do).
@@ -75,8 +75,8 @@ def restore(
 
     Args:
         folder: A backup of this command or of `nats stream backup`.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         config: JSON file with options of the stream that shall be other than in the backup.
         replicas: So many replicas instead of those in the backup.

@@ -40,8 +40,8 @@ def add(
     Args:
         name: Name of the stream.
         subject: What the stream takes in; may be given again. The stream's name by default.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         storage: file, which is the default, or memory.
         replicas: So many servers of the cluster have it.
@@ -81,8 +81,8 @@ def rm(
 
     Args:
         name: Name of the stream.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         force: Do not ask.
     """
@@ -116,8 +116,8 @@ def purge(
         subject: Only messages under this subject; * stands for a word, > for all that follow.
         keep: All but the last so many.
         before: Only those before this sequence.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         force: Do not ask.
     """

@@ -28,8 +28,8 @@ def sub(
 
     Args:
         subject: What to listen to; * stands for a word, > for all that follow.
-        server: URL of the server, several with commas; user and password may stand in it. Without
-            it and --context: what the NATS_… variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password. Without
+            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         queue: Share the messages with all that listen in this queue group.
         count: End after so many messages; 0 goes on.
