@@ -62,24 +62,32 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "line", "sentence"),
     [
-        ('[views.v]\nsql = "SELEC 1 FROM orders"', "view v: Syntax error at or near 'SELEC'"),
-        ('[views.v]\nsql = "SELECT amont FROM orders"', "view v: .*`amont` cannot be resolved"),
-        ('[sinks.s]\nformat = "parqet"\npath = "p"', "sink s: .*data source: parqet"),
+        ('[views.v]\nsql = "SELEC 1 FROM orders"', 10, "view v: Syntax error at or near 'SELEC'"),
+        (
+            '[views.v]\nsql = "SELECT amont FROM orders"',
+            10,
+            "view v: .*`amont` cannot be resolved",
+        ),
+        ('[sinks.s]\nformat = "parqet"\npath = "p"', 10, "sink s: .*data source: parqet"),
         (
             '[sinks.s]\nformat = "parquet"\npath = "p"\npartition_by = ["regoin"]',
+            12,
             "sink s: partition_by: there is no column 'regoin'",
         ),
         (
             '[views.v]\nsql = "SELECT region, count(*) n FROM orders GROUP BY region"',
+            11,
             "sink s: Append output mode not supported|sink s: .*watermark",
         ),
         (
             '[views.v]\nsql = "SELECT amount AS data FROM orders"\n'
             '[sinks.s]\nformat = "jetstream"\nstream = "S"\nsubject = "s"',
+            11,
             "sink s: The column 'data' must be binary or string, not double",
         ),
+        ('watermark = ["tme", "1 minute"]', 9, "source orders: .*`tme` cannot be resolved"),
     ],
 )
 def test_a_check_finds_what_no_query_could_do(
@@ -88,13 +96,54 @@ def test_a_check_finds_what_no_query_could_do(
     orders: str,
     tmp_path: Path,
     more: str,
+    line: int,
     sentence: str,
 ) -> None:
     if "[sinks" not in more:
         more += f'\n[sinks.s]\nformat = "parquet"\npath = "{tmp_path}/table"'
-    with pytest.raises((ConfigError, PipelineError), match=sentence):
+    with pytest.raises(PipelineError, match=rf"/pipeline\.toml:{line}: (?:{sentence})"):
         check_queries(write(tmp_path, shared_server, orders, more), spark)
     assert not (tmp_path / "chk").exists()
+
+
+def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
+    spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "folder" / "kept"
+    kept.parent.mkdir()
+    kept.write_text("precious", "utf-8")
+    overwrite = f"INSERT OVERWRITE DIRECTORY '{kept.parent}' USING csv SELECT 1 AS a"
+    sink = f'[sinks.s]\nfrom = "orders"\nformat = "parquet"\npath = "{tmp_path}/table"'
+
+    def pipeline(sql: str) -> PipelineFile:
+        more = f'[views.v]\nsql = """{sql}"""\n{sink}'
+        return write(tmp_path, shared_server, orders, more)
+
+    for sql in (
+        overwrite,
+        f"WITH a AS (SELECT 1) {overwrite}",
+        f"FROM (SELECT 1 AS a) {overwrite.partition(' SELECT')[0]} SELECT a",
+        "DROP TABLE orders",
+        "CREATE TEMPORARY VIEW x AS SELECT 1",
+        "SET spark.sql.shuffle.partitions = 3",
+        "SHOW TABLES",
+        "BEGIN SELECT 1; END",
+    ):
+        for attempt in (check_queries, start):
+            with pytest.raises(PipelineError, match=r"toml:10: view v: sql is a command.* query:"):
+                attempt(pipeline(sql), spark)
+    assert kept.read_text("utf-8") == "precious"
+    assert not spark.catalog.tableExists("x")
+    for sql in (
+        "/* all */ SELECT * FROM orders; -- a comment",
+        "WITH a AS (SELECT 1 AS n) SELECT * FROM a",
+        "VALUES (1), (2)",
+        "TABLE orders",
+        "FROM orders SELECT region",
+        "FROM orders |> WHERE amount > 1",
+        "(SELECT 1) UNION ALL (SELECT 2)",
+    ):
+        check_queries(pipeline(sql), spark)
 
 
 def test_two_sinks_of_one_source_go_on_the_next_time(
@@ -137,11 +186,11 @@ def test_whose_mistake_it_is_is_told(
 ) -> None:
     sink = '[sinks.out]\nformat = "noop"\n'
     view = '[views.v]\nsql = "SELECT nope FROM orders"\n'
-    with pytest.raises(PipelineError, match=r"^view v: .*nope"):
+    with pytest.raises(PipelineError, match=r"/pipeline\.toml:10: view v: .*nope"):
         start(write(tmp_path, shared_server, orders, view + sink), spark)
-    with pytest.raises(PipelineError, match=r"^sink out: .*[Nn]o[Ss]uch"):
+    with pytest.raises(PipelineError, match=r"toml:10: sink out: .*[Nn]o[Ss]uch"):
         start(write(tmp_path, shared_server, orders, '[sinks.out]\nformat = "nosuch"\n'), spark)
-    with pytest.raises(PipelineError, match=r"^source orders: .*did you mean"):
+    with pytest.raises(PipelineError, match=r"toml:5: source orders: .*did you mean"):
         check_servers(write(tmp_path, shared_server, orders[:-1], sink))
 
 

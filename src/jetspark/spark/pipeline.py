@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -14,10 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark import table
+from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import with_json_fields
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
+from jetspark.spark.pipeline_lines import meant_by
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at
@@ -48,11 +50,12 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
     for name, source in pipeline.sources.items():
         if source.format == _JETSTREAM:
             options = parse_options(source.options)
-            facts = _of(f"source {name}", partial(streams_facts, options))
+            facts = _of(pipeline, ("sources", name), partial(streams_facts, options))
             messages += 0 if source.static else sum(one.messages for one in facts.values())
     for name, sink in pipeline.sinks.items():
         if sink.format == _JETSTREAM:
-            found = _of(f"sink {name}", partial(look_at, parse_sink_options(sink.options)))
+            wanted = parse_sink_options(sink.options)
+            found = _of(pipeline, ("sinks", name), partial(look_at, wanted))
             missing += found.missing
     return ServerFacts(messages, tuple(dict.fromkeys(missing)))
 
@@ -68,7 +71,8 @@ def check_writers(pipeline: PipelineFile) -> None:
             options = parse_sink_options(_options(pipeline, name, sink))
             checkpoint = local_path(_checkpoint(pipeline, name))
             if checkpoint is not None:
-                _of(f"sink {name}", partial(check_new_writer, options, checkpoint))
+                action = partial(check_new_writer, options, checkpoint)
+                _of(pipeline, ("sinks", name), action)
 
 
 def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -78,7 +82,7 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
     """
     _define(pipeline, spark)
     for name, sink in pipeline.sinks.items():
-        _of(f"sink {name}", partial(_check_sink, sink, spark))
+        _check_sink(pipeline, name, sink, spark)
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
@@ -89,7 +93,7 @@ def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
     for name, sink in pipeline.sinks.items():
         wanted = _wanted(pipeline, name, sink, adopt)
         if wanted is not None:
-            _of(f"sink {name}", partial(table.look_ahead, wanted))
+            _of(pipeline, ("sinks", name), partial(table.look_ahead, wanted))
 
 
 def start(
@@ -100,11 +104,12 @@ def start(
     `adopt`: go on with tables of files that jetspark has not written, with their checkpoints.
     Raises ConfigError and PipelineError, which say whose mistake it is.
     """
-    _define(pipeline, spark)
+    check_queries(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
     try:
         for name, sink in pipeline.sinks.items():
-            queries[name] = _of(f"sink {name}", partial(_start, pipeline, name, sink, spark, adopt))
+            action = partial(_start, pipeline, name, sink, spark, adopt)
+            queries[name] = _of(pipeline, ("sinks", name), action)
     except BaseException:
         for query in queries.values():
             query.stop()
@@ -116,23 +121,65 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
     """The sources and views, under their names in SQL."""
     spark.dataSource.register(JetStreamDataSource)
     for name, source in pipeline.sources.items():
-        _of(f"source {name}", partial(_load, source, spark)).createOrReplaceTempView(name)
+        _load(pipeline, name, source, spark).createOrReplaceTempView(name)
     for name, sql in pipeline.views.items():
-        _of(f"view {name}", partial(spark.sql, sql)).createOrReplaceTempView(name)
+        action = partial(_view, sql, spark)
+        _of(pipeline, ("views", name, "sql"), action).createOrReplaceTempView(name)
 
 
-def _load(source: SourceTable, spark: SparkSession) -> DataFrame:
+def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSession) -> DataFrame:
+    where = ("sources", name)
     reader = spark.read if source.static else spark.readStream
-    rows = reader.format(source.format).options(**dict(source.options)).load()
+    rows = _of(pipeline, where, reader.format(source.format).options(**dict(source.options)).load)
     if source.json is not None:
-        rows = with_json_fields(rows, source.json, "json")
-    return rows if source.watermark is None else rows.withWatermark(*source.watermark)
+        rows = _of(pipeline, (*where, "json"), partial(with_json_fields, rows, source.json, "json"))
+    if source.watermark is not None:
+        action = partial(rows.withWatermark, *source.watermark)
+        rows = _of(pipeline, (*where, "watermark"), action)
+    return rows
+
+
+def _view(sql: str, spark: SparkSession) -> DataFrame:
+    """Raises ConfigError for SQL that is no query: Spark executes a command at once."""
+    jvm_session: Any = spark._jsparkSession
+    parser = jvm_session.sessionState().sqlParser()
+    plan = parser.parsePlan(sql)
+    if not _is_query(parser, plan, sql):
+        raise ConfigError(
+            "sql is a command, which Spark would execute at once; a view is a query: SELECT, "
+            "WITH, VALUES, TABLE or FROM. Nothing was executed."
+        )
+    return spark.sql(sql)
+
+
+def _is_query(parser: Any, plan: Any, sql: str) -> bool:
+    """Of one statement, which may have semicolons behind it."""
+    while not _parses_as_query(parser, sql):
+        sql, semicolon, _ = sql.rpartition(";")
+        if not semicolon:
+            return False
+    nodes = [plan]
+    while nodes:  # FROM t INSERT INTO … begins as a query
+        node = nodes.pop()
+        if str(node.nodeName()).startswith("Insert"):
+            return False
+        children = node.children()
+        nodes += [children.apply(index) for index in range(children.size())]
+    return True
+
+
+def _parses_as_query(parser: Any, sql: str) -> bool:
+    try:
+        parser.parseQuery(sql)
+    except PySparkException:
+        return False
+    return True
 
 
 def _start(
     pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession, adopt: bool
 ) -> StreamingQuery:
-    rows = _streaming(sink, spark)
+    rows = spark.table(sink.rows)
     writer = (
         rows.writeStream.format(sink.format)
         .queryName(name)
@@ -189,30 +236,68 @@ def _streaming(sink: SinkTable, spark: SparkSession) -> DataFrame:
     return rows
 
 
-def _check_sink(sink: SinkTable, spark: SparkSession) -> None:
+def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession) -> None:
     """What Spark would say when the query starts."""
-    rows = _streaming(sink, spark)
+    where = ("sinks", name)
+    rows = _of(pipeline, (*where, "from"), partial(_streaming, sink, spark))
+    _of(pipeline, (*where, "partition_by"), partial(_check_partitions, sink, rows))
+    if sink.format == _JETSTREAM:
+        options = parse_sink_options(sink.options)
+        _of(pipeline, where, partial(check_written, options, rows.schema))
+    _of(pipeline, (*where, "mode"), partial(_check_mode, sink, rows, spark))
+    if sink.format != _JETSTREAM:
+        _of(pipeline, (*where, "format"), partial(_check_format, sink, spark))
+
+
+def _check_partitions(sink: SinkTable, rows: DataFrame) -> None:
     folded = {column.casefold() for column in rows.columns}
     for column in sink.partition_by:
         if column.casefold() not in folded:
             raise ConfigError(
                 f"partition_by: there is no column {column!r}; there are {', '.join(rows.columns)}."
             )
-    if sink.format == _JETSTREAM:
-        check_written(parse_sink_options(sink.options), rows.schema)
+
+
+def _check_mode(sink: SinkTable, rows: DataFrame, spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     plan = rows._jdf.queryExecution().analyzed()
     mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(plan, mode)
+
+
+def _check_format(sink: SinkTable, spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
     sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
-    if sink.format != _JETSTREAM:
+    try:
         sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
+    except (PySparkException, Py4JError) as error:
+        raise ConfigError(str(explain(error))) from error
 
 
-def _of(whose: str, action: Callable[[], T]) -> T:
-    """What the action gives; its error says whose it is."""
+def _of(
+    pipeline: PipelineFile, where: tuple[str, str, *tuple[str, ...]], action: Callable[[], T]
+) -> T:
+    """What the action gives; its error says where in the file the mistake is, and whose.
+
+    `where`: a part, a name, and a key if it is known; else the error tells it.
+    """
     try:
         return action()
     except (PySparkException, Py4JError, JetsparkError) as error:
-        raise PipelineError(f"{whose}: {explain(error)}") from error
+        explained = explain(error)
+        if isinstance(explained, ConfigError):
+            explained = with_names_of_spark(explained)
+        part, name = where[:2]
+        said = f"{part.removesuffix('s')} {name}: {explained}"
+        key = None
+        if len(where) == 2:
+            key = meant_by(str(explained), _options_of(pipeline, part, name))
+        place = where if key is None else (*where, key)
+        raise PipelineError(pipeline.places.told(place, said)) from error
+
+
+def _options_of(pipeline: PipelineFile, part: str, name: str) -> Mapping[str, str]:
+    if part == "sources":
+        return pipeline.sources[name].options
+    return pipeline.sinks[name].options if part == "sinks" else {}

@@ -18,15 +18,13 @@ from jetspark.errors import ConfigError, JetsparkError
 from jetspark.spark import option_values
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.options import parse_options
+from jetspark.spark.pipeline_lines import Places, meant_by, read_places
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.table import FORMATS
 from jetspark.subjects import nearest_name
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
-_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^."'\s])+""")
-_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _MODES = ("append", "update", "complete")
 _TOP = {"name": str, "checkpoint": str, "trigger": dict, "spark": dict, "sources": dict}
@@ -74,6 +72,7 @@ class PipelineFile:
     follow: bool = False
     interval: float = 5.0
     spark: Mapping[str, str] = field(default_factory=dict)
+    places: Places = field(default_factory=Places, repr=False)
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
@@ -92,7 +91,7 @@ class _Reader:
     def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
         self._path = path
         self._environment = environment
-        self._lines = _line_numbers(text)
+        self._places = read_places(str(path), text)
         try:
             self._document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -121,6 +120,7 @@ class _Reader:
             follow=follow,
             interval=interval,
             spark=settings,
+            places=self._places,
         )
 
     # -- parts ---------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class _Reader:
         try:
             check()
         except JetsparkError as error:
-            key = _meant_by(str(error), options)
+            key = meant_by(str(error), options)
             unknown = key is not None and str(error).startswith("Unknown option")
             if unknown and (near := nearest_name(str(key), own, cutoff=_NEAR)):
                 self._fail((*where, str(key)), f"unknown key {key!r}; did you mean {near!r}?")
@@ -285,21 +285,7 @@ class _Reader:
             self._fail(where, str(error))
 
     def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
-        for length in range(len(where), 0, -1):
-            line = self._lines.get(where[:length])
-            if line is not None:
-                raise ConfigError(f"{self._path}:{line}: {sentence}")
-        raise ConfigError(f"{self._path}: {sentence}")
-
-
-def _meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
-    """The option that an error is about: the one that it names, or whose value it quotes."""
-    named = re.search(r"option '([^']+)'", sentence, re.IGNORECASE)
-    folded = named[1].casefold() if named else ""
-    for name, value in options.items():
-        if name.casefold() == folded or (not folded and value and repr(value) in sentence):
-            return name
-    return None
+        raise ConfigError(self._places.told(where, sentence))
 
 
 _WHAT = {
@@ -315,23 +301,3 @@ def _check_reading(options: Mapping[str, str], *, static: bool) -> None:
         parsed.for_batch()
     else:
         parsed.for_streaming()
-
-
-def _line_numbers(text: str) -> dict[tuple[str, ...], int]:
-    """Where tables and keys begin. A line inside a long text may be taken for a key: harmless."""
-    found: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        where: tuple[str, ...] = ()
-        if header := _HEADER.match(line):
-            table = where = _path(header[1])
-        elif key := _KEY.match(line):
-            where = (*table, *_path(key[1]))
-        for length in range(1, len(where) + 1):  # [a.b] begins a, too
-            found.setdefault(where[:length], number)
-    return found
-
-
-def _path(dotted: str) -> tuple[str, ...]:
-    """The parts of a key, each of them bare or in quotes."""
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
