@@ -180,6 +180,34 @@ path = "p"
     assert f"{file}:4: json 'id STRNG' is no schema: there is no type" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "path", "says"),
+    [
+        ("file", "p", "1: checkpoint: {0}/file is a file: name a folder for the checkpoint."),
+        ("file/c", "p", "1: checkpoint: {0}/file/c cannot be made: {0}/file is a file: "),
+        ("c", "file", "6: sink b: {0}/file is a file: name a folder for the table."),
+        ("c", "file/p", "6: sink b: {0}/file/p cannot be made: {0}/file is a file: "),
+    ],
+)
+def test_run_names_the_file_in_the_place_of_a_folder_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], checkpoint: str, path: str, says: str
+) -> None:
+    (tmp_path / "file").touch()
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f"""checkpoint = "{tmp_path}/{checkpoint}"
+[sources.a]
+format = "rate"
+[sinks.b]
+format = "parquet"
+path = "{tmp_path}/{path}"
+"""
+    )
+    for check in ([], ["--check"]):
+        assert app.run(["run", str(file), *check]) == app.FAILED
+        assert f"{file}:{says.format(tmp_path)}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("follow", ["true", "false"])
 def test_run_check_that_is_stopped_says_so(
     tmp_path: Path,

@@ -154,6 +154,19 @@ def test_a_lost_checkpoint_is_made_again(lake: Lake) -> None:
     assert lake.rows("x") == once(lake.a, 50)
 
 
+def test_a_checkpoint_that_cannot_be_written_to_leaves_the_table_its_own(lake: Lake) -> None:
+    lake.run(lake.a, "x")
+    (lake.folder / "file").write_text("")
+    for place in ("file", "file/below"):
+        lake.refused("file is a file: name a folder for the checkpoint", lake.a, "x", place)
+    lake.refused("file is a file: name a folder for the table", lake.a, "file/x", "chk")
+    with pytest.raises(PipelineError):
+        lake.ingest(lake.a, "x", "/proc/none/chk").start(lake.spark)
+    lake.fill(lake.a, 5)
+    lake.run(lake.a, "x")
+    assert lake.rows("x") == once(lake.a, 35)
+
+
 def test_a_checkpoint_that_cannot_be_made_again_is_refused(lake: Lake) -> None:
     lake.run(lake.a, "x")
     note = newest_note(lake.folder / "x")

@@ -88,8 +88,12 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
     """Look at the tables of files before Spark is started; changes nothing.
 
-    Raises what is wrong with one: see `table`.
+    Raises what is wrong with one, or with the checkpoint: see `table`.
     """
+    checkpoint = local_path(pipeline.checkpoint)
+    if checkpoint is not None:
+        action = partial(table.check_way, "checkpoint", pipeline.checkpoint, checkpoint)
+        _of(pipeline, ("checkpoint",), action)
     for name, sink in pipeline.sinks.items():
         wanted = _wanted(pipeline, name, sink, adopt)
         if wanted is not None:
@@ -275,12 +279,10 @@ def _check_format(sink: SinkTable, spark: SparkSession) -> None:
         raise ConfigError(str(explain(error))) from error
 
 
-def _of(
-    pipeline: PipelineFile, where: tuple[str, str, *tuple[str, ...]], action: Callable[[], T]
-) -> T:
+def _of(pipeline: PipelineFile, where: tuple[str, ...], action: Callable[[], T]) -> T:
     """What the action gives; its error says where in the file the mistake is, and whose.
 
-    `where`: a part, a name, and a key if it is known; else the error tells it.
+    `where`: a part and a name, and a key if it is known; else the error tells it.
     """
     try:
         return action()
@@ -288,13 +290,13 @@ def _of(
         explained = explain(error)
         if isinstance(explained, ConfigError):
             explained = with_names_of_spark(explained)
-        part, name = where[:2]
-        said = f"{part.removesuffix('s')} {name}: {explained}"
+        part, *names = where
         key = None
-        if len(where) == 2:
-            key = meant_by(str(explained), _options_of(pipeline, part, name))
+        if len(names) == 1:
+            key = meant_by(str(explained), _options_of(pipeline, part, names[0]))
+        whose = " ".join([part.removesuffix("s"), *names[:1]])
         place = where if key is None else (*where, key)
-        raise PipelineError(pipeline.places.told(place, said)) from error
+        raise PipelineError(pipeline.places.told(place, f"{whose}: {explained}")) from error
 
 
 def _options_of(pipeline: PipelineFile, part: str, name: str) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 from py4j.protocol import Py4JError
@@ -23,7 +24,7 @@ from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.starting import begun
 from jetspark.spark.table_batch import check_open_batch
 from jetspark.spark.table_claim import claim_on
-from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
+from jetspark.spark.table_files import HadoopFiles, LocalFiles, file_in_the_way, local_path
 from jetspark.spark.table_keeper import Keeper, check_own
 from jetspark.spark.table_note import FOLDER, Note, Notes, Progress
 from jetspark.spark.table_rules import LIKE, Step, Wanted, next_step
@@ -57,6 +58,7 @@ def look_ahead(wanted: Wanted) -> None:
     Raises ConfigError for a table, a checkpoint and a query that do not belong together.
     """
     table, checkpoint = local_path(wanted.table), local_path(wanted.checkpoint)
+    _check_ways(wanted, table, checkpoint)
     if table is None or checkpoint is None:
         return
     table_claim.check_lock(wanted.table, table)
@@ -75,6 +77,7 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
         streams=_streams_of(rows),
         columns=[(field.name, field.dataType.simpleString()) for field in rows.schema],
     )
+    _check_ways(wanted, files.local(wanted.table), files.local(wanted.checkpoint))
     place = files.qualified(wanted.table)
     check_own(wanted.table, place)
     claim = claim_on(files, wanted.table)
@@ -100,6 +103,25 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
 
 
 # -- before the query ------------------------------------------------------------------------
+
+
+def _check_ways(wanted: Wanted, table: str | None, checkpoint: str | None) -> None:
+    """Raises ConfigError for folders of this machine that cannot be made, because of a file."""
+    for what, name, here in (
+        ("table", wanted.table, table),
+        ("checkpoint", wanted.checkpoint, checkpoint),
+    ):
+        if here is not None:
+            check_way(what, name, here)
+
+
+def check_way(what: str, name: str, here: str) -> None:
+    """Raises ConfigError when a folder of this machine cannot be made, because of a file."""
+    file = file_in_the_way(here)
+    if file is not None:
+        which = "" if file == str(Path(here)) else f"{name} cannot be made: "
+        shown = name if not which else file
+        raise ConfigError(f"{which}{shown} is a file: name a folder for the {what}.")
 
 
 def _streams_of(rows: DataFrame) -> list[str]:
@@ -190,12 +212,16 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
         progress=progress,
     )
     new = {} if progress is None else _rebuilt(progress, files, checkpoint)
-    if note != before:
-        notes.write(files, note)
+    # The checkpoint first: when it cannot be written to, the note still names the former one. Until
+    # it has metadata, what is rebuilt of it is nobody's.
+    files.make_folder(checkpoint)
     if step is Step.REBUILD:
         files.remove(f"{checkpoint}/metadata")
         for path, text in new.items():
             files.write(f"{checkpoint}/{path}", text)
+    if note != before:
+        notes.write(files, note)
+    if step is Step.REBUILD:
         logger.warning(
             "%s: rebuilt after the last batch of %s, from the table's note.",
             checkpoint,

@@ -65,6 +65,16 @@ def local_path(uri: str) -> str | None:
     return uri if not parts.scheme and "HADOOP_CONF_DIR" not in os.environ else None
 
 
+def file_in_the_way(folder: str) -> str | None:
+    """The file of this machine because of which the folder cannot be made, if there is one."""
+    for part in (Path(folder), *Path(folder).parents):
+        if part.is_file():
+            return str(part)
+        if part.exists():
+            break
+    return None
+
+
 def place(folder: str) -> str:
     """The same text for the same folder, as far as texts can tell."""
     path = folder.removeprefix("file://").removeprefix("file:")
