@@ -122,6 +122,21 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('subject = "totals"', 'subject = "a b"', 38, "white space"),
         ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),
         ('mode = "update"', 'mode = "upsert"', 39, "mode is append, update, complete"),
+        (
+            'partition_by = ["region"]',
+            'mode = "update"',
+            33,
+            "a parquet table is written with mode append only",
+        ),
+        ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
+        ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
+        (
+            'partition_by = ["region"]',
+            'checkpointLocation = "x"',
+            33,
+            "write checkpoint at the top of the file in place of checkpointLocation",
+        ),
+        ('subject = "totals"', 'checkpointlocation = "x"', 38, "write checkpoint at the top"),
     ],
 )
 def test_a_mistake_is_told_at_its_line(
@@ -131,6 +146,50 @@ def test_a_mistake_is_told_at_its_line(
     with pytest.raises(ConfigError, match=says) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
     assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+
+
+EXACTLY = """
+[sinks.a]
+format = "jetstream"
+stream = "S"
+guarantee = "exactly-once"
+writerName = "w"
+[sinks.b]
+format = "jetstream"
+stream = "S"
+guarantee = "exactly-once"
+writerName = "w"
+"""
+
+
+@pytest.mark.parametrize(
+    ("sinks", "line", "says"),
+    [
+        (
+            '[sinks.more]\nformat = "json"\npath = "./lake/orders/"',
+            42,
+            r"sink lake \(line 32\) has this path already",
+        ),
+        (EXACTLY, 50, r"sink a \(line 45\) has this writerName already"),
+        (
+            EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writerName = "w"\n', "", 1)
+            .replace("[sinks.a]", "[sinks.x]")
+            .replace('writerName = "w"', 'writerName = "orders/x"'),
+            49,
+            r"sink x \(line 43\) has this writerName already",
+        ),
+    ],
+)  # fmt: skip
+def test_two_sinks_that_would_be_in_each_other_s_way_are_told_with_both_lines(
+    tmp_path: Path, sinks: str, line: int, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(tmp_path, GOOD + sinks)
+    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+
+
+def test_writers_of_one_name_for_two_streams_are_two(tmp_path: Path) -> None:
+    assert len(read(tmp_path, GOOD + EXACTLY.replace('"S"', '"T"', 1)).sinks) == 4
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,8 +19,9 @@ from jetspark.spark import option_values
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_lines import Places, meant_by, read_places
-from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.table import FORMATS
+from jetspark.spark.table_files import place
 from jetspark.subjects import nearest_name
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -109,10 +110,12 @@ class _Reader:
         views = {name: self._view(name, sources) for name in self._names("views")}
         tables = [*sources, *views]
         sinks = {name: self._sink(name, tables) for name in self._names("sinks")}
+        pipeline_name = self._text(("name",), document.get("name", self._path.stem))
+        self._check_sinks_apart(pipeline_name, sinks)
         follow, interval = self._trigger()
         settings = self._texts(("spark",), document.get("spark", {}))
         return PipelineFile(
-            name=self._text(("name",), document.get("name", self._path.stem)),
+            name=pipeline_name,
             checkpoint=self._text(("checkpoint",), document["checkpoint"]),
             sources=sources,
             views=views,
@@ -195,6 +198,17 @@ class _Reader:
         columns = table.pop("partition_by", [])
         if not isinstance(columns, list) or not all(isinstance(one, str) for one in columns):
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
+        if twice := _repeated(columns):
+            self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
+        if mode != "append" and kind.casefold() in FORMATS:
+            self._fail((*where, "mode"), f"a {kind} table is written with mode append only.")
+        for key in table:
+            if key.casefold() == "checkpointlocation":
+                self._fail(
+                    (*where, key),
+                    f"write checkpoint at the top of the file in place of {key}: each sink has its "
+                    "folder there.",
+                )
         self._check_path(where, kind, table)
         options = self._texts(where, table)
         self._check_own_keys(where, kind, options, _OF_SINKS)
@@ -212,6 +226,17 @@ class _Reader:
                 self._fail(where, f"path is missing: the folder of the {kind} table.")
         elif not isinstance(table[key], str) or not table[key]:
             self._fail((*where, key), "path is a text: the folder of the table.")
+
+    def _check_sinks_apart(self, pipeline: str, sinks: Mapping[str, SinkTable]) -> None:
+        """Of two queries that write one table, or in one name, the second would be refused."""
+        found: dict[tuple[object, ...], tuple[str, ...]] = {}
+        for name, sink in sinks.items():
+            for key, whole, what in _held_alone(pipeline, name, sink):
+                where = ("sinks", name, key)
+                other = found.setdefault(whole, where)
+                if other is not where:
+                    line = self._places.line(other)
+                    self._fail(where, f"sink {other[1]} (line {line}) has {what} already.")
 
     def _trigger(self) -> tuple[bool, float]:
         trigger = self._document.get("trigger", {})
@@ -259,7 +284,9 @@ class _Reader:
     ) -> None:
         """Another format takes every option, and says nothing of those that it does not know."""
         for key in options if kind != _JETSTREAM else ():
-            if near := nearest_name(key, own, cutoff=_MISSPELT):
+            plain = {name.replace("_", ""): name for name in own}  # partitionBy
+            near = plain.get(key.casefold()) or nearest_name(key, own, cutoff=_MISSPELT)
+            if near is not None:
                 self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
 
     def _check_options(
@@ -286,6 +313,27 @@ class _Reader:
 
     def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
         raise ConfigError(self._places.told(where, sentence))
+
+
+def _repeated(columns: list[str]) -> str | None:
+    """Spark does not tell upper from lower case here."""
+    folded = [column.casefold() for column in columns]
+    return next((one for at, one in enumerate(columns) if folded[at] in folded[:at]), None)
+
+
+def _held_alone(
+    pipeline: str, name: str, sink: SinkTable
+) -> Iterator[tuple[str, tuple[object, ...], str]]:
+    """What no other sink may have, too: the key, the thing itself, and what it is called."""
+    if sink.format.casefold() in FORMATS:
+        key = next(key for key in sink.options if key.casefold() == "path")
+        yield key, (place(sink.options[key]),), "this path"
+    elif sink.format == _JETSTREAM:
+        options = parse_sink_options(sink.options)
+        if options.guarantee is Guarantee.EXACTLY_ONCE:
+            key = next((key for key in sink.options if key.casefold() == "writername"), "stream")
+            writer = options.writer_name or f"{pipeline}/{name}"
+            yield key, (options.connection.servers, options.stream, writer), "this writerName"
 
 
 _WHAT = {
