@@ -24,8 +24,11 @@ from jetspark.subjects import nearest_name
 
 CheckedT = TypeVar("CheckedT", bound=Callable[..., Any])
 
-MOST: Final = 2**64 - 1
-"""The greatest number that the server has a place for."""
+MOST: Final = 2**63 - 1
+"""The greatest number that the server has a place for, where it is no sequence."""
+
+MOST_SEQUENCE: Final = 2**64 - 1
+"""The greatest sequence of a stream."""
 
 
 def checked(thing: CheckedT) -> CheckedT:
@@ -220,13 +223,13 @@ def check_flag(name: str, value: object) -> None:
         raise ConfigError(f"{name} is True or False, not {value!r:.80}.")
 
 
-def check_whole(name: str, value: object, least: int = 1) -> None:
-    """Raises ConfigError unless it is a whole number of at least `least`, and one of 64 bits."""
+def check_whole(name: str, value: object, least: int = 1, most: int = MOST) -> None:
+    """Raises ConfigError unless it is a whole number from `least` to `most`."""
     if not is_whole(value):
         raise ConfigError(f"{name} is a whole number, not {value!r:.80}.")
     number = value.__index__()  # type: ignore[attr-defined]
     if number < least:
         what = "cannot be negative" if least == 0 else f"must be at least {least}"
         raise ConfigError(f"{name} {what}.")
-    if number > MOST:
-        raise ConfigError(f"{name} must be at most {MOST}, not {number!r:.80}.")
+    if number > most:
+        raise ConfigError(f"{name} must be at most {most}, not {number!r:.80}.")

@@ -8,10 +8,11 @@ see aware `datetime` and `timedelta`, which hold microseconds.
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
-from jetspark.errors import BadTimeError, BadTimeoutError
+from jetspark.errors import BadTimeError, BadTimeoutError, ConfigError
 from jetspark.kinds import is_number, plain_number
 
 NANOSECONDS = 1_000_000_000
@@ -21,6 +22,7 @@ Seconds: TypeAlias = float | timedelta
 """A time as callers give it: seconds, or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = 2**63 - 1  # nanoseconds since the epoch
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?"
     r"(?:([Zz])|([+-])(\d\d):?(\d\d))"
@@ -103,6 +105,17 @@ def duration_to_ns(value: timedelta | float) -> int:
         return round(_number(value) * NANOSECONDS)
     except OverflowError:
         raise BadTimeError(value) from None
+
+
+def ns_from_now(name: str, value: Seconds) -> int:
+    """Nanoseconds of a time that the server adds to its clock. Raises ConfigError.
+
+    Its clock counts in 64 bits: what ends later is to it long past.
+    """
+    ns = duration_to_ns(value)
+    if time.time_ns() + ns > _LAST:
+        raise ConfigError(f"{name} ends after the year 2262, as far as the server can count.")
+    return ns
 
 
 def _number(value: Seconds) -> float:

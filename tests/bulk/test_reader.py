@@ -31,6 +31,8 @@ from jetspark.wire.kernel import Deliveries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.conftest import MakeServer
+
     from jetspark.bulk.facts import StreamFacts
     from jetspark.server import NatsServer
 
@@ -178,6 +180,17 @@ def test_range_of_a_stream_with_consumer_limits_is_read(
     admin.create(name, name, consumer_limits={"inactive_threshold": 10**10})
     admin.fill(numbered(name, 10))
     assert read(shared_server.url, whole(admin.facts(name))).num_rows == 10
+
+
+def test_range_is_read_from_a_server_that_limits_every_pull_request(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("jetstream { limits { max_request_batch: 100 } }")
+    server.start()
+    with Admin(server.url) as admin:
+        admin.create("S", "s")
+        admin.fill(numbered("s", 1000))
+        assert read(server.url, whole(admin.facts("S"))).num_rows == 1000
 
 
 def test_an_empty_range_asks_nobody() -> None:

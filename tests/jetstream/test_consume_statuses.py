@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
@@ -203,8 +203,6 @@ async def test_a_status_without_a_number_means_nothing_was_delivered(
     "status",
     [
         "409 Exceeded MaxWaiting",
-        "409 Exceeded MaxRequestBatch of 5",
-        "409 Exceeded MaxRequestExpires of 5s",
         "409 A sentence of a newer server",
         "408 Requests Pending",
     ],
@@ -224,6 +222,52 @@ async def test_a_refused_request_is_reported_once_and_sent_again(
         (error,) = reported
         assert isinstance(error, PullError)
         assert f"{error.status} {error.description}" == status
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "refused", "served"),
+    [
+        ({"max_messages": 10}, "Batch of 4", {"batch": 10}, [{"batch": n} for n in (4, 4, 2)]),
+        ({"max_bytes": 1000}, "Batch of 4", {"batch": 1_000_000}, [{"batch": 4}]),
+        ({"max_bytes": 1000}, "MaxBytes of 600", {"max_bytes": 1000}, [{"max_bytes": 600}]),
+        (
+            {},
+            "Expires of 1m2s",
+            {},
+            [{"expires": 62_000_000_000, "idle_heartbeat": 30_000_000_000}],
+        ),
+        ({}, "Expires of 5s", {}, [{"expires": 5_000_000_000, "idle_heartbeat": 2_500_000_000}]),
+    ],
+)
+async def test_a_request_beyond_a_limit_of_the_consumer_is_followed_by_smaller_ones(
+    scripted: Callable[..., ScriptedConsumer],
+    reported: list[JetsparkError],
+    options: dict[str, Any],
+    status: str,
+    refused: dict[str, int],
+    served: list[dict[str, int]],
+) -> None:
+    async with (
+        scripted([f"409 Exceeded MaxRequest{status}"], [7]) as peer,
+        peer.consumer.consume(expires=90, **options) as messages,
+    ):
+        assert await take(messages, 1) == [b"7"]
+        await asked(peer, 1 + len(served))
+    for request, fields in zip(peer.requests, [refused, *served], strict=False):
+        assert request | fields == request
+    assert reported == []
+
+
+async def test_a_server_that_contradicts_its_own_limit_is_asked_again_after_a_pause(
+    scripted: Callable[..., ScriptedConsumer], reported: list[JetsparkError]
+) -> None:
+    status = "409 Exceeded MaxRequestBatch of 10"
+    async with (
+        scripted([status], [status], [7]) as peer,
+        peer.consumer.consume(max_messages=10) as messages,
+    ):
+        assert await take(messages, 1) == [b"7"]
+    assert [str(error) for error in reported] == [str(PullError(409, status[4:]))]
 
 
 @pytest.mark.parametrize("status", ["409 Leadership Change", "409 Server Shutdown", "503"])
@@ -260,6 +304,7 @@ async def test_messages_of_the_old_leader_still_arrive(
     ("status", "kind"),
     [
         ("400 Bad Request - invalid json", PullError),
+        ("409 Exceeded MaxRequestWhatever of 5", PullError),
         ("409 Consumer Deleted", ConsumerDeletedError),
         ("409 Consumer is push based", ConsumerIsPushError),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import typing
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +71,9 @@ async def test_timedeltas_are_times(
     await sub.drain(timedelta(seconds=20))
     consumer = await js.create_consumer(stream, name="c")
     assert await consumer.fetch(1, timeout=SHORT) == []
+    for short in (SHORT, Fraction(1, 20), Decimal("0.05")):
+        with pytest.raises(RequestTimeoutError, match=r"No message .* within 0\.05 s"):
+            await consumer.next(short)  # type: ignore[arg-type]
     await js.publish(f"{stream}.a", b"1", timeout=timedelta(seconds=20))
     patient = {"timeout": timedelta(seconds=20), "retry_for": timedelta(seconds=20)}
     async with js.publisher(**patient) as publisher:  # type: ignore[arg-type]
@@ -77,7 +82,10 @@ async def test_timedeltas_are_times(
     async with consumer.consume(expires=seconds, heartbeat=seconds / 4) as messages:
         message = await messages.next(timedelta(seconds=20))
         await message.ack_sync(timeout=timedelta(seconds=20))
-        await (await messages.next(timedelta(seconds=20))).nak(SHORT)
+        again = await messages.next(timedelta(seconds=20))
+        with pytest.raises(ConfigError, match="delay ends after the year 2262"):
+            await again.nak(timedelta.max)
+        await again.nak(SHORT)
         await messages.drain(timedelta(seconds=20))
     async with js.ordered(stream, heartbeat=seconds, inactive_threshold=20) as ordered:
         assert (await ordered.next(timedelta(seconds=20))).data == b"1"

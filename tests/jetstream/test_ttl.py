@@ -34,6 +34,48 @@ def test_a_message_ttl_is_whole_seconds_or_never(ttl: Any, text: str) -> None:
     assert ttl_text(ttl) == text
 
 
+FAR = timedelta(days=365 * 250)
+"""The server adds it to its clock: more than 64 bits of nanoseconds since 1970."""
+
+
+async def test_what_would_end_later_than_the_server_counts_is_refused_before_it_is_sent(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    bucket = await js.create_bucket(
+        unique("b"), limit_marker_ttl=timedelta(minutes=1), storage="memory"
+    )
+    stream = bucket.name
+    before = js.client.stats.out_msgs
+    for ttl in (FAR, FAR.total_seconds(), 10**10, timedelta.max):
+        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
+            await js.publish("a", ttl=ttl)
+        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
+            await bucket.create("k", b"v", ttl=ttl)
+        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
+            await bucket.purge("k", ttl=ttl)
+    with pytest.raises(ConfigError, match="target_ttl ends after"):
+        await js.schedule("a", target="b", every=60, target_ttl=FAR)
+    with pytest.raises(ConfigError, match="every ends after"):
+        await js.schedule("a", target="b", every=FAR)
+    with pytest.raises(ConfigError, match="limit_marker_ttl ends after"):
+        await js.create_bucket("b", limit_marker_ttl=FAR)
+    with pytest.raises(ConfigError, match="subject_delete_marker_ttl ends after"):
+        await js.create_stream(name="s", subject_delete_marker_ttl=FAR)
+    assert js.client.stats.out_msgs == before
+    await js.delete_bucket(stream)
+
+
+async def test_ttl_of_two_hundred_years_is_kept(js: JetStream, mortal: str) -> None:
+    ack = await js.publish(f"{mortal}.a", ttl=timedelta(days=365 * 200))
+    await js.publish(f"{mortal}.b", ttl=1)
+
+    async def only_that() -> bool:
+        return (await js.stream_info(mortal)).state.messages == 1
+
+    await eventually(only_that)
+    assert (await js.get_msg(mortal, ack.seq)).seq == ack.seq
+
+
 @pytest.mark.parametrize(
     "ttl", [0, -1, 0.5, 1.5, timedelta(milliseconds=1500), "1h", float("nan"), float("inf")]
 )

@@ -8,7 +8,15 @@ import pytest
 
 from jetspark.errors import ConsumerDeletedError, ConsumerIsPushError, PullError
 from jetspark.wire.events import MessageFrame
-from jetspark.wire.pull_end import PENDING_MESSAGES, PullEnd, number_in, pull_end, pull_error
+from jetspark.wire.pull_end import (
+    PENDING_MESSAGES,
+    PullEnd,
+    PullLimit,
+    limit_of,
+    number_in,
+    pull_end,
+    pull_error,
+)
 from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import Status
 
@@ -22,9 +30,15 @@ MEANINGS = [
     (503, "", PullEnd.NO_LEADER),
     (423, "Nats-Wrong-Pin-Id", PullEnd.PIN_LOST),
     (409, "Exceeded MaxWaiting", PullEnd.REFUSED),
-    (409, "Exceeded MaxRequestBatch of 5", PullEnd.REFUSED),
+    (409, "Exceeded MaxRequestBatch of 5", PullEnd.LIMITED),
+    (409, "Exceeded MaxRequestMaxBytes of 5000", PullEnd.LIMITED),
+    (409, "Exceeded MaxRequestExpires of 1m0.5s", PullEnd.LIMITED),
+    (409, "Exceeded MaxRequestBatch of several", PullEnd.INVALID),
+    (409, "Exceeded MaxRequestBatch of 0", PullEnd.INVALID),
+    (409, "Exceeded MaxRequestExpires of 5", PullEnd.INVALID),
+    (409, "Exceeded MaxRequestSomething of 5", PullEnd.INVALID),
     (429, "Too Many", PullEnd.REFUSED),
-    (400, "Bad Request", PullEnd.UNUSABLE),
+    (400, "Bad Request", PullEnd.INVALID),
     (409, "Consumer Deleted", PullEnd.UNUSABLE),
     (409, "Consumer is push based", PullEnd.UNUSABLE),
 ]
@@ -35,6 +49,21 @@ def test_each_status_that_ends_a_pull_request_has_one_meaning(
     code: int, description: str, end: PullEnd
 ) -> None:
     assert pull_end(Status(code, description)) is end
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [
+        ("Batch of 100", PullLimit(batch=100)),
+        ("MaxBytes of 2048", PullLimit(max_bytes=2048)),
+        ("Expires of 5s", PullLimit(expires=5)),
+        ("Expires of 1h2m3.5s", PullLimit(expires=3723.5)),
+        ("Expires of 250ms", PullLimit(expires=0.25)),
+        ("Expires of 0s", None),
+    ],
+)
+def test_the_limit_that_a_request_exceeded(limit: str, found: PullLimit | None) -> None:
+    assert limit_of(Status(409, f"Exceeded MaxRequest{limit}")) == found
 
 
 @pytest.mark.parametrize(

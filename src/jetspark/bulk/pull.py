@@ -21,6 +21,7 @@ from jetspark.wire.pull_end import (
     LAST_CONSUMER,
     PENDING_MESSAGES,
     PullEnd,
+    limit_of,
     number_in,
     pull_end,
     pull_error,
@@ -43,6 +44,7 @@ class OverlappingPull:
         self._batch = limits.pull_messages
         # A request must have room for the largest message, or the server refuses it.
         self._bytes = max(limits.pull_bytes, link.info.max_payload + _HEADROOM)
+        self._expires = _EXPIRES_SECONDS
         self._heartbeat = limits.heartbeat
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
@@ -63,7 +65,7 @@ class OverlappingPull:
         request = PullRequest(
             batch=count,
             max_bytes=self._bytes,
-            expires=round(_EXPIRES_SECONDS * NANOSECONDS),
+            expires=round(self._expires * NANOSECONDS),
             idle_heartbeat=round(self._heartbeat * NANOSECONDS),
         )
         return frames.pub(self._subject, request.encode(), self._inbox)
@@ -89,7 +91,7 @@ class OverlappingPull:
                 )
             return
         end = pull_end(status)
-        if end is PullEnd.UNUSABLE:
+        if end is PullEnd.UNUSABLE or end is PullEnd.INVALID:
             raise pull_error(status)
         if status.code == NO_RESPONDERS:
             raise NoRespondersError(self._subject)
@@ -99,6 +101,12 @@ class OverlappingPull:
         if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
             self._bytes *= 2
+        if end is PullEnd.LIMITED and (limit := limit_of(status)) is not None:
+            # Of the server's own, which every consumer has.
+            self._batch = min(self._batch, limit.batch or self._batch)
+            self._bytes = min(self._bytes, limit.max_bytes or self._bytes)
+            self._expires = min(self._expires, limit.expires or self._expires)
+            self._heartbeat = min(self._heartbeat, self._expires / 2)
         left = number_in(frame.headers, PENDING_MESSAGES)
         self.owed = 0 if left is None else max(0, self.owed - left)
 

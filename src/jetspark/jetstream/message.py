@@ -19,7 +19,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.subjects import NO_TEXT
-from jetspark.timestamps import Seconds, duration_to_ns
+from jetspark.timestamps import Seconds, ns_from_now
 from jetspark.wire.events import MessageFrame as MessageFrame
 from jetspark.wire.kernel import stream_position as stream_position
 
@@ -73,7 +73,7 @@ class JsMsg(Message):
         if delay is None:
             await self._answer(NAK)
             return
-        ns = duration_to_ns(delay)
+        ns = ns_from_now("delay", delay)
         if ns < 0:
             raise ConfigError("delay cannot be negative.")
         await self._answer(NAK + b" " + msgspec.json.encode({"delay": ns}))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jetspark.errors import UnsupportedByServerError
+from jetspark.timestamps import NANOSECONDS, ns_from_now
 from jetspark.wire.documents import ServerInfo
 
 STREAM_FIELDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -47,7 +48,8 @@ _AS_WITHOUT: Final = ("none", "default")  # the same as not given
 
 
 def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
-    """Raises UnsupportedByServerError for what the server would ignore."""
+    """Raises UnsupportedByServerError for what the server would ignore, ConfigError for a marker
+    that would be gone at once."""
     needs = list(_needs(wire, STREAM_FIELDS, ""))
     for source in [wire.get("mirror"), *(wire.get("sources") or [])]:
         if source:
@@ -55,6 +57,8 @@ def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
     if (wire.get("placement") or {}).get("preferred"):
         needs.append(("placement's preferred", (2, 11)))
     _check(needs, server)
+    if marker_ttl := wire.get("subject_delete_marker_ttl"):
+        ns_from_now("subject_delete_marker_ttl", marker_ttl / NANOSECONDS)
 
 
 def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import combinations
 from typing import Final, Self
 
-from jetspark.arguments import check_flag, check_whole, checked_but
+from jetspark.arguments import MOST_SEQUENCE, check_flag, check_whole, checked_but
 from jetspark.client.client import Client
 from jetspark.errors import (
     BucketNotFoundError,
@@ -117,7 +117,7 @@ class Bucket:
             if revision is None:
                 stored = await self._stored(None, subject, leader=leader)
             else:
-                check_whole("revision", revision)
+                check_whole("revision", revision, most=MOST_SEQUENCE)
                 stored = await self._stored(revision, None, leader=leader)
         except MessageNotFoundError:
             raise KeyNotFoundError(self.name, key, revision=revision) from None
@@ -295,7 +295,7 @@ class Bucket:
         `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
         changed, ConfigError for an impossible revision, and as `put`.
         """
-        check_whole("revision", revision, 0)
+        check_whole("revision", revision, 0, MOST_SEQUENCE)
         return await self._write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:

@@ -29,6 +29,7 @@ from jetspark.jetstream.streams.backing import (
     stream_options_of,
 )
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
+from jetspark.timestamps import ns_from_now
 
 MAX_HISTORY: Final = 64
 
@@ -135,6 +136,8 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
     check_backed(wanted)
     if wanted.limit_marker_ttl is not None and wanted.limit_marker_ttl < timedelta(seconds=1):
         raise ConfigError("limit_marker_ttl must be at least one second.")
+    if wanted.limit_marker_ttl is not None:
+        ns_from_now("limit_marker_ttl", wanted.limit_marker_ttl)
     for name in ("max_value_size", "max_bucket_size"):
         value = getattr(wanted, name)
         if value is not None and value < 1 and value != -1:

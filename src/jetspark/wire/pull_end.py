@@ -6,8 +6,9 @@ Nats-Pending-Messages and Nats-Pending-Bytes: how much of that request was not d
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from jetspark.errors import BadHeaderError, ConsumerDeletedError, ConsumerIsPushError, PullError
 from jetspark.wire import status as statuses
@@ -20,6 +21,12 @@ LAST_CONSUMER: Final = "Nats-Last-Consumer"
 """In an idle heartbeat: the consumer sequence of the last delivery."""
 
 _DELETED, _IS_PUSH = "consumer deleted", "push based"
+
+# As the server writes them: a number, or a duration of Go such as "1m30s" or "500ms".
+_LIMIT = re.compile(r"exceeded maxrequest(batch|maxbytes|expires) of (\S+)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|[uµμ]s|ns))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|[uµμ]s|ns)")
+_SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 
 
 class PullEnd(Enum):
@@ -34,9 +41,13 @@ class PullEnd(Enum):
     PIN_LOST = auto()
     """Another client of the priority group is pinned."""
     REFUSED = auto()
-    """Only this request was refused; a different or a later one may be served."""
+    """Only this request was refused; a later one may be served."""
+    LIMITED = auto()
+    """The request was beyond a limit of the consumer (`limit_of`); a smaller one is served."""
+    INVALID = auto()
+    """The server does not understand the request; it will not understand the next one either."""
     UNUSABLE = auto()
-    """The consumer was deleted or is a push consumer, or the request is invalid."""
+    """The consumer was deleted or is a push consumer."""
 
 
 def pull_end(status: Status) -> PullEnd:
@@ -50,7 +61,7 @@ def pull_end(status: Status) -> PullEnd:
         case statuses.PIN_MISMATCH:
             return PullEnd.PIN_LOST
         case statuses.BAD_REQUEST:
-            return PullEnd.UNUSABLE
+            return PullEnd.INVALID
     if status.code != statuses.CONFLICT:
         return PullEnd.REFUSED
     if "batch completed" in text:
@@ -61,7 +72,33 @@ def pull_end(status: Status) -> PullEnd:
         return PullEnd.NO_LEADER
     if _DELETED in text or _IS_PUSH in text:
         return PullEnd.UNUSABLE
+    if text.startswith("exceeded maxrequest"):
+        return PullEnd.INVALID if limit_of(status) is None else PullEnd.LIMITED
     return PullEnd.REFUSED
+
+
+class PullLimit(NamedTuple):
+    """A limit of a consumer. One field is given: messages, bytes or seconds of a request."""
+
+    batch: int | None = None
+    max_bytes: int | None = None
+    expires: float | None = None
+
+
+def limit_of(status: Status) -> PullLimit | None:
+    """The limit that a request exceeded; None when the status names none."""
+    match = _LIMIT.fullmatch(status.description.casefold())
+    if match is None:
+        return None
+    what, limit = match.groups()
+    if what == "expires":
+        if _DURATION.fullmatch(limit) is None:
+            return None
+        seconds = sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(limit))
+        return PullLimit(expires=seconds) if seconds > 0 else None
+    if not (limit.isascii() and limit.isdigit() and int(limit)):
+        return None
+    return PullLimit(batch=int(limit)) if what == "batch" else PullLimit(max_bytes=int(limit))
 
 
 def pull_error(status: Status) -> PullError:

@@ -18,7 +18,7 @@ from jetspark.jetstream.pulling.fetch import Pull
 from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.priority_groups import GROUPS_SINCE, Priority, make_priority
 from jetspark.jetstream.requirements import check_feature
-from jetspark.timestamps import Seconds
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire import js_api
 
 
@@ -86,7 +86,7 @@ class PullConsumer(Consumer):
 
         Raises RequestTimeoutError when none came, and as `fetch`, which has the other options.
         """
-        seconds = self._api.timeout if timeout is None else timeout
+        seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         result = await self._pull(1, seconds, None, None, pulled).run()
         if not result:

@@ -11,9 +11,10 @@ Contract
   values too.
 - Why it was recreated goes to `last_error`, the log and the error callback. Recreating is retried
   for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when another
-  one of the same name is not as long yet (StreamRecreatedError), and when the connection is closed.
-  Then buffered messages are given out first, and the iterator raises; with a callback, the error is
-  reported. The first attempt raises any error to the caller.
+  one of the same name is not as long yet (StreamRecreatedError), when the server does not
+  understand the pull requests, or the next message is larger than max_bytes (PullError), and when
+  the connection is closed. Then buffered messages are given out first, and the iterator raises;
+  with a callback, the error is reported. The first attempt raises any error to the caller.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
   not entered. Its end deletes the consumer; if that request is lost, the server removes it after
   `inactive_threshold`.
@@ -220,7 +221,7 @@ class OrderedMessages(ConsumerMessages):
     def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
         if self._draining:
             return
-        if reason is StopReason.CLOSED:
+        if reason is StopReason.CLOSED or reason is StopReason.INVALID:
             self._end(error)
             return
         if error is not None:

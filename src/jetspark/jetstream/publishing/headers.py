@@ -11,13 +11,13 @@ from datetime import timedelta
 from operator import index
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import MOST_SEQUENCE, check_whole
 from jetspark.client.messages import MessageView
 from jetspark.client.prepared import Sendable
 from jetspark.errors import ConfigError
 from jetspark.jetstream.requirements import check_feature
 from jetspark.subjects import check_name, check_subscribe_subject
-from jetspark.timestamps import NANOSECONDS, duration_to_ns
+from jetspark.timestamps import NANOSECONDS, ns_from_now
 from jetspark.wire.headers import Headers, HeadersLike
 
 if TYPE_CHECKING:
@@ -130,15 +130,12 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
         if ttl == "never":
             return ttl
         raise ConfigError(f'{option} is a timedelta, seconds, or "never".')
-    try:
-        seconds, rest = divmod(duration_to_ns(ttl), NANOSECONDS)
-    except (ValueError, OverflowError):  # nan, inf
-        seconds = rest = 0
+    seconds, rest = divmod(ns_from_now(option, ttl), NANOSECONDS)
     if rest or seconds < 1:
         raise ConfigError(f"{option} is whole seconds, at least 1.")
     return str(seconds)
 
 
 def _sequence(option: str, value: int) -> str:
-    check_whole(option, value, 0)
+    check_whole(option, value, 0, MOST_SEQUENCE)
     return str(index(value))

@@ -20,7 +20,7 @@ from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored.calls import StoredCalls
 from jetspark.payloads import Payload
 from jetspark.subjects import check_publish_subject
-from jetspark.timestamps import NANOSECONDS, Seconds, duration_to_ns
+from jetspark.timestamps import NANOSECONDS, Seconds, ns_from_now
 from jetspark.wire.headers import HeadersLike
 
 SCHEDULE = "Nats-Schedule"
@@ -150,11 +150,7 @@ def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> st
     if at is not None:
         return f"@at {text_of_time(at)}"
     if every is not None:
-        try:
-            ns = duration_to_ns(every)
-        except (ValueError, OverflowError):  # nan, inf
-            ns = 0
-        if ns < NANOSECONDS:
+        if (ns := ns_from_now("every", every)) < NANOSECONDS:
             raise ConfigError("every is at least 1 second.")
         return f"@every {ns}ns"
     text = (cron or "").strip()

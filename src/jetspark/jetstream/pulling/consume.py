@@ -137,7 +137,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if self._draining:
             return
         self._cancel_retry()
-        if reason is StopReason.UNUSABLE or reason is StopReason.CLOSED:
+        if reason in (StopReason.UNUSABLE, StopReason.INVALID, StopReason.CLOSED):
             self._end(error)
         elif reason is StopReason.NO_LEADER:
             status = error.status if isinstance(error, PullError) else None

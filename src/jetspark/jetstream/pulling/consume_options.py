@@ -6,7 +6,7 @@ consumer's own limits (max_batch, max_bytes, max_expires), so that it is not ref
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jetspark.arguments import check_whole
@@ -15,6 +15,7 @@ from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.jetstream.documents.consumers import ConsumerConfig
+    from jetspark.wire.pull_end import PullLimit
 
 MAX_MESSAGES = 500
 EXPIRES = 30.0
@@ -40,6 +41,18 @@ class ConsumeOptions:
     """Messages of one request when the limit is in bytes."""
     expires: float
     heartbeat: float
+
+    def within(self, limit: PullLimit) -> ConsumeOptions:
+        """The same, with requests that stay within a limit of the consumer."""
+        most = limit.max_bytes if self.in_bytes else limit.batch
+        expires = min(self.expires, limit.expires or self.expires)
+        return replace(
+            self,
+            most=min(self.most, most or self.most),
+            batch=min(self.batch, limit.batch or self.batch),
+            expires=expires,
+            heartbeat=min(self.heartbeat, expires / 2),
+        )
 
 
 def make_consume_options(

@@ -7,7 +7,8 @@ Contract
 - One wildcard inbox serves all requests since `start`. The last token of a request's reply subject
   begins with the amount requested: when a server refuses it without saying how much is not coming,
   the token says so. Deliveries to an older inbox find no interest.
-- What ends only one request (404, 408, 409 for its size, 423) is handled here. A refused request is
+- What ends only one request (404, 408, 409 for its size, 423) is handled here. A request beyond a
+  limit that the status names is followed by smaller ones. One refused for another reason is
   reported to the client, once for each reason, and sent again after RETRY_WAIT.
 - Anything else stops it: the owner is told the `StopReason` and calls `start` again, for the same
   consumer or another one. Buffered frames stay. Without a leader, what was already sent still
@@ -28,12 +29,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.connection.waiters import Waiters
 from jetspark.errors import ConnectionClosedError, JetsparkError
-from jetspark.jetstream.pulling.gap_detection import (
-    LOOKS,
-    GapDetector,
-    not_come,
-    silence_error,
-)
+from jetspark.jetstream.pulling.gap_detection import LOOKS, GapDetector, not_come, silence_error
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import OnMissing, OnStop, StopReason
 from jetspark.timestamps import duration_to_ns
@@ -42,6 +38,7 @@ from jetspark.wire.pull_end import (
     PENDING_BYTES,
     PENDING_MESSAGES,
     PullEnd,
+    limit_of,
     number_in,
     pull_end,
     pull_error,
@@ -56,6 +53,8 @@ if TYPE_CHECKING:
     from jetspark.jetstream.pulling.priority_groups import Priority
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.status import Status
+
+_ENDS = {PullEnd.UNUSABLE: StopReason.UNUSABLE, PullEnd.INVALID: StopReason.INVALID}
 
 
 class ContinuousPull:
@@ -323,8 +322,8 @@ class ContinuousPull:
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
         self._gaps.ended(frame.subject)
         end = pull_end(status)
-        if end is PullEnd.UNUSABLE:
-            self._stop_for(StopReason.UNUSABLE, pull_error(status))
+        if (reason := _ENDS.get(end)) is not None:
+            self._stop_for(reason, pull_error(status))
             return
         if end is PullEnd.NO_LEADER:
             # Each request gets this status; the first one counts.
@@ -338,14 +337,23 @@ class ContinuousPull:
         left = number_in(frame.headers, PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
         # At least what is buffered, whatever the status says.
         self._pending = max(self._pending - (asked if left is None else left), self._here())
-        # The next message does not fit into the largest request possible.
+        if (limit := limit_of(status)) is not None:
+            self._limits = limits.within(limit)
+        # The next message is larger than any request.
         never_fits = end is PullEnd.TOO_LARGE and asked == limits.most and left in (None, asked)
-        if end is PullEnd.REFUSED or never_fits:
+        if never_fits and self._on_missing is None:  # nobody else takes it
+            self._stop_for(StopReason.INVALID, pull_error(status))
+        elif limit is not None and (self._limits != limits or asked > limits.most):
+            self._fill_if_low()
+        elif end in (PullEnd.REFUSED, PullEnd.LIMITED) or never_fits:
             self._refused(pull_error(status))
-            return
+        else:
+            self._request_rest(end, known=left is not None)
+
+    def _request_rest(self, end: PullEnd, *, known: bool) -> None:
         if end is PullEnd.PIN_LOST and self._priority is not None:
             self._priority.lost()
-        elif left is None:
+        elif not known:
             self._pause()  # an unknown status, which the server may send each time
         if end is not PullEnd.TOO_LARGE or not self.frames:
             # A message too large for the rest of the buffer waits until something is taken.

@@ -20,6 +20,8 @@ class StopReason(Enum):
     """Neither message nor heartbeat for twice the interval: MissedHeartbeatError."""
     NO_LEADER = auto()
     """The consumer has no leader at the moment, or does not exist: PullError."""
+    INVALID = auto()
+    """The server will not serve such a request, of whichever consumer: PullError."""
     UNUSABLE = auto()
     """The server will not serve this consumer again: ConsumerDeletedError, PullError …"""
     CLOSED = auto()

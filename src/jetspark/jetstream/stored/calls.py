@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from jetspark.arguments import check_flag, check_whole, checked_but
+from jetspark.arguments import MOST_SEQUENCE, check_flag, check_whole, checked_but
 from jetspark.err_codes import (
     MESSAGE_DELETE_FAILED,
     SEQUENCE_NOT_FOUND,
@@ -80,7 +80,7 @@ class StoredCalls:
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ConfigError("Give seq, last_by_subject or next_by_subject.")
         if seq is not None:
-            check_whole("seq", seq)
+            check_whole("seq", seq, most=MOST_SEQUENCE)
         if direct:
             check_flag("direct", direct)
         for subject in (last_by_subject, next_by_subject):

@@ -1,0 +1,142 @@
+"""Pull requests that a server will never serve: smaller ones follow, or the reader is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jetspark
+from jetspark import blocking
+from jetspark.errors import ConfigError, JetsparkError, PullError
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeServer
+
+    from jetspark.full_client import JetStream
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.server
+
+WITHIN = 30.0
+VALUES = [b"%d" % number for number in range(250)]
+LARGE = bytes(2_000_000)
+
+
+@pytest.fixture
+async def limited(make_server: MakeServer) -> NatsServer:
+    """A server that delivers 100 messages for one request at most."""
+    server = make_server("jetstream { limits { max_request_batch: 100 } }")
+    await asyncio.to_thread(server.start)
+    async with jetspark.connect(server.url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s"], storage="memory")
+        bucket = await js.create_bucket("b", storage="memory")
+        async with js.publisher() as publisher:
+            for value in VALUES:
+                await publisher.send("s", value)
+        await asyncio.gather(*(bucket.put(f"k{value.decode()}", value) for value in VALUES))
+        store = await js.create_object_store("o", storage="memory")
+        await store.put("large", LARGE, chunk_size=8_000)
+    return server
+
+
+async def test_readers_stay_within_the_servers_own_limit(limited: NatsServer) -> None:
+    errors: list[JetsparkError] = []
+    async with (
+        asyncio.timeout(WITHIN),
+        jetspark.connect(limited.url, error_callback=errors.append) as nc,
+    ):
+        js = nc.jetstream()
+        async with js.ordered("S") as messages:
+            assert [(await messages.next()).data for _ in VALUES] == VALUES
+        async with js.ordered("S", max_bytes=10_000) as messages:
+            assert [(await messages.next()).data for _ in VALUES] == VALUES
+        bucket = await js.bucket("b")
+        assert len(await bucket.keys().all()) == len(VALUES)
+        assert len(await bucket.history().all()) == len(VALUES)
+        async with bucket.watch() as entries:
+            found = [await entries.next() for _ in range(len(VALUES) + 1)]
+            assert found[-1] is None
+        async with bucket.live() as values:
+            assert values["k7"] == b"7"
+        store = await js.object_store("o")
+        assert [info.name for info in await store.objects().all()] == ["large"]
+        assert await store.get_bytes("large") == LARGE
+    assert errors == []
+
+
+async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsServer) -> None:
+    def read() -> None:
+        with blocking.connect(limited.url) as nc:
+            js = nc.jetstream()
+            with js.ordered("S") as messages:
+                assert [messages.next(WITHIN).data for _ in VALUES] == VALUES
+            assert len(js.bucket("b").keys().all()) == len(VALUES)
+            assert js.object_store("o").get_bytes("large") == LARGE
+
+    await asyncio.wait_for(asyncio.to_thread(read), WITHIN)
+
+
+async def test_consume_learns_of_a_limit_that_was_set_after_it_had_looked(
+    js: JetStream, stream: str
+) -> None:
+    consumer = await js.create_consumer(stream, durable_name="d")
+    await js.update_consumer(stream, name="d", max_batch=7)
+    for value in VALUES[:20]:
+        await js.publish(f"{stream}.a", value)
+    async with asyncio.timeout(WITHIN), consumer.consume() as messages:
+        assert [(await messages.next()).data for _ in range(20)] == VALUES[:20]
+
+
+async def test_ordered_raises_for_a_message_larger_than_max_bytes(
+    js: JetStream, stream: str
+) -> None:
+    await js.publish(f"{stream}.a", b"small")
+    await js.publish(f"{stream}.a", bytes(5000))
+    async with asyncio.timeout(WITHIN), js.ordered(stream, max_bytes=1000) as messages:
+        assert (await messages.next()).data == b"small"
+        with pytest.raises(PullError, match="Message Size Exceeds MaxBytes"):
+            await messages.next()
+        assert isinstance(messages.error, PullError)
+
+
+@pytest.mark.parametrize("option", ["max_messages", "max_bytes"])
+async def test_numbers_beyond_the_servers_are_refused_before_anything_is_sent(
+    js: JetStream, stream: str, option: str
+) -> None:
+    consumer = await js.create_consumer(stream)
+    sent = js.client.stats.out_msgs
+    beyond: dict[str, Any] = {option: 2**63}
+    with pytest.raises(ConfigError, match=f"{option} must be at most 9223372036854775807, not"):
+        js.ordered(stream, **beyond)
+    with pytest.raises(ConfigError, match=f"{option} must be at most"):
+        consumer.consume(**beyond)
+    name = "batch" if option == "max_messages" else option
+    with pytest.raises(ConfigError, match=f"{name} must be at most"):
+        await consumer.fetch(**({"batch": 1} | {name: 2**63}))
+    number: dict[str, Any] = {name: 2**63}
+    with pytest.raises(ConfigError, match=f"{name} must be at most"):
+        js.get_msgs(stream, **number)
+    with pytest.raises(ConfigError, match=f"{name} must be at most"):
+        js.get_last_msgs(stream, "a", **number)
+    assert js.client.stats.out_msgs == sent
+
+
+@pytest.mark.parametrize("option", ["max_messages", "max_bytes"])
+async def test_the_largest_numbers_are_served(js: JetStream, stream: str, option: str) -> None:
+    await js.publish(f"{stream}.a", b"x")
+    most: dict[str, Any] = {option: 2**63 - 1}
+    async with asyncio.timeout(WITHIN), js.ordered(stream, **most) as messages:
+        assert (await messages.next()).data == b"x"
+
+
+async def test_ordered_raises_what_the_server_does_not_understand(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No request that can be asked for is one; so one that cannot.
+    monkeypatch.setattr("jetspark.wire.pull_request.PullRequest.encode", lambda self: b'{"batch":')
+    async with asyncio.timeout(WITHIN), js.ordered(stream) as messages:
+        with pytest.raises(PullError, match="Bad Request"):
+            await messages.next()
