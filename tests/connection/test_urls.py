@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import pytest
 
+from jetspark import blocking, connect
+from jetspark.bulk.dialing import dial as open_socket
+from jetspark.connection.auth import identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.pool import ServerPool
 from jetspark.connection.urls import parse_url, parse_urls
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, ServerRefusedError, TLSError
+
+if TYPE_CHECKING:
+    from jetspark.server import NatsServer
 
 
 @pytest.mark.parametrize(
@@ -78,3 +87,75 @@ def test_headers_are_kept_as_pairs_and_shown_nowhere() -> None:
         with pytest.raises(ConfigError, match="ws_headers") as caught:
             ConnectOptions(ws_headers={name: value})
         assert "\n" not in str(caught.value)
+
+
+NO_HOST = ["host..example.org", ".example.org", f"{'a' * 64}.org", "münchen..de"]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("host", NO_HOST)
+async def test_a_name_that_no_host_can_have_is_one_sentence_and_others_are_tried(
+    shared_server: NatsServer, host: str
+) -> None:
+    wrong = f"nats://{host}:4222"
+    with pytest.raises(ServerRefusedError, match=r"^No server at .*: no host can have this name"):
+        await connect(wrong, max_reconnect_attempts=0)
+    for servers in ([wrong, shared_server.url], [shared_server.url, wrong]):
+        async with connect(servers, randomize=False) as nc:
+            await nc.flush()
+
+    def block() -> None:
+        with pytest.raises(ServerRefusedError, match="no host can have this name"):
+            blocking.connect(wrong, max_reconnect_attempts=0)
+        with pytest.raises(ServerRefusedError, match="no host can have this name"):
+            open_socket(make_options(wrong), parse_url(wrong))
+        with blocking.connect([wrong, shared_server.url], randomize=False) as nc:
+            nc.flush()
+
+    await asyncio.to_thread(block)
+
+
+@pytest.mark.server
+async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
+    shared_server: NatsServer,
+) -> None:
+    async def encrypted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(encrypted, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(TLSError, match="TLS with"):
+            await connect(
+                f"tls://127.0.0.1:{port}", tls_hostname=".a..b", tls_first=True, reconnect=False
+            )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("servers", "nats://127.0.0.1:0", "with a port of 1 to 65535"),
+        ("servers", "nats://a\0b", "it holds what is no text"),
+        ("servers", "nats://user\ud800:pw@a", "it holds what is no text"),
+        ("creds_file", "a\0b", "creds_file is not a valid file path"),
+        ("creds_file", "a\ud800b", "creds_file is not a valid file path"),
+        ("nkey_seed_file", "a\0b", "nkey_seed_file is not a valid file path"),
+        ("tls_ca_file", "a\0b", "tls_ca_file is not a valid file path"),
+        ("token", "a\ud800", "token holds a lone surrogate"),
+        ("name", "a\ud800", "name holds a lone surrogate"),
+        ("jwt", "a\ud800", "jwt holds a lone surrogate"),
+    ],
+)
+def test_options_that_no_server_or_file_can_have_are_refused(
+    option: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        ConnectOptions(**{option: value})  # type: ignore[arg-type]
+    assert "pw" not in str(refused.value)
+
+
+def test_a_seed_with_letters_beyond_ascii_is_no_seed() -> None:
+    with pytest.raises(ConfigError, match="nkey_seed holds no valid NKey seed") as refused:
+        identity_of(make_options(nkey_seed="SUÄ" + "A" * 55))
+    assert "Ä" not in str(refused.value)

@@ -114,9 +114,9 @@ async def test_numbers_beyond_the_servers_are_refused_before_anything_is_sent(
     with pytest.raises(ConfigError, match=f"{option} must be at most"):
         consumer.consume(**beyond)
     name = "batch" if option == "max_messages" else option
+    number: dict[str, Any] = {"batch": 1} | {name: 2**63}
     with pytest.raises(ConfigError, match=f"{name} must be at most"):
-        await consumer.fetch(**({"batch": 1} | {name: 2**63}))
-    number: dict[str, Any] = {name: 2**63}
+        await consumer.fetch(**number)
     with pytest.raises(ConfigError, match=f"{name} must be at most"):
         js.get_msgs(stream, **number)
     with pytest.raises(ConfigError, match=f"{name} must be at most"):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from jetspark.bulk.blocking_websocket import open_websocket
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.urls import ServerURL
+from jetspark.connection.urls import NO_HOST, ServerURL
 from jetspark.errors import (
     BrokenSocketError,
     ConnectTimeoutError,
@@ -44,7 +44,7 @@ def start_tls(
         raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
     try:
         return context.wrap_socket(sock, server_hostname=hostname)
-    except OSError as error:  # ssl.SSLError is one
+    except (OSError, ValueError) as error:  # ssl.SSLError is one; a name that no host can have
         raise TLSError(f"TLS with {server} failed: {error}.", server=str(server)) from error
 
 
@@ -61,6 +61,10 @@ def _tcp(server: ServerURL, timeout: float) -> socket.socket:
         raise ConnectTimeoutError(
             f"No connection to {server} within {timeout:g} s.", server=str(server)
         ) from None
+    except UnicodeError as error:
+        raise ServerRefusedError(
+            f"No server at {server}: {NO_HOST}.", server=str(server)
+        ) from error
     except OSError as error:
         raise ServerRefusedError(
             f"Cannot connect to {server}: {error.strerror or error}. "

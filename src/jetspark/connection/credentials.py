@@ -77,7 +77,7 @@ def open_seed(seed: str, where: str) -> tuple[str, Sign]:
     """The public key and the signer of a user's seed. Raises ConfigError, never with the seed."""
     try:
         raw = base64.b32decode(seed.strip() + "=" * (-len(seed.strip()) % 8))
-    except binascii.Error:
+    except ValueError:  # also for letters that are not ASCII
         raw = b""
     if (
         len(raw) != _SEED_BYTES + 4

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jetspark.arguments import check_fields, checked
+from jetspark.arguments import check_fields, checked, path_of
 from jetspark.connection import contexts
 from jetspark.connection.certificates import client_context
 from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import BadTimeError, ConfigError
-from jetspark.subjects import check_publish_subject, nearest_name
+from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
 from jetspark.timestamps import LONGEST, in_seconds
 from jetspark.wire.js_api import api_prefix_of
 
@@ -116,6 +116,12 @@ class ConnectOptions:
         for option in _TIMES:
             object.__setattr__(self, option, _seconds(option, getattr(self, option)))
         check_fields(self)
+        for option in _PATHS:
+            if (path := getattr(self, option)) is not None:
+                path_of(option, path)
+        for option in _TEXTS:
+            if NO_TEXT.search(getattr(self, option) or ""):
+                raise ConfigError(f"{option} holds a lone surrogate, which no UTF-8 has.")
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
             if not getattr(self, option) > 0:
@@ -219,6 +225,27 @@ _TIMES = (
     "request_timeout",
 )
 """Seconds; a timedelta that is given for one becomes seconds, too."""
+
+_PATHS = (
+    "creds_file",
+    "nkey_seed_file",
+    "tls_ca_file",
+    "tls_ca_dir",
+    "tls_cert_file",
+    "tls_key_file",
+)
+_TEXTS = (
+    "name",
+    "user",
+    "password",
+    "token",
+    "creds",
+    "nkey_seed",
+    "jwt",
+    "nkey",
+    "tls_key_password",
+    "tls_hostname",
+)
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")

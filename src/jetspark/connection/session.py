@@ -123,11 +123,11 @@ class Session:
         server = str(self.server)
         try:
             self._transport = await dial(self.server, self)
-        except TimeoutError:
+        except (TimeoutError, JetsparkError):
             raise
         except ssl.SSLError as error:
             raise _tls_error(server, error) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ServerRefusedError(
                 f"No server at {server}: {reason_of(error)}.", server=server
             ) from error
@@ -174,7 +174,7 @@ class Session:
             await self._transport.start_tls(context, hostname)
         except TimeoutError:
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _tls_error(server, error) from error
 
     def abort(self) -> None:
@@ -387,5 +387,5 @@ def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
     return error
 
 
-def _tls_error(server: str, cause: OSError) -> TLSError:
+def _tls_error(server: str, cause: OSError | ValueError) -> TLSError:
     return TLSError(f"TLS with {server} failed: {reason_of(cause)}.", server=server)

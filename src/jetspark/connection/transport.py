@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-from jetspark.connection.urls import ServerURL
+from jetspark.connection.urls import NO_HOST, ServerURL
 
 
 class Receiver(Protocol):
@@ -56,7 +56,8 @@ class Transport(Protocol):
 
 
 Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
-"""Opens a transport to a server. Raises OSError (ssl.SSLError is one) or a JetsparkError."""
+"""Opens a transport to a server. Raises OSError (ssl.SSLError is one), UnicodeError for a name
+that no host can have, or a JetsparkError."""
 
 
 def reason_of(error: BaseException) -> str:
@@ -67,4 +68,6 @@ def reason_of(error: BaseException) -> str:
         return os.strerror(error.errno)  # asyncio's own text repeats the address
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, UnicodeError):
+        return NO_HOST
     return str(error) or type(error).__name__

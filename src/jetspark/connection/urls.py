@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from jetspark.errors import ConfigError
+from jetspark.subjects import NO_TEXT
 
 DEFAULT_PORT = 4222
 DEFAULT_URL = "nats://127.0.0.1:4222"
+
+NO_HOST = "no host can have this name"
+"""Why a name with an empty or too long part cannot be looked up, for a sentence."""
 
 _PORTS = {"nats": DEFAULT_PORT, "tls": DEFAULT_PORT, "ws": 80, "wss": 443}
 
@@ -59,11 +63,15 @@ def parse_url(text: str) -> ServerURL:
     """Raises ConfigError, which never repeats credentials."""
     shown = text.rpartition("@")[2]
     bare = text.strip()
+    if NO_TEXT.search(text) or not bare.replace(" ", "").isprintable():
+        raise ConfigError(f"Bad server URL {shown!r}: it holds what is no text.")
     if "://" not in bare:
         bare = f"nats://{bare}"
     try:
         parts = urlsplit(bare)
         port = parts.port
+        if port == 0:
+            raise ValueError
     except ValueError:
         raise ConfigError(
             f"Bad server URL {shown!r}: write nats://host:port, with a port of 1 to 65535."

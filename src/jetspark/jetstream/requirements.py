@@ -57,7 +57,7 @@ def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
     if (wire.get("placement") or {}).get("preferred"):
         needs.append(("placement's preferred", (2, 11)))
     _check(needs, server)
-    if marker_ttl := wire.get("subject_delete_marker_ttl"):
+    if isinstance(marker_ttl := wire.get("subject_delete_marker_ttl"), int):
         ns_from_now("subject_delete_marker_ttl", marker_ttl / NANOSECONDS)
 
 
