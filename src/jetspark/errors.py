@@ -45,6 +45,8 @@
      ├─ EmbeddedServerError                a nats-server that we started did not come up
      ├─ SparkUnavailableError              Java or PySpark is missing or too old
      ├─ PipelineError                      a Spark query that we ran failed
+     ├─ TableError                         a commit to a Delta or Iceberg table that cannot be made
+     │   └─ CommitConflict                 another commit came first
      └─ JetStreamError                     everything JetStream answers or implies
          ├─ APIError                       code, err_code, description (JSResponse)
          │   ├─ JetStreamNotEnabledError
@@ -400,6 +402,14 @@ class SparkUnavailableError(JetsparkError):
 
 class PipelineError(JetsparkError):
     """A Spark query failed; the message is the one sentence that matters, `__cause__` the rest."""
+
+
+class TableError(JetsparkError):
+    """A batch of rows cannot be committed to a table without losing or repeating rows."""
+
+
+class CommitConflict(TableError):
+    """Another commit to the table came first; nothing was changed by this one."""
 
 
 # -- JetStream -------------------------------------------------------------------------------

@@ -1,0 +1,234 @@
+"""Delta tables, through the library deltalake (delta-rs). Source: the Delta protocol."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.fs
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    TableNotFoundError,
+)
+from deltalake.fs import DeltaStorageHandler
+from deltalake.schema import Field, Schema
+from deltalake.transaction import AddAction
+
+from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.delta_statistics import partition_value, statistics
+from jetspark.lakehouse.new_files import Layout, NewFile
+from jetspark.lakehouse.scans import Piece, pieces_of
+from jetspark.lakehouse.schemas import nullable
+from jetspark.lakehouse.table import TableName
+
+_KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
+"""What a column's metadata asks of whoever writes rows."""
+
+
+@dataclass(frozen=True)
+class DeltaStorage:
+    """Files of a Delta table."""
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)
+
+    def create(self, path: str) -> pa.NativeFile:
+        """A new file below the table's location."""
+        return self._files().open_output_stream(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._files().delete_file(path)
+
+    def _files(self) -> pyarrow.fs.FileSystem:
+        return pyarrow.fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
+
+
+@dataclass(frozen=True)
+class DeltaPiece:
+    """Some files of one version."""
+
+    fragments: Sequence[pyarrow.dataset.ParquetFileFragment]
+    schema: pa.Schema
+    columns: tuple[str, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their rows."""
+        for one in self.fragments:
+            yield from one.to_batches(schema=self.schema, columns=list(self.columns))
+
+
+class OpenDelta:
+    """A Delta table at one version."""
+
+    def __init__(self, name: TableName, table: DeltaTable) -> None:
+        self.name = name
+        self._table = table
+
+    @classmethod
+    def find(cls, name: TableName) -> OpenDelta | None:
+        """The table; None when there is none."""
+        try:
+            return cls(name, DeltaTable(_path(name), storage_options=dict(name.properties)))
+        except TableNotFoundError:
+            return None
+
+    @classmethod
+    def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenDelta:
+        """A new table without rows. Raises ConfigError for types that Delta does not know, and
+        CommitConflict when somebody else made it first."""
+        try:
+            columns = Schema.from_arrow(pa.schema([nullable(one) for one in schema]))
+        except Exception as error:  # of the library's native part, of several kinds
+            raise ConfigError(f"Delta has no such column: {error}") from error
+        try:
+            made = DeltaTable.create(
+                _path(name),
+                columns,
+                partition_by=list(partition_by),
+                storage_options=dict(name.properties),
+            )
+        except DeltaError as error:
+            if cls.find(name) is not None:
+                raise CommitConflict(f"{name} was made by somebody else.") from error
+            raise
+        return cls(name, made)
+
+    @property
+    def location(self) -> str:
+        """Folder or URI of its files."""
+        return self._table.table_uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return pa.schema(self._table.schema())
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that it is partitioned by."""
+        return tuple(self._table.metadata().partition_columns)
+
+    @property
+    def storage(self) -> DeltaStorage:
+        """Where new files go."""
+        return DeltaStorage(_path(self.name), self.name.properties)
+
+    def layout(self, target_bytes: int, compression: str) -> Layout:
+        """How new files have to look. Raises ConfigError for what deltalake would not check in
+        files that it has not written itself."""
+        configuration = self._table.metadata().configuration
+        asked = [name for name in configuration if name.startswith("delta.constraints.")]
+        if configuration.get("delta.columnMapping.mode", "none") != "none":
+            asked.append("delta.columnMapping.mode")
+        asked += [
+            f"{key} of {column.name}"
+            for column in self._table.schema().fields
+            for key in column.metadata
+            if key.startswith(_KEPT_BY_WRITERS)
+        ]
+        if asked:
+            raise ConfigError(
+                f"{self.name} has {', '.join(asked)}, which only Spark's own Delta connector keeps "
+                "to: write this table with that."
+            )
+        return Layout(
+            schema=self.schema,
+            partition_by=self.partition_by,
+            keeps_partition_columns=False,
+            target_bytes=target_bytes,
+            compression=compression,
+        )
+
+    def at_version(self, version: int) -> OpenDelta:
+        """The table as it was. Raises ConfigError when that version is not there."""
+        try:
+            options = dict(self.name.properties)
+            return OpenDelta(
+                self.name, DeltaTable(_path(self.name), version=version, storage_options=options)
+            )
+        except DeltaError as error:
+            raise ConfigError(
+                f"{self.name} has no version {version}; the newest is {self._table.version()}."
+            ) from error
+
+    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
+        """What tasks read. Raises ConfigError for a condition that is none, or a table with
+        features that deltalake does not read."""
+        try:
+            files = self._table.to_pyarrow_dataset(file_pruning_predicate=prune)
+        except DeltaProtocolError as error:
+            raise ConfigError(f"{self.name}: {error}") from error
+        except (DeltaError, ValueError) as error:
+            raise ConfigError(f"prune {prune!r}: {error}") from error
+        listed = pa.table(self._table.get_add_actions(flatten=True))
+        sizes = dict(zip(*(listed[one].to_pylist() for one in ("path", "size_bytes")), strict=True))
+        return [
+            DeltaPiece(group, files.schema, tuple(columns))
+            for group in pieces_of(
+                files.get_fragments(), lambda one: sizes.get(one.path, 0), at_least
+            )
+        ]
+
+    def number(self, name: str) -> int | None:
+        """What a commit has set under this name last; None when none has."""
+        return self._table.transaction_version(name)
+
+    def refresh(self) -> None:
+        """Read the newest version."""
+        self._table.update_incremental()
+
+    def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        """Add the files. Raises CommitConflict when one of the numbers was set since."""
+        self._commit("append", files, numbers)
+
+    def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        """Let these files be all of the table. Raises CommitConflict."""
+        self._commit("overwrite", files, numbers)
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, which are null in the rows that are there. Raises CommitConflict."""
+        try:
+            self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
+        except CommitFailedError as error:
+            raise CommitConflict(f"{self.name} was changed meanwhile.") from error
+
+    def _commit(self, mode: str, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        columns = [name for name in self.schema.names if name not in self.partition_by]
+        now = int(time.time() * 1000)
+        properties = CommitProperties(
+            app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
+        )
+        try:
+            # Tries again by itself unless the other commit has set one of these numbers.
+            self._table.create_write_transaction(
+                [self._added(one, columns, now) for one in files],
+                mode,
+                self._table.schema(),
+                list(self.partition_by),
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            raise CommitConflict(f"{self.name} was changed meanwhile.") from error
+
+    def _added(self, file: NewFile, columns: Sequence[str], now: int) -> AddAction:
+        values = {
+            name: partition_value(value)
+            for name, value in zip(self.partition_by, file.partition, strict=True)
+        }
+        return AddAction(
+            file.path, file.size, values, now, True, statistics(file.metadata, columns)
+        )
+
+
+def _path(name: TableName) -> str:
+    if name.path is None:
+        raise ConfigError("A Delta table is named by its folder or URI: give the option 'path'.")
+    return name.path
+

@@ -1,0 +1,305 @@
+"""Iceberg tables, through the library pyiceberg. Source: the Iceberg table specification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyparsing import ParseException
+from pyiceberg.transforms import IdentityTransform
+
+from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog, local_folder
+from jetspark.lakehouse.new_files import Layout, NewFile
+from jetspark.lakehouse.scans import Piece, pieces_of
+from jetspark.lakehouse.schemas import nullable
+from jetspark.lakehouse.table import TableName
+
+_NUMBER = "jetspark.number."
+"""Beginning of the table's properties that hold numbers; those of snapshots would expire."""
+_OF_NEW_TABLES = {
+    # A streaming query commits often: old versions of the metadata are nobody's.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
+}
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+
+
+@dataclass(frozen=True)
+class IcebergStorage:
+    """Files of an Iceberg table."""
+
+    location: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    def create(self, path: str) -> Any:
+        """A new file below the table's location."""
+        return self._io().new_output(f"{self.location}/{path}").create()
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._io().delete(f"{self.location}/{path}")
+
+    def _io(self) -> Any:
+        return load_file_io(dict(self.properties), self.location)
+
+
+@dataclass(frozen=True)
+class IcebergPiece:
+    """Some files of one snapshot."""
+
+    tasks: Sequence[FileScanTask]
+    metadata: TableMetadata
+    columns: Schema
+    properties: Mapping[str, str] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their rows."""
+        io = load_file_io(dict(self.properties), self.metadata.location)
+        scan = ArrowScan(self.metadata, io, self.columns, AlwaysTrue())
+        return iter(scan.to_record_batches(self.tasks))
+
+
+class OpenIceberg:
+    """An Iceberg table at one version."""
+
+    def __init__(self, name: TableName, table: Table, snapshot: int | None = None) -> None:
+        self.name = name
+        self._table = table
+        self._snapshot = snapshot
+
+    @classmethod
+    def find(cls, name: TableName) -> OpenIceberg | None:
+        """The table; None when there is none."""
+        catalog, identifier, _ = _catalog(name)
+        try:
+            return cls(name, catalog.load_table(identifier))
+        except NoSuchTableError:
+            return None
+
+    @classmethod
+    def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenIceberg:
+        """A new table without rows. Raises ConfigError for types that Iceberg does not know, and
+        CommitConflict when somebody else made it first."""
+        catalog, identifier, location = _catalog(name)
+        try:
+            with catalog.create_table_transaction(
+                identifier,
+                pa.schema([nullable(_widened(one)) for one in schema]),
+                location=location,
+                properties=_OF_NEW_TABLES,
+            ) as making:
+                if partition_by:
+                    with making.update_spec() as spec:
+                        for column in partition_by:
+                            spec.add_identity(column)
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            raise CommitConflict(f"{name} was made by somebody else.") from error
+        except NoSuchNamespaceError:
+            raise ConfigError(
+                f"{name}: the catalog has no such namespace; make it there first."
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"Iceberg has no such column: {error}") from error
+        return cls(name, catalog.load_table(identifier))
+
+    @property
+    def location(self) -> str:
+        """Folder or URI of its files."""
+        return self._table.location().rstrip("/")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        schema = self._table.schema()
+        if self._snapshot is not None:
+            schema = self._table.scan(snapshot_id=self._snapshot).projection()
+        return schema_to_pyarrow(schema, include_field_ids=True)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that it is partitioned by."""
+        spec, schema = self._table.spec(), self._table.schema()
+        return tuple(schema.find_column_name(one.source_id) or "" for one in spec.fields)
+
+    @property
+    def storage(self) -> IcebergStorage:
+        """Where new files go."""
+        return IcebergStorage(self.location, {**self._table.io.properties})
+
+    def layout(self, target_bytes: int, compression: str) -> Layout:
+        """How new files have to look. Raises ConfigError for partitions that are made by a
+        transform."""
+        for one in self._table.spec().fields:
+            if not isinstance(one.transform, IdentityTransform):
+                raise ConfigError(
+                    f"{self.name} is partitioned by {one.transform} of a column, and only plain "
+                    "columns are written here: write it with Iceberg's own connector of Spark."
+                )
+        return Layout(
+            schema=self.schema,
+            partition_by=self.partition_by,
+            folder="data/",
+            target_bytes=target_bytes,
+            compression=compression,
+        )
+
+    def at_version(self, version: int) -> OpenIceberg:
+        """The table as of a snapshot. Raises ConfigError when that is not there."""
+        if self._table.snapshot_by_id(version) is None:
+            raise ConfigError(f"{self.name} has no snapshot {version}.")
+        return OpenIceberg(self.name, self._table, version)
+
+    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
+        """What tasks read. Raises ConfigError for a condition that is none."""
+        try:
+            scan = self._table.scan(
+                row_filter=prune or AlwaysTrue(),
+                selected_fields=tuple(columns),
+                snapshot_id=self._snapshot,
+            )
+            tasks = list(scan.plan_files())
+        except (ValueError, ParseException) as error:
+            raise ConfigError(f"prune {prune!r}: {error}") from error
+        whole = [
+            FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks
+        ]
+        properties = dict(self._table.io.properties)
+        return [
+            IcebergPiece(group, self._table.metadata, scan.projection(), properties)
+            for group in pieces_of(whole, lambda one: one.file.file_size_in_bytes, at_least)
+        ]
+
+    def number(self, name: str) -> int | None:
+        """What a commit has set under this name last; None when none has."""
+        found = self._table.properties.get(_NUMBER + name)
+        return None if found is None else int(found)
+
+    def refresh(self) -> None:
+        """Read the newest version."""
+        self._table = self._table.refresh()
+
+    def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        """Add the files. Raises CommitConflict when there was another commit."""
+        with _conflicts(self.name):
+            making = self._transaction()
+            self._add(making, files, numbers)
+            making.commit_transaction()
+
+    def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        """Let these files be all of the table. Raises CommitConflict."""
+        with _conflicts(self.name):
+            making = self._transaction()
+            if self._table.current_snapshot() is not None:
+                making.delete(AlwaysTrue())
+            self._add(making, files, numbers)
+            making.commit_transaction()
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, which are null in the rows that are there. Raises CommitConflict."""
+        with _conflicts(self.name), self._transaction() as making, making.update_schema() as change:
+            change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
+
+    def _transaction(self) -> Transaction:
+        """One whose commit fails when another came first.
+
+        By itself the library would try again on top of the other commit, whatever that has set.
+        """
+        metadata = self._table.metadata
+        once = metadata.model_copy(update={"properties": {**metadata.properties, **_NO_RETRIES}})
+        table = self._table
+        return Table(
+            table.name(), once, table.metadata_location, table.io, table.catalog, table.config
+        ).transaction()
+
+    def _add(
+        self, making: Transaction, files: Sequence[NewFile], numbers: Mapping[str, int]
+    ) -> None:
+        if files:
+            with making.update_snapshot().merge_append() as adding:
+                for one in files:
+                    adding.append_data_file(self._data_file(one))
+        if numbers:
+            making.set_properties({_NUMBER + name: str(value) for name, value in numbers.items()})
+
+    def _data_file(self, file: NewFile) -> DataFile:
+        metadata = self._table.metadata
+        schema, spec = metadata.schema(), metadata.spec()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.metadata,
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        key = PartitionKey(
+            field_values=[
+                PartitionFieldValue(field=one, value=value)
+                for one, value in zip(spec.fields, file.partition, strict=True)
+            ],
+            partition_spec=spec,
+            schema=schema,
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=f"{self.location}/{file.path}",
+            file_format=FileFormat.PARQUET,
+            partition=key.partition,
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+class _conflicts:
+    """Turns the library's word for a conflict into ours."""
+
+    def __init__(self, name: TableName) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if isinstance(error, CommitFailedException):
+            raise CommitConflict(f"{self._name} was changed meanwhile.") from error
+
+
+def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
+    """The catalog, the table's name there, and where it is to be made."""
+    if name.path is not None:
+        folder = FolderCatalog(local_folder(name.path), **name.properties)
+        return folder, IDENTIFIER, folder.location
+    return load_catalog(name.catalog, **name.properties), tuple(str(name.identifier).split(".")), None
+
+
+def _widened(field: pa.Field) -> pa.Field:
+    """Iceberg's least whole number has 32 bits."""
+    if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
+        return field.with_type(pa.int32())
+    return field

@@ -1,0 +1,164 @@
+"""Iceberg tables in a folder, without a catalog service.
+
+The table is its folder: `metadata/v7.metadata.json` is its seventh version and
+`metadata/version-hint.text` says so, as the Iceberg specification has it ("File System Tables") and
+Spark and DuckDB read it. A commit makes the file of the next version, which fails when another
+commit has made it first; so the folder must be on a file system of this machine (or mounted).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from jetspark.errors import ConfigError
+
+_VERSION = re.compile(r"v(\d+)\.metadata\.json")
+_HINT = "version-hint.text"
+IDENTIFIER = ("folder", "table")
+"""What the library calls the one table that there is."""
+
+
+def local_folder(uri: str) -> Path:
+    """The folder. Raises ConfigError for one that is not on this machine."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        raise ConfigError(
+            f"An Iceberg table at {uri} needs a catalog, which decides whose commit comes first: "
+            "give the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
+        )
+    return Path(unquote(parts.path) if parts.scheme else uri).absolute()
+
+
+class FolderCatalog(MetastoreCatalog, NoopCatalog):
+    """The catalog of one table, which is a folder."""
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        super().__init__("folder", **properties)
+        self._folder = folder
+        self._metadata = folder / "metadata"
+
+    @property
+    def location(self) -> str:
+        """The table's location as a URI."""
+        return self._folder.as_uri()
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The newest version. Raises NoSuchTableError."""
+        version = self._newest()
+        if version is None:
+            raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
+        place = f"{self.location}/metadata/v{version}.metadata.json"
+        io = load_file_io(self.properties, place)
+        return Table(
+            identifier=IDENTIFIER,
+            metadata=FromInputFile.table_metadata(io.new_input(place)),
+            metadata_location=place,
+            io=io,
+            catalog=self,
+        )
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """A new table. Raises CommitFailedException when there is one."""
+        making = self.create_table_transaction(
+            identifier, schema, location or self.location, partition_spec, sort_order, properties
+        )
+        return making.commit_transaction()
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """The next version. Raises CommitFailedException when another commit came first."""
+        before: Table | None
+        try:
+            before = self.load_table(IDENTIFIER)
+        except NoSuchTableError:
+            before = None
+        after = self._update_and_stage_table(before, IDENTIFIER, requirements, updates).metadata
+        version = 1 if before is None else _version(Path(before.metadata_location).name) + 1
+        place = f"{self.location}/metadata/v{version}.metadata.json"
+        self._write(after, version)
+        self._point_to_newest(version)
+        if before is not None:
+            self._remove_old(before.metadata, after)
+        return CommitTableResponse(metadata=after, metadata_location=place)
+
+    def _write(self, metadata: Any, version: int) -> None:
+        self._metadata.mkdir(parents=True, exist_ok=True)
+        beside = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
+        target = self._metadata / f"v{version}.metadata.json"
+        try:
+            io = load_file_io(self.properties, beside.as_uri())
+            ToOutputFile.table_metadata(metadata, io.new_output(beside.as_uri()))
+            os.link(beside, target)
+        except FileExistsError:
+            raise CommitFailedException(f"Version {version} is there already.") from None
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _point_to_newest(self, version: int) -> None:
+        """The hint never goes back for long: whoever wrote a version looks whether it is last."""
+        while True:
+            beside = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
+            beside.write_text(str(version), "utf-8")
+            beside.replace(self._metadata / _HINT)
+            newest = self._newest() or version
+            if newest == version:
+                return
+            version = newest
+
+    def _newest(self) -> int | None:
+        """The hint may be behind, after a kill between two steps of a commit."""
+        version = 0
+        with suppress(OSError, ValueError):
+            version = int((self._metadata / _HINT).read_text("utf-8"))
+        if not (self._metadata / f"v{version}.metadata.json").exists():
+            names = os.listdir(self._metadata) if self._metadata.is_dir() else []
+            version = max(map(_version, names), default=0)
+        while (self._metadata / f"v{version + 1}.metadata.json").exists():
+            version += 1
+        return version or None
+
+    def _remove_old(self, before: Any, after: Any) -> None:
+        """Metadata of versions that the table's properties say nobody wants."""
+        if after.properties.get("write.metadata.delete-after-commit.enabled") != "true":
+            return
+        kept = {one.metadata_file for one in after.metadata_log}
+        for one in before.metadata_log:
+            if one.metadata_file not in kept:
+                with suppress(OSError):
+                    (self._metadata / Path(one.metadata_file).name).unlink()
+
+
+def _version(name: str) -> int:
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else 0

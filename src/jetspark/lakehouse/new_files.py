@@ -1,0 +1,234 @@
+"""Rows become Parquet files that no table knows of yet; on an executor.
+
+The driver decides with one commit which of them count. A file that is never committed, of a task
+that failed or ran twice, is nobody's rows and is removed by `vacuum`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from jetspark.errors import ConfigError
+
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+"""Of Arrow memory; a row group of a file that is nobody's target size is cut there."""
+ROW_GROUP_ROWS = 1024 * 1024
+BUFFERED_BYTES = 256 * 1024 * 1024
+"""Of Arrow memory in one task, over all its partitions."""
+OPEN_FILES = 64
+"""In one task: rows of many partitions must not open as many files."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")  # every storage takes these as they are
+
+
+class Storage(Protocol):
+    """Where a table's files are; handed to executors, so it can be pickled."""
+
+    def create(self, path: str) -> Any:
+        """A new file below the table's location, as a binary stream."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file that is not wanted any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the files of a table look; handed to executors."""
+
+    schema: pa.Schema
+    """Of the table's rows, with what the format keeps in its metadata."""
+    partition_by: tuple[str, ...] = ()
+    keeps_partition_columns: bool = True
+    folder: str = ""
+    """Of data files below the table's location; ends with a slash unless it is empty."""
+    target_bytes: int = 128 * 1024 * 1024
+    compression: str = "zstd"
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file that was written and is to be committed."""
+
+    path: str
+    """Below the table's location."""
+    size: int
+    """Bytes."""
+    rows: int
+    partition: tuple[Any, ...]
+    """Values of the columns that the table is partitioned by."""
+    footer: bytes = field(repr=False)
+    """Parquet's metadata: the statistics come from there."""
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer, read."""
+        return pq.read_metadata(pa.BufferReader(self.footer))
+
+
+class FileWriter:
+    """Writes record batches into new files, sorted by partition. Not for several threads."""
+
+    def __init__(self, layout: Layout, storage: Storage, name: str) -> None:
+        self._layout = layout
+        self._storage = storage
+        self._name = f"{name}-{secrets.token_hex(8)}"
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self._done: list[NewFile] = []
+        self._count = 0
+        partition_by = set(layout.partition_by)
+        self._file_schema = (
+            layout.schema
+            if layout.keeps_partition_columns
+            else pa.schema([one for one in layout.schema if one.name not in partition_by])
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Raises ConfigError for a null where the table takes none."""
+        for key, rows in _by_partition(self._fitted(batch), self._layout.partition_by):
+            self._of(key).add(rows.select(self._file_schema.names))
+        while sum(one.buffered for one in self._open.values()) > BUFFERED_BYTES:
+            max(self._open.values(), key=lambda one: one.buffered).flush()
+        for key, one in list(self._open.items()):
+            if one.written >= self._layout.target_bytes:
+                self._finish(key)
+
+    def close(self) -> list[NewFile]:
+        """The files of all that was written."""
+        for key in list(self._open):
+            self._finish(key)
+        return self._done
+
+    def discard(self) -> None:
+        """Remove what was written, as far as that is possible."""
+        for one in self._open.values():
+            with suppress(Exception):
+                one.abandon()
+        for path in [*(one.path for one in self._open.values()), *(one.path for one in self._done)]:
+            with suppress(Exception):
+                self._storage.remove(path)
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """In the table's columns and types; a column that the rows lack is null."""
+        columns = []
+        for wanted in self._layout.schema:
+            index = batch.schema.get_field_index(wanted.name)
+            if index < 0:
+                column = pa.nulls(batch.num_rows, wanted.type)
+            else:
+                column = batch.column(index)
+                if column.type != wanted.type:
+                    column = column.cast(wanted.type)
+            if not wanted.nullable and column.null_count:
+                raise ConfigError(f"The table takes no null in the column {wanted.name}.")
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
+
+    def _of(self, key: tuple[Any, ...]) -> _OpenFile:
+        if key not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                self._finish(max(self._open, key=lambda one: self._open[one].buffered))
+            folders = "".join(
+                f"{_UNSAFE.sub('_', name)}={_folder(value)}/"
+                for name, value in zip(self._layout.partition_by, key, strict=True)
+            )
+            path = f"{self._layout.folder}{folders}{self._name}-{self._count}.parquet"
+            self._count += 1
+            self._open[key] = _OpenFile(self._storage, path, self._file_schema, self._layout)
+        return self._open[key]
+
+    def _finish(self, key: tuple[Any, ...]) -> None:
+        self._done.append(self._open.pop(key).close(key))
+
+
+class _OpenFile:
+    """One file, with the rows that wait for its next row group."""
+
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema, layout: Layout) -> None:
+        self.path = path
+        self.buffered = 0
+        self._rows = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._stream = storage.create(path)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            schema,
+            compression=layout.compression,
+            store_decimal_as_integer=True,
+        )
+
+    @property
+    def written(self) -> int:
+        """Bytes in the file so far."""
+        return int(self._stream.tell())
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._batches.append(rows)
+        self._rows += rows.num_rows
+        self.buffered += rows.get_total_buffer_size()
+        if self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._batches, self._rows, self.buffered = [], 0, 0
+
+    def close(self, key: tuple[Any, ...]) -> NewFile:
+        self.flush()
+        self._writer.close()
+        size = self.written
+        self._stream.close()
+        metadata: pq.FileMetaData = self._writer.writer.metadata
+        sink = pa.BufferOutputStream()
+        metadata.write_metadata_file(sink)
+        return NewFile(self.path, size, metadata.num_rows, key, sink.getvalue().to_pybytes())
+
+    def abandon(self) -> None:
+        self._batches = []
+        with suppress(Exception):
+            self._writer.close()
+        self._stream.close()
+
+
+def _by_partition(
+    batch: pa.RecordBatch, partition_by: tuple[str, ...]
+) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """(values, rows) for each partition that the batch has rows of."""
+    if batch.num_rows == 0:
+        return
+    if not partition_by:
+        yield (), batch
+        return
+    order = pc.sort_indices(batch, [(name, "ascending") for name in partition_by])
+    rows = batch.take(order)
+    changes = [0]
+    keys = [rows.column(name) for name in partition_by]
+    if rows.num_rows > 1:
+        differs = None
+        for column in keys:
+            here, there = column.slice(1), column.slice(0, len(column) - 1)
+            # A null differs from every value and not from another null.
+            one = pc.fill_null(
+                pc.not_equal(here, there), pc.xor(pc.is_null(here), pc.is_null(there))
+            )
+            differs = one if differs is None else pc.or_(differs, one)
+        changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
+    for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
+        key = tuple(column[start].as_py() for column in keys)
+        yield key, rows.slice(start, end - start)
+
+
+def _folder(value: object) -> str:
+    """For people who look at folders; what counts is in the table's own metadata."""
+    return "null" if value is None else _UNSAFE.sub("_", str(value))[:64]

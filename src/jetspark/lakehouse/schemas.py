@@ -1,0 +1,103 @@
+"""Columns of rows against columns of a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jetspark.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What rows have that a table has not."""
+
+    added: Sequence[pa.Field]
+    """Columns that the table lacks."""
+    changed: Sequence[tuple[str, str, str]]
+    """(name, type in the table, type in the rows)."""
+    required: Sequence[str]
+    """Columns that the table wants in every row, and the rows lack."""
+
+
+def differences(table: pa.Schema, rows: pa.Schema) -> Differences:
+    """How the rows differ from the table; a column that the rows lack becomes null."""
+    there = {one.name: one for one in table}
+    here = set(rows.names)
+    return Differences(
+        added=[one for one in rows if one.name not in there],
+        changed=[
+            (one.name, str(plain(there[one.name].type)), str(plain(one.type)))
+            for one in rows
+            if one.name in there and plain(there[one.name].type) != plain(one.type)
+        ],
+        required=[one.name for one in table if not one.nullable and one.name not in here],
+    )
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Raises ConfigError for columns that differ in case only, which readers cannot tell apart."""
+    folded: dict[str, str] = {}
+    for name in schema.names:
+        other = folded.setdefault(name.casefold(), name)
+        if other != name or schema.names.count(name) > 1:
+            raise ConfigError(
+                f"The columns {other!r} and {name!r} have the same name for most readers: rename "
+                "one of them."
+            )
+
+
+def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
+    """Raises ConfigError for columns to partition by that are not there, or have no plain value."""
+    names = list(partition_by)
+    for name in names:
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise ConfigError(
+                f"partitionBy: there is no column {name!r}; there are {', '.join(schema.names)}."
+            )
+        if is_nested(schema.field(index).type) or pa.types.is_binary(schema.field(index).type):
+            raise ConfigError(
+                f"partitionBy: the column {name!r} is {schema.field(index).type}, which no table "
+                "can be partitioned by."
+            )
+    if len(set(names)) < len(names):
+        raise ConfigError("partitionBy names a column twice.")
+    if names and len(names) == len(schema.names):
+        raise ConfigError("partitionBy names every column: leave one for the files.")
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether this is a struct, a list or a map."""
+    return bool(pa.types.is_nested(kind))
+
+
+def nullable(field: pa.Field) -> pa.Field:
+    """The same column, with nulls allowed at every depth."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([nullable(one) for one in kind])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, nullable(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(nullable(kind.value_field))
+    return pa.field(field.name, kind, nullable=True)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type without what does not matter: offsets' width, names of elements, field ids."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, plain(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    return kind

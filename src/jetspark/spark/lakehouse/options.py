@@ -1,0 +1,192 @@
+"""The options of format("jetspark-delta") and format("jetspark-iceberg"); secrets in no repr."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.table import TableName
+from jetspark.spark import option_values as values
+from jetspark.spark.table_files import place
+from jetspark.subjects import nearest_name
+
+STORAGE = "storage."
+"""Beginning of options that are for the library which reaches the storage and the catalog."""
+_CHECKPOINT = "checkpointlocation"
+_OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+_LEAST_TARGET = 64 * 1024
+
+
+def _size(name: str, value: str) -> int:
+    match = _SIZE.fullmatch(value.strip().casefold())
+    found = int(match[1]) * _UNITS[match[2]] if match else 0
+    if found < _LEAST_TARGET:
+        raise ConfigError(
+            f"Option {name!r} must be a size of at least 64k, such as 128m, not {value!r}."
+        )
+    return found
+
+
+def _compression(name: str, value: str) -> str:
+    folded = value.strip().casefold()
+    if folded not in _COMPRESSIONS:
+        raise ConfigError(f"Option {name!r} must be {', '.join(_COMPRESSIONS)}, not {value!r}.")
+    return folded
+
+
+def _version(name: str, value: str) -> int:
+    try:
+        return int(value.strip())
+    except ValueError:
+        raise ConfigError(
+            f"Option {name!r} must be the number of a version or a snapshot, not {value!r}."
+        ) from None
+
+
+_WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "partitionBy": ("partition_by", values.columns),
+    "mergeSchema": ("merge_schema", values.truth),
+    "targetFileSize": ("target_bytes", _size),
+    "compression": ("compression", _compression),
+    "transactionId": ("transaction_id", values.text),
+    "writerName": ("writer_name", values.text),
+    "adoptTable": ("adopt", values.truth),
+}
+_READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "versionAsOf": ("version", _version),
+    "prune": ("prune", values.text),
+    "minPartitions": ("min_partitions", values.whole),
+}
+_WHERE = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakehouseOptions:
+    """What docs/guide-tables.md explains, one by one."""
+
+    format: Format
+    name: TableName
+    partition_by: tuple[str, ...] | None = None
+    merge_schema: bool = False
+    target_bytes: int = 128 * 1024 * 1024
+    compression: str = "zstd"
+    transaction_id: str | None = None
+    writer_name: str | None = None
+    adopt: bool = False
+    checkpoint: str | None = None
+    version: int | None = None
+    prune: str | None = None
+    min_partitions: int = 1
+
+    @property
+    def query_name(self) -> str | None:
+        """What a streaming query is called in the table, over the loss of its checkpoint.
+
+        None when its checkpoint comes from a setting of Spark, which no sink is told.
+        """
+        if self.writer_name is not None or self.checkpoint is None:
+            return self.writer_name
+        return f"the query with the checkpoint {place(self.checkpoint)}"
+
+    def for_reading(self) -> LakehouseOptions:
+        """These options for spark.read. Raises ConfigError."""
+        for name, (attribute, _) in _WRITING.items():
+            if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
+                raise ConfigError(f"Option {name!r} is for writing.")
+        return self
+
+    def for_batch(self) -> LakehouseOptions:
+        """These options for df.write. Raises ConfigError."""
+        for name, given in (
+            ("adoptTable", self.adopt),
+            ("writerName", self.writer_name is not None),
+        ):
+            if given:
+                raise ConfigError(f"Option {name!r} is for streaming queries.")
+        return self._for_writing()
+
+    def for_streaming(self) -> LakehouseOptions:
+        """These options for df.writeStream. Raises ConfigError."""
+        if self.transaction_id is not None:
+            raise ConfigError(
+                "Option 'transactionId' is for batch writes; a streaming query is named by its "
+                "checkpoint."
+            )
+        return self._for_writing()
+
+    def _for_writing(self) -> LakehouseOptions:
+        for name, (attribute, _) in _READING.items():
+            if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
+                raise ConfigError(f"Option {name!r} is for reading.")
+        return self
+
+
+def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
+    """Raises ConfigError: unknown names (with the nearest known one), bad values, no table."""
+    converters = {**_WRITING, **_READING}
+    known = {one.casefold(): one for one in (*converters, *_WHERE[format_])}
+    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
+    where: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    for given, value in options.items():
+        folded = given.casefold()
+        name = known.get(folded)
+        if folded.startswith(STORAGE):
+            properties[given[len(STORAGE) :]] = value
+        elif name in converters:
+            attribute, convert = converters[name]
+            found[attribute] = values.read(convert, name, value)
+        elif name is not None:
+            where[name] = value.strip()
+        elif folded not in _OF_SPARK:
+            raise ConfigError(_unknown(format_, given, list(known.values())))
+    return LakehouseOptions(
+        format=format_, name=table_name(format_, where, properties), checkpoint=checkpoint, **found
+    )
+
+
+def table_name(
+    format_: Format, where: Mapping[str, str], properties: Mapping[str, str]
+) -> TableName:
+    """The table that `path`, or `catalog` and `table`, name. Raises ConfigError."""
+    path, catalog, table = (where.get(one) for one in ("path", "catalog", "table"))
+    if path:
+        if catalog or table:
+            raise ConfigError("Give the option 'path', or 'catalog' and 'table', not both.")
+        return TableName(path=absolute(path), properties=dict(properties))
+    if format_ is Format.ICEBERG and catalog and table:
+        if "." not in table:
+            raise ConfigError(f"Option 'table' must be namespace.table, not {table!r}.")
+        return TableName(catalog=catalog, identifier=table, properties=dict(properties))
+    also = " (or the options 'catalog' and 'table')" if format_ is Format.ICEBERG else ""
+    raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
+
+
+def absolute(path: str) -> str:
+    """The same for the driver and its workers, whatever folder they run in."""
+    path = path.rstrip("/") or "/"
+    if path.startswith("file:"):
+        return "/" + path.removeprefix("file:").lstrip("/")
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _unknown(format_: Format, given: str, known: list[str]) -> str:
+    near = nearest_name(given, known)
+    if near is not None:
+        return f"Unknown option {given!r} for format jetspark-{format_}; did you mean {near!r}?"
+    return (
+        f"Unknown option {given!r} for format jetspark-{format_}; known: {', '.join(known)}, and "
+        f"{STORAGE}… for the storage and the catalog."
+    )
+
+
+_DEFAULTS = LakehouseOptions(format=Format.DELTA, name=TableName())

@@ -1,0 +1,77 @@
+"""The table that a DataFrame is written to: made or looked at before a row is written."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.formats import make_table
+from jetspark.lakehouse.schemas import Differences, check_names, differences
+from jetspark.lakehouse.table import Table
+from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.lakehouse.writer import Target
+
+
+
+def prepare(options: LakehouseOptions, schema: StructType) -> Target:
+    """The table for rows of this schema; made, or given new columns if that is allowed.
+
+    Raises ConfigError for rows that do not fit.
+    """
+    rows = arrow_schema(schema)
+    table = make_table(options.format, options.name, rows, options.partition_by or ())
+    if options.partition_by is not None and table.partition_by != options.partition_by:
+        raise ConfigError(
+            f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
+            f"{_listed(options.partition_by)}: leave partitionBy out, or take another table."
+        )
+    while (found := check_rows(options, table, rows)).added:
+        try:
+            table.add_columns(found.added)
+        except CommitConflict:
+            pass
+        table.refresh()
+    return Target(table.layout(options.target_bytes, options.compression), table.storage)
+
+
+def check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
+    """What the rows have that the table lacks, and may be added. Raises ConfigError."""
+    check_names(rows)
+    found = differences(table.schema, rows)
+    changed = [
+        f"{name} is {there} there and {here} here"
+        for name, there, here in found.changed
+        if here not in ("int8", "int16") or there != "int32"
+    ]
+    if changed:
+        raise ConfigError(
+            f"{options.name} has other types: {'; '.join(changed)}. Cast these columns, or take "
+            "another table."
+        )
+    if found.required:
+        raise ConfigError(
+            f"{options.name} wants a value in every row of {', '.join(found.required)}, which the "
+            "rows do not have."
+        )
+    if found.added and not options.merge_schema:
+        raise ConfigError(
+            f"{options.name} has no column {', '.join(one.name for one in found.added)}: set the "
+            "option 'mergeSchema' to true to add it (rows that are there have null in it), or "
+            "leave it out of the rows."
+        )
+    return found
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns in Arrow's types. Raises ConfigError for those that no table has."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as error:
+        raise ConfigError(f"A column cannot be in a table: {error}") from error
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"

@@ -1,0 +1,130 @@
+"""df.write and df.writeStream into a Delta or Iceberg table.
+
+Tasks write Parquet files; the driver's commit adds those of a whole batch in one transaction with
+the query's id and the batch's number (`lakehouse.batches`). Spark may attempt a task or a batch
+again and calls `abort` even after a commit that failed half-way: so a writer has no state, `abort`
+removes nothing, and the files of attempts that do not count are left to `vacuum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from jetspark.errors import PipelineError
+from jetspark.lakehouse.batches import commit_batch, commit_files
+from jetspark.lakehouse.formats import open_table
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.spark.lakehouse.options import LakehouseOptions
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """A task's answer: the query's id, empty in a batch write, and the files."""
+
+    writer: str
+    files: Sequence[NewFile]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What tasks have to know of the table."""
+
+    layout: Layout
+    storage: Storage
+
+
+class _Sink:
+    """What the batch and the streaming writer share."""
+
+    def __init__(self, options: LakehouseOptions, target: Target, *, replace: bool) -> None:
+        self._options = options
+        self._target = target
+        self._replace = replace
+
+    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        part = context.partitionId() if context is not None else 0
+        files = FileWriter(self._target.layout, self._target.storage, f"part-{part:05}")
+        try:
+            for batch in batches:
+                files.write(batch)
+            return Written(writer, files.close())
+        except BaseException:
+            files.discard()
+            raise
+
+    def _written(
+        self, messages: list[WriterCommitMessage | None]
+    ) -> tuple[str, list[NewFile]]:
+        """(writer, files of all tasks). Raises PipelineError."""
+        written = [one for one in messages if isinstance(one, Written)]
+        if len(written) < len(messages) or not written:
+            raise PipelineError("Spark commits a batch of which not all tasks have answered.")
+        return written[0].writer, [file for one in written for file in one.files]
+
+
+class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
+    """df.write; with a transaction's id the rows are there once, however often it is tried."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs on an executor. Raises ConfigError for a null where the table takes none."""
+        return self._write("", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs on the driver when all tasks are done.
+
+        Raises PipelineError without all tasks' answers, and as `commit_batch`.
+        """
+        _, files = self._written(messages)
+        table = open_table(self._options.format, self._options.name)
+        if self._options.transaction_id is None:
+            commit_files(table, files, replace=self._replace)
+        else:
+            commit_batch(table, self._options.transaction_id, 0, files, replace=self._replace)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing to do: files that no commit names are nobody's rows."""
+
+
+class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """df.writeStream; the writer is named by the query's id, which the checkpoint keeps."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs on an executor. Raises ConfigError for a null where the table takes none."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        if not query:
+            raise PipelineError(
+                "Spark did not tell the query's id to the task, so exactly-once is not possible."
+            )
+        return self._write(query, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs on the driver when all tasks are done, and again after a failure.
+
+        Raises PipelineError without all tasks' answers, and as `commit_batch`.
+        """
+        writer, files = self._written(messages)
+        commit_batch(
+            open_table(self._options.format, self._options.name),
+            writer,
+            batchId,
+            files,
+            name=self._options.query_name,
+            adopt=self._options.adopt,
+            replace=self._replace,
+        )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to do: files that no commit names are nobody's rows."""
