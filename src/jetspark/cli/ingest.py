@@ -1,4 +1,4 @@
-"""`jetspark ingest`: a stream of the user's own server becomes a Parquet table."""
+"""`jetspark ingest`: a stream of the user's own server becomes a table."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _FLAGS = {
     "startingOffsets": "--start",
     "startingTimestamp": "--start",
     "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
+    "path": "--to",
+    "partitionBy": "--partition-by",
+    "mergeSchema": "--merge-schema",
+    "adoptTable": "--adopt",
 }
 
 
@@ -43,6 +47,9 @@ def ingest(
     interval: float = 5.0,
     checkpoint: str | None = None,
     adopt: Annotated[bool, Parameter(negative=())] = False,
+    format: str | None = None,
+    merge_schema: Annotated[bool, Parameter(negative=())] = False,
+    table_option: Annotated[list[str] | None, _REPEATED] = None,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
     option: Annotated[list[str] | None, _REPEATED] = None,
     master: str = "local[*]",
@@ -50,14 +57,14 @@ def ingest(
     quiet: QuietOption = False,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
-    """Turn a stream into a Parquet table, and go on from there the next time.
+    """Turn a stream into a table, and go on from there the next time.
 
     Every message becomes one row, exactly once, however often the command is stopped or killed
-    and run again. Read the table with Spark.
+    and run again. DuckDB, Polars, pandas and Spark read the table, while the command runs too.
 
     Args:
         stream: Name of the stream.
-        to: Folder or URI of the table.
+        to: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
         server: URL of the server, several with commas; it may contain user and password. Without
             it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
@@ -66,13 +73,18 @@ def ingest(
             2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs go on.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
         partition_by: Column to partition by, or name=expression in Spark SQL, such as
-            "day=date(timestamp)"; may be given again.
+            "hour=hour(timestamp)"; day alone is the day of the timestamp; may be given again.
         follow: Go on until Ctrl-C or SIGTERM, which is then no failure; --available-now, the
             default, ends at what is there now.
         interval: Seconds between two batches with --follow.
         checkpoint: Where the progress is kept; the folder _checkpoint in the table by default.
         adopt: Go on with a table that another program has written, whose query's checkpoint is
-            --checkpoint.
+            --checkpoint; a Delta or Iceberg table gets the rows added to those that are there.
+        format: delta, iceberg or parquet. A table that is there keeps its format, a new one is in
+            delta; parquet is a folder of files that only Spark reads rightly.
+        merge_schema: Add columns that a Delta or Iceberg table lacks, instead of refusing the rows.
+        table_option: Further option of the table, as name=value (targetFileSize=64m,
+            storage.AWS_REGION=…).
         max_offsets_per_trigger: Sequences in one batch at most.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         master: Spark's master.
@@ -105,6 +117,9 @@ def ingest(
             follow=follow,
             interval=interval,
             adopt=adopt,
+            format=format,
+            merge_schema=merge_schema,
+            table_options=pairs("--table-option", table_option),
         )
         job.check()
         waiting = check_source(source)

@@ -1,1 +1,1 @@
-"""Tables in open formats, Delta and Iceberg: new files are committed with the number of their batch."""
+"""Tables in open formats, Delta and Iceberg: files are committed with the number of their batch."""

@@ -231,4 +231,3 @@ def _path(name: TableName) -> str:
     if name.path is None:
         raise ConfigError("A Delta table is named by its folder or URI: give the option 'path'.")
     return name.path
-

@@ -43,9 +43,7 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
             nulls[name] = sum(part.null_count for part in parts)
         bounds = [part for part in parts if part.has_min_max]
         # A row group of nulls only has no bounds, and takes none away.
-        if not bounds or any(
-            not part.has_min_max and part.num_values for part in parts
-        ):
+        if not bounds or any(not part.has_min_max and part.num_values for part in parts):
             continue
         low, high = _low(min(part.min for part in bounds)), _high(max(part.max for part in bounds))
         if low is not None and high is not None:

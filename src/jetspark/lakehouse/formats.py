@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,15 @@ class Format(StrEnum):
 
     DELTA = "delta"
     ICEBERG = "iceberg"
+
+
+def format_of(folder: Path) -> Format | None:
+    """The format of the table in a folder of this machine; None when there is none."""
+    if (folder / "_delta_log").is_dir():
+        return Format.DELTA
+    if (folder / "metadata" / "version-hint.text").is_file():
+        return Format.ICEBERG
+    return None
 
 
 def find_table(format_: Format, name: TableName) -> Table | None:

@@ -28,8 +28,8 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyparsing import ParseException
 from pyiceberg.transforms import IdentityTransform
+from pyparsing import ParseException
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog, local_folder
@@ -185,9 +185,7 @@ class OpenIceberg:
             tasks = list(scan.plan_files())
         except (ValueError, ParseException) as error:
             raise ConfigError(f"prune {prune!r}: {error}") from error
-        whole = [
-            FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks
-        ]
+        whole = [FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks]
         properties = dict(self._table.io.properties)
         return [
             IcebergPiece(group, self._table.metadata, scan.projection(), properties)
@@ -295,7 +293,11 @@ def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
     if name.path is not None:
         folder = FolderCatalog(local_folder(name.path), **name.properties)
         return folder, IDENTIFIER, folder.location
-    return load_catalog(name.catalog, **name.properties), tuple(str(name.identifier).split(".")), None
+    return (
+        load_catalog(name.catalog, **name.properties),
+        tuple(str(name.identifier).split(".")),
+        None,
+    )
 
 
 def _widened(field: pa.Field) -> pa.Field:

@@ -110,7 +110,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         self._point_to_newest(version)
         if before is not None:
             self._remove_old(before.metadata, after)
-        return CommitTableResponse(metadata=after, metadata_location=place)
+        return CommitTableResponse.model_validate({"metadata": after, "metadata-location": place})
 
     def _write(self, metadata: Any, version: int) -> None:
         self._metadata.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,15 @@
-"""A stream becomes a Parquet table: the query behind `jetspark ingest`, usable from Python too.
+"""A stream becomes a table: the query behind `jetspark ingest`, usable from Python too.
 
-Spark's checkpoint has the position, and Spark's file sink lists in the table which files count, so
-a killed run leaves neither a gap nor a repeated row for those who read the table with Spark.
+Spark's checkpoint has the position, and the table the last batch that it holds, so a killed run
+leaves neither a gap nor a repeated row. In a folder of plain Parquet it is Spark's file sink that
+lists which files count, so only Spark reads that correctly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -15,15 +17,26 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format, format_of
 from jetspark.spark import table
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, with_json_fields
 from jetspark.spark.lag import lag_of
+from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.starting import begun
+from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
+from jetspark.spark.table_state import SINK_LOG
+
+PARQUET = "parquet"
+_DAY = "day"
+"""As a column to partition by it needs no expression: the day of the message's timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +60,14 @@ class Ingest:
     """Seconds between two batches when following."""
     adopt: bool = False
     """Go on with a table that jetspark has not written, whose query's checkpoint is `checkpoint`:
-    the caller knows that the two belong together, and all that was in the stream before."""
+    the caller knows that the two belong together, and all that was in the stream before. Of a Delta
+    or Iceberg table: add the rows to those that are there."""
+    format: str | None = None
+    """delta, iceberg or parquet; when None that of the table in `to`, and delta for a new one."""
+    merge_schema: bool = False
+    """Columns that a Delta or Iceberg table lacks are added to it."""
+    table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further options of format jetspark-delta or jetspark-iceberg (docs/guide-tables.md)."""
 
     @property
     def checkpoint_location(self) -> str:
@@ -59,7 +79,8 @@ class Ingest:
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
-        table.look_ahead(self._wanted())
+        if (wanted := self._wanted()) is not None:
+            table.look_ahead(wanted)
 
     def check(self) -> None:
         """What can be known of this before Spark is started. Raises ConfigError."""
@@ -75,6 +96,15 @@ class Ingest:
         for name, expression in self._partitions():
             _check_column(name, expression, columns)
             columns.append(name)
+        if self._lakehouse is None:
+            for flag, given in (
+                ("--merge-schema", self.merge_schema),
+                ("--table-option", self.table_options),
+            ):
+                if given:
+                    raise ConfigError(f"{flag} is for Delta and Iceberg tables.")
+        elif self.checkpoint is None and local_path(self.to) is None:
+            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
     def _columns(self) -> dict[str, str]:
         """Names and types ("": not known), without those that are made for partitions."""
@@ -89,23 +119,21 @@ class Ingest:
         another run writes the table; then nothing was written.
         """
         # Also for a Spark whose executors find the package but whose driver was told not to look.
-        spark.dataSource.register(JetStreamDataSource)
+        for source in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
+            spark.dataSource.register(source)
         try:
             rows = self.rows(
                 spark.readStream.format("jetstream").options(**dict(self.options)).load()
             )
-            writer = (
-                rows.writeStream.format("parquet")
-                .option("path", self._wanted().table)
-                .option("checkpointLocation", self.checkpoint_location)
-            )
-            if self.partition_by:
-                writer = writer.partitionBy(*(name for name, _ in self._partitions()))
+            writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
                 writer = writer.trigger(availableNow=True)
-            return table.start(rows, self._wanted(), writer.start)
+            wanted = self._wanted()
+            if wanted is None:
+                return begun(writer.start)
+            return table.start(rows, wanted, writer.start)
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
@@ -122,17 +150,61 @@ class Ingest:
                 rows = _of_partition(name, expression, rows)
         return rows
 
-    def _wanted(self) -> Wanted:
+    def _writer(self, rows: DataFrame) -> DataStreamWriter:
+        names = [name for name, _ in self._partitions()]
+        if self._lakehouse is not None:
+            return rows.writeStream.format(f"jetspark-{self._lakehouse.format}").options(
+                **self._sink_options(self._lakehouse.format)
+            )
+        writer = rows.writeStream.format(PARQUET).option("path", self.to.rstrip("/"))
+        return writer.partitionBy(*names) if names else writer
+
+    @cached_property
+    def _lakehouse(self) -> LakehouseOptions | None:
+        """Raises ConfigError."""
+        folder = local_path(self.to)
+        name = self.format or (None if folder is None else _format_of(folder)) or Format.DELTA
+        if name == PARQUET:
+            return None
+        try:
+            format_ = Format(name)
+        except ValueError:
+            raise ConfigError(
+                f"--format must be {', '.join((*Format, PARQUET))}, not {name!r}."
+            ) from None
+        return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
+
+    def _sink_options(self, format_: Format) -> dict[str, str]:
+        streams = table.streams_text(parse_options(self.options))
+        options = {"writerName": f"the run on {streams}", **self.table_options}
+        catalog, colon, name = self.to.partition(":")
+        if format_ is Format.ICEBERG and colon and "." in name and "/" not in name:
+            options |= {"catalog": catalog, "table": name}
+        else:
+            options["path"] = self.to
+        if names := [name for name, _ in self._partitions()]:
+            options["partitionBy"] = ",".join(names)
+        for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
+            if given:
+                options[name] = "true"
+        return options
+
+    def _wanted(self) -> Wanted | None:
+        """None for a table that Spark's own file systems may not reach: the sink has to do."""
+        lakehouse = self._lakehouse
+        if lakehouse is not None and local_path(self.to) is None:
+            return None
         return Wanted(
             table=self.to.rstrip("/"),
             checkpoint=self.checkpoint_location,
-            format="parquet",
+            format=PARQUET if lakehouse is None else f"jetspark-{lakehouse.format}",
             partition_by=[name for name, _ in self._partitions()],
             names=self._columns()
             | {name: "" for name, expression in self._partitions() if expression is not None},
             streams=[table.streams_text(parse_options(self.options))],
             is_messages=True,
             adopt=self.adopt,
+            lakehouse=lakehouse,
         )
 
     def _partitions(self) -> list[tuple[str, str | None]]:
@@ -143,8 +215,18 @@ class Ingest:
                 raise ConfigError(
                     f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
                 )
+            if name == _DAY and not equals and _DAY not in self._columns():
+                equals, expression = "=", "to_date(timestamp)"
             pairs.append((name, expression if equals else None))
         return pairs
+
+
+def _format_of(folder: str) -> str | None:
+    """The format of the table that is in a folder of this machine; None when there is none."""
+    found = format_of(Path(folder))
+    if found is None and (Path(folder, SINK_LOG).is_dir()):
+        return PARQUET
+    return found
 
 
 def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> None:

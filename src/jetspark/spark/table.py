@@ -19,12 +19,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.batches import begin_at
+from jetspark.lakehouse.formats import open_table
 from jetspark.spark import table_claim
+from jetspark.spark.lakehouse.state import read_lakehouse_table
+from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.starting import begun
 from jetspark.spark.table_batch import check_open_batch
 from jetspark.spark.table_claim import claim_on
-from jetspark.spark.table_files import HadoopFiles, LocalFiles, file_in_the_way, local_path
+from jetspark.spark.table_files import (
+    Files,
+    HadoopFiles,
+    LocalFiles,
+    file_in_the_way,
+    local_path,
+)
 from jetspark.spark.table_keeper import Keeper, check_own
 from jetspark.spark.table_note import FOLDER, Note, Notes, Progress
 from jetspark.spark.table_rules import LIKE, Step, Wanted, next_step
@@ -62,8 +72,9 @@ def look_ahead(wanted: Wanted) -> None:
     if table is None or checkpoint is None:
         return
     table_claim.check_lock(wanted.table, table)
-    files = LocalFiles()
-    next_step(read_table(files, table, checkpoint), read_checkpoint(files, checkpoint), wanted)
+    next_step(*_states(LocalFiles(), table, checkpoint, wanted), wanted)
+    if wanted.lakehouse is not None and wanted.names is not None:
+        check_columns(wanted.lakehouse, wanted.names)
 
 
 def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) -> StreamingQuery:
@@ -82,12 +93,12 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
     check_own(wanted.table, place)
     claim = claim_on(files, wanted.table)
     claim.check()
-    states = _states(files, wanted)
+    states = _states(files, wanted.table, wanted.checkpoint, wanted)
     step = _checked(files, rows, wanted, *states)
     claim.take()
     try:
         # Somebody may have written meanwhile.
-        if (now := _states(files, wanted)) != states:
+        if (now := _states(files, wanted.table, wanted.checkpoint, wanted)) != states:
             step = _checked(files, rows, wanted, *now)
         note = _prepare(files, step, wanted)
         keeper = Keeper(files, place, wanted, note, claim)
@@ -142,9 +153,13 @@ def _streams_of(rows: DataFrame) -> list[str]:
     return found
 
 
-def _states(files: HadoopFiles, wanted: Wanted) -> tuple[TableState, CheckpointState]:
-    table = read_table(files, wanted.table, wanted.checkpoint)
-    return table, read_checkpoint(files, wanted.checkpoint)
+def _states(
+    files: Files, table: str, checkpoint: str, wanted: Wanted
+) -> tuple[TableState, CheckpointState]:
+    there = read_checkpoint(files, checkpoint)
+    if wanted.lakehouse is not None:
+        return read_lakehouse_table(files, table, wanted.lakehouse, there.query), there
+    return read_table(files, table, checkpoint), there
 
 
 def _checked(
@@ -156,6 +171,9 @@ def _checked(
 ) -> Step:
     """What is to be done first. Raises ConfigError, also for what only Spark can tell."""
     step = next_step(table, checkpoint, wanted)
+    if wanted.lakehouse is not None:
+        check_fit(wanted.lakehouse, rows.schema)
+        return step
     if step is Step.GO_ON and table.batch is not None and checkpoint.committed != table.batch:
         check_open_batch(files, rows, wanted, table.batch)
     if step is Step.ADOPT and table.batch is not None:
@@ -215,6 +233,8 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
     # The checkpoint first: when it cannot be written to, the note still names the former one. Until
     # it has metadata, what is rebuilt of it is nobody's.
     files.make_folder(checkpoint)
+    if wanted.lakehouse is not None and progress is not None:
+        begin_at(open_table(wanted.lakehouse.format, wanted.lakehouse.name), query, progress.batch)
     if step is Step.REBUILD:
         files.remove(f"{checkpoint}/metadata")
         for path, text in new.items():

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NoReturn
 
 from jetspark.errors import ConfigError
+from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.table_files import place
 from jetspark.spark.table_note import Note
 from jetspark.spark.table_state import CheckpointState, TableState
@@ -48,6 +49,9 @@ class Wanted:
     """Each message becomes one row with its own stream and seq."""
     adopt: bool = False
     """Take a table without a note for that of the checkpoint's query."""
+    lakehouse: LakehouseOptions | None = None
+    """A Delta or Iceberg table, whose own metadata knows the last batch of each query; else Spark's
+    file sink writes."""
 
     @property
     def elsewhere(self) -> str:
@@ -74,11 +78,16 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     _check_place(checkpoint, wanted)
     note = table.note
+    if note is not None and note.progress is not None and note.format != wanted.format:
+        _refuse(
+            f"{here} is a table in {_format(note.format)}, not in {_format(wanted.format)}: "
+            f"{wanted.elsewhere}."
+        )
     if table.batch is None:
         # A note alone is that of a first batch that did not come to its end: nothing is listed, so
         # the table is nobody's yet, and the note of whoever begins takes its place.
         _check_nothing_lost(table, checkpoint, wanted)
-        if wanted.adopt:
+        if wanted.adopt and not (table.others and wanted.lakehouse is not None):
             _refuse(
                 f"{here} has no table to adopt: name the folder of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
@@ -125,17 +134,26 @@ def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:
     """Of a table without a batch."""
     here = wanted.table
-    if table.others:
+    if table.others and wanted.lakehouse is not None:
+        if not wanted.adopt:
+            _refuse(
+                f"{here} is a {wanted.lakehouse.format.capitalize()} table that no run of this "
+                f"kind has begun: {wanted.elsewhere}, or let the rows be added to those that are "
+                "there (--adopt, adopt=True)."
+            )
+    elif table.others:
         more = ", …" if len(table.others) > 1 else ""
         _refuse(
             f"{here} holds files that no streaming query of Spark has listed ({table.others[0]}"
             f"{more}); Spark would hide them from the first batch on: {wanted.elsewhere}."
         )
     if table.note is not None and table.note.progress is not None:
-        _refuse(
-            f"{here} has lost Spark's list of its files (_spark_metadata): bring it back, or "
-            f"{wanted.start_again}."
+        lost = (
+            "Spark's list of its files (_spark_metadata)"
+            if wanted.lakehouse is None
+            else "the batches that its note knows: the table was removed or put back"
         )
+        _refuse(f"{here} has lost {lost}: bring it back, or {wanted.start_again}.")
     if checkpoint.committed is not None:
         _refuse(
             f"{wanted.checkpoint} counts {_batches(checkpoint.committed)} as read that {here} does "
@@ -185,12 +203,17 @@ def _check_identity(note: Note, wanted: Wanted) -> None:
             f"{_several(wanted.streams)}: {other}."
         )
     if wanted.format != note.format:
-        _refuse(f"{here} is a table in {note.format}, not in {wanted.format}: {other}.")
+        _refuse(
+            f"{here} is a table in {_format(note.format)}, not in {_format(wanted.format)}: "
+            f"{other}."
+        )
     if list(wanted.partition_by) != note.partition_by:
         _refuse(
             f"{here} is partitioned by {_several(note.partition_by)}, not by "
             f"{_several(wanted.partition_by)}: leave that as it was, or {other}."
         )
+    if wanted.lakehouse is not None:
+        return  # the sink compares the columns, and may add some
     columns = wanted.columns
     if columns is None and wanted.names is not None:
         kinds = dict(note.columns)
@@ -265,6 +288,10 @@ def _otherwise(batch: int, note: Note | None, wanted: Wanted) -> str:
 
 def _batches(last: int) -> str:
     return "1 batch" if last == 0 else f"{last + 1:,} batches"
+
+
+def _format(name: str) -> str:
+    return name.removeprefix("jetspark-")
 
 
 def _several(names: Sequence[str]) -> str:

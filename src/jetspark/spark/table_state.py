@@ -17,6 +17,7 @@ from jetspark.spark.table_files import Files
 from jetspark.spark.table_note import Note, Notes, Progress
 
 SINK_LOG = "_spark_metadata"
+_DELTA_LOG = "_delta_log"
 _BATCH = re.compile(r"(\d+)(?:\.compact)?")
 _LOGS = ("offsets", "commits")
 _OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
@@ -74,7 +75,7 @@ def read_table(files: Files, table: str, checkpoint: str) -> TableState:
         if checkpoint.startswith(f"{table}/"):
             mine = checkpoint.removeprefix(f"{table}/").partition("/")[0]
             names = [name for name in names if name != mine]
-        others = tuple(name for name in names if name[0] not in "_.")
+        others = tuple(name for name in names if name[0] not in "_." or name == _DELTA_LOG)
     return TableState(batch=batch, note=note, others=others)
 
 

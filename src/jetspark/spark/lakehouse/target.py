@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from jetspark.errors import CommitConflict, ConfigError
-from jetspark.lakehouse.formats import make_table
-from jetspark.lakehouse.schemas import Differences, check_names, differences
+from jetspark.lakehouse.formats import find_table, make_table
+from jetspark.lakehouse.schemas import (
+    Differences,
+    check_names,
+    check_partitions,
+    differences,
+)
 from jetspark.lakehouse.table import Table
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.writer import Target
-
 
 
 def prepare(options: LakehouseOptions, schema: StructType) -> Target:
@@ -23,12 +29,8 @@ def prepare(options: LakehouseOptions, schema: StructType) -> Target:
     """
     rows = arrow_schema(schema)
     table = make_table(options.format, options.name, rows, options.partition_by or ())
-    if options.partition_by is not None and table.partition_by != options.partition_by:
-        raise ConfigError(
-            f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
-            f"{_listed(options.partition_by)}: leave partitionBy out, or take another table."
-        )
-    while (found := check_rows(options, table, rows)).added:
+    _check_partitions(options, table)
+    while (found := _check_rows(options, table, rows)).added:
         try:
             table.add_columns(found.added)
         except CommitConflict:
@@ -37,7 +39,43 @@ def prepare(options: LakehouseOptions, schema: StructType) -> Target:
     return Target(table.layout(options.target_bytes, options.compression), table.storage)
 
 
-def check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
+def check_fit(options: LakehouseOptions, schema: StructType) -> None:
+    """Whether rows of this schema may be written; changes nothing. Raises ConfigError."""
+    rows = arrow_schema(schema)
+    table = find_table(options.format, options.name)
+    if table is None:
+        check_names(rows)
+        check_partitions(rows, options.partition_by or ())
+        return
+    _check_partitions(options, table)
+    _check_rows(options, table, rows)
+
+
+def check_columns(options: LakehouseOptions, names: Sequence[str]) -> None:
+    """The same, as far as the names of the columns tell. Raises ConfigError."""
+    table = find_table(options.format, options.name)
+    if table is not None:
+        _check_partitions(options, table)
+        _check_added(options, [name for name in names if name not in table.schema.names])
+
+
+def _check_partitions(options: LakehouseOptions, table: Table) -> None:
+    if options.partition_by is not None and table.partition_by != options.partition_by:
+        raise ConfigError(
+            f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
+            f"{_listed(options.partition_by)}: leave partitionBy out, or take another table."
+        )
+
+
+def _check_added(options: LakehouseOptions, names: Sequence[str]) -> None:
+    if names and not options.merge_schema:
+        raise ConfigError(
+            f"{options.name} has no column {', '.join(names)}: set the option 'mergeSchema' to "
+            "true to add it (rows that are there have null in it), or leave it out of the rows."
+        )
+
+
+def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
     """What the rows have that the table lacks, and may be added. Raises ConfigError."""
     check_names(rows)
     found = differences(table.schema, rows)
@@ -56,12 +94,7 @@ def check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Diff
             f"{options.name} wants a value in every row of {', '.join(found.required)}, which the "
             "rows do not have."
         )
-    if found.added and not options.merge_schema:
-        raise ConfigError(
-            f"{options.name} has no column {', '.join(one.name for one in found.added)}: set the "
-            "option 'mergeSchema' to true to add it (rows that are there have null in it), or "
-            "leave it out of the rows."
-        )
+    _check_added(options, [one.name for one in found.added])
     return found
 
 

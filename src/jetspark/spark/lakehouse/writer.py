@@ -64,9 +64,7 @@ class _Sink:
             files.discard()
             raise
 
-    def _written(
-        self, messages: list[WriterCommitMessage | None]
-    ) -> tuple[str, list[NewFile]]:
+    def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """(writer, files of all tasks). Raises PipelineError."""
         written = [one for one in messages if isinstance(one, Written)]
         if len(written) < len(messages) or not written:

@@ -1,0 +1,30 @@
+"""What a Delta or Iceberg table and the note beside it say of the query that writes the table."""
+
+from __future__ import annotations
+
+from jetspark.lakehouse.batches import last_batch
+from jetspark.lakehouse.formats import find_table
+from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.table_files import Files
+from jetspark.spark.table_note import Notes
+from jetspark.spark.table_state import TableState
+
+
+def read_lakehouse_table(
+    files: Files, folder: str, options: LakehouseOptions, query: str | None
+) -> TableState:
+    """The state of a table. `query`: whom the checkpoint belongs to, for a table without a note.
+
+    Raises ConfigError without the format's library.
+    """
+    if files.is_file(folder):
+        return TableState(is_file=True)
+    note = Notes(files, folder).newest()
+    table = find_table(options.format, options.name)
+    if table is None:
+        return TableState(note=note)
+    writer = query if note is None else note.query
+    batch = None if writer is None else last_batch(table, writer)
+    # A table whose first batch did not come to its end has no rows, and is nobody's yet.
+    others = () if note is not None or batch is not None else (options.name.path or "",)
+    return TableState(batch=batch, note=note, others=others)
