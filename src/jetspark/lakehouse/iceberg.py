@@ -18,6 +18,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
     ArrowScan,
+    UnsupportedPyArrowTypeException,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -123,7 +124,7 @@ class OpenIceberg:
             raise ConfigError(
                 f"{name}: the catalog has no such namespace; make it there first."
             ) from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigError(f"Iceberg has no such column: {error}") from error
         return cls(name, catalog.load_table(identifier))
 

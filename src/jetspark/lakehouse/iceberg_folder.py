@@ -59,7 +59,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
     @property
     def location(self) -> str:
         """The table's location as a URI."""
-        return self._folder.as_uri()
+        # Not percent-encoded: the library takes what follows the scheme as it is.
+        return f"file://{self._folder}"
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The newest version. Raises NoSuchTableError."""
@@ -117,8 +118,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         beside = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
         target = self._metadata / f"v{version}.metadata.json"
         try:
-            io = load_file_io(self.properties, beside.as_uri())
-            ToOutputFile.table_metadata(metadata, io.new_output(beside.as_uri()))
+            place = f"file://{beside}"
+            io = load_file_io(self.properties, place)
+            ToOutputFile.table_metadata(metadata, io.new_output(place))
             os.link(beside, target)
         except FileExistsError:
             raise CommitFailedException(f"Version {version} is there already.") from None

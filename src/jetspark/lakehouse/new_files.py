@@ -6,7 +6,6 @@ that failed or ran twice, is nobody's rows and is removed by `vacuum`.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.partitions import folders
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Of Arrow memory; a row group of a file that is nobody's target size is cut there."""
@@ -26,7 +26,6 @@ BUFFERED_BYTES = 256 * 1024 * 1024
 """Of Arrow memory in one task, over all its partitions."""
 OPEN_FILES = 64
 """In one task: rows of many partitions must not open as many files."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")  # every storage takes these as they are
 
 
 class Storage(Protocol):
@@ -137,11 +136,8 @@ class FileWriter:
         if key not in self._open:
             if len(self._open) >= OPEN_FILES:
                 self._finish(max(self._open, key=lambda one: self._open[one].buffered))
-            folders = "".join(
-                f"{_UNSAFE.sub('_', name)}={_folder(value)}/"
-                for name, value in zip(self._layout.partition_by, key, strict=True)
-            )
-            path = f"{self._layout.folder}{folders}{self._name}-{self._count}.parquet"
+            place = folders(self._layout.partition_by, key)
+            path = f"{self._layout.folder}{place}{self._name}-{self._count}.parquet"
             self._count += 1
             self._open[key] = _OpenFile(self._storage, path, self._file_schema, self._layout)
         return self._open[key]
@@ -227,8 +223,3 @@ def _by_partition(
     for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
         key = tuple(column[start].as_py() for column in keys)
         yield key, rows.slice(start, end - start)
-
-
-def _folder(value: object) -> str:
-    """For people who look at folders; what counts is in the table's own metadata."""
-    return "null" if value is None else _UNSAFE.sub("_", str(value))[:64]

@@ -25,7 +25,11 @@ from jetspark.spark import table
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, with_json_fields
 from jetspark.spark.lag import lag_of
-from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import (
+    PREFIX,
+    LakehouseOptions,
+    parse_lakehouse_options,
+)
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamDataSource
@@ -153,7 +157,7 @@ class Ingest:
     def _writer(self, rows: DataFrame) -> DataStreamWriter:
         names = [name for name, _ in self._partitions()]
         if self._lakehouse is not None:
-            return rows.writeStream.format(f"jetspark-{self._lakehouse.format}").options(
+            return rows.writeStream.format(PREFIX + self._lakehouse.format).options(
                 **self._sink_options(self._lakehouse.format)
             )
         writer = rows.writeStream.format(PARQUET).option("path", self.to.rstrip("/"))
@@ -197,7 +201,7 @@ class Ingest:
         return Wanted(
             table=self.to.rstrip("/"),
             checkpoint=self.checkpoint_location,
-            format=PARQUET if lakehouse is None else f"jetspark-{lakehouse.format}",
+            format=PARQUET if lakehouse is None else PREFIX + lakehouse.format,
             partition_by=[name for name, _ in self._partitions()],
             names=self._columns()
             | {name: "" for name, expression in self._partitions() if expression is not None},

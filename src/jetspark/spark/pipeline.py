@@ -17,6 +17,9 @@ from jetspark.spark import table
 from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import with_json_fields
+from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
+from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.pipeline_lines import meant_by
@@ -123,7 +126,8 @@ def start(
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
     """The sources and views, under their names in SQL."""
-    spark.dataSource.register(JetStreamDataSource)
+    for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
+        spark.dataSource.register(one)
     for name, source in pipeline.sources.items():
         _load(pipeline, name, source, spark).createOrReplaceTempView(name)
     for name, sql in pipeline.views.items():
@@ -191,7 +195,9 @@ def _start(
         .options(**_options(pipeline, name, sink))
         .option("checkpointLocation", _checkpoint(pipeline, name))
     )
-    if sink.partition_by:
+    if lakehouse_format(sink.format) is not None:
+        writer = writer.option("adoptTable", str(adopt).lower())
+    elif sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if pipeline.follow:
         writer = writer.trigger(processingTime=f"{pipeline.interval} seconds")
@@ -204,10 +210,11 @@ def _start(
 def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
     """The sink's options; a pipeline's sink keeps its name whatever its checkpoint is."""
     options = dict(sink.options)
-    if sink.format != _JETSTREAM:
-        return options
-    parsed = parse_sink_options(options)
-    if parsed.guarantee is Guarantee.EXACTLY_ONCE and parsed.writer_name is None:
+    if sink.format == _JETSTREAM:
+        named = parse_sink_options(options).guarantee is Guarantee.EXACTLY_ONCE
+    else:
+        named = lakehouse_format(sink.format) is not None
+    if named and not any(one.casefold() == "writername" for one in options):
         options["writerName"] = f"{pipeline.name}/{name}"
     return options
 
@@ -219,14 +226,20 @@ def _checkpoint(pipeline: PipelineFile, name: str) -> str:
 def _wanted(pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool) -> Wanted | None:
     """What a sink writes, if that is a table of files."""
     path = next((text for key, text in sink.options.items() if key.casefold() == "path"), None)
-    if sink.format.casefold() not in table.FORMATS or path is None:
+    format_ = lakehouse_format(sink.format)
+    if path is None or (format_ is None and sink.format.casefold() not in table.FORMATS):
         return None
+    if format_ is not None and local_path(path) is None:
+        return None  # Spark's own file systems may not reach it: the sink has to do
     return Wanted(
         table=path.rstrip("/"),
         checkpoint=_checkpoint(pipeline, name),
         format=sink.format.casefold(),
         partition_by=sink.partition_by,
         adopt=adopt,
+        lakehouse=None
+        if format_ is None
+        else parse_lakehouse_options(format_, _options(pipeline, name, sink)),
     )
 
 
@@ -248,6 +261,9 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, spark: Spark
     if sink.format == _JETSTREAM:
         options = parse_sink_options(sink.options)
         _of(pipeline, where, partial(check_written, options, rows.schema))
+    if (format_ := lakehouse_format(sink.format)) is not None:
+        wanted = parse_lakehouse_options(format_, sink.options)
+        _of(pipeline, where, partial(check_fit, wanted, rows.schema))
     _of(pipeline, (*where, "mode"), partial(_check_mode, sink, rows, spark))
     if sink.format != _JETSTREAM:
         _of(pipeline, (*where, "format"), partial(_check_format, sink, spark))

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.spark import option_values
 from jetspark.spark.ddl import check_fields
+from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_lines import Places, meant_by, read_places
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
@@ -215,6 +216,15 @@ class _Reader:
         if kind == _JETSTREAM:
             self._check_options(
                 where, options, _OF_SINKS, lambda: parse_sink_options(options).for_streaming()
+            )
+        elif (found := lakehouse_format(kind)) is not None:
+            if columns:
+                options["partitionBy"] = ",".join(columns)
+            self._check_options(
+                where,
+                options,
+                _OF_SINKS,
+                lambda: parse_lakehouse_options(found, options).for_streaming(),
             )
         return SinkTable(rows, kind, options, mode, tuple(columns))
 

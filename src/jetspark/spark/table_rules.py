@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NoReturn
 
 from jetspark.errors import ConfigError
-from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.lakehouse.options import PREFIX, LakehouseOptions
 from jetspark.spark.table_files import place
 from jetspark.spark.table_note import Note
 from jetspark.spark.table_state import CheckpointState, TableState
@@ -291,7 +291,7 @@ def _batches(last: int) -> str:
 
 
 def _format(name: str) -> str:
-    return name.removeprefix("jetspark-")
+    return name.removeprefix(PREFIX)
 
 
 def _several(names: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ from jetspark.spark import option_values as values
 from jetspark.spark.table_files import place
 from jetspark.subjects import nearest_name
 
+PREFIX = "jetspark-"
+"""Beginning of the formats' names in Spark, where "delta" and "iceberg" may be those of a JAR."""
 STORAGE = "storage."
 """Beginning of options that are for the library which reaches the storage and the catalog."""
 _CHECKPOINT = "checkpointlocation"
@@ -129,6 +131,12 @@ class LakehouseOptions:
         return self
 
 
+def lakehouse_format(name: str) -> Format | None:
+    """The table format behind a name of Spark's formats; None when it is none of ours."""
+    found = name.casefold().removeprefix(PREFIX)
+    return Format(found) if found != name.casefold() and found in tuple(Format) else None
+
+
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
     """Raises ConfigError: unknown names (with the nearest known one), bad values, no table."""
     converters = {**_WRITING, **_READING}
@@ -182,9 +190,9 @@ def absolute(path: str) -> str:
 def _unknown(format_: Format, given: str, known: list[str]) -> str:
     near = nearest_name(given, known)
     if near is not None:
-        return f"Unknown option {given!r} for format jetspark-{format_}; did you mean {near!r}?"
+        return f"Unknown option {given!r} for format {PREFIX}{format_}; did you mean {near!r}?"
     return (
-        f"Unknown option {given!r} for format jetspark-{format_}; known: {', '.join(known)}, and "
+        f"Unknown option {given!r} for format {PREFIX}{format_}; known: {', '.join(known)}, and "
         f"{STORAGE}… for the storage and the catalog."
     )
 

@@ -10,7 +10,11 @@ from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import (
+    PREFIX,
+    LakehouseOptions,
+    parse_lakehouse_options,
+)
 from jetspark.spark.lakehouse.reader import LakehouseReader, read_schema
 from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.lakehouse.writer import LakehouseBatchWriter, LakehouseStreamWriter
@@ -23,7 +27,7 @@ class _LakehouseDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return f"jetspark-{cls.format_}"
+        return PREFIX + cls.format_
 
     @cached_property
     def _parsed(self) -> LakehouseOptions:

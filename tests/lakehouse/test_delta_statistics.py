@@ -1,0 +1,128 @@
+"""Statistics and partition values of Delta's log: true bounds, values as delta-rs has them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.lakehouse.delta_statistics import statistics
+from jetspark.lakehouse.partitions import partition_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(),
+    pa.string(): st.text(max_size=80),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(),
+    pa.timestamp("us", "UTC"): st.datetimes(
+        datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)
+    ),
+    pa.decimal128(10, 2): st.decimals(-9999999, 9999999, places=2),
+    pa.binary(): st.binary(max_size=5),
+}
+
+
+def of(values: list[Any], kind: pa.DataType, group: int = 3) -> dict[str, Any]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"c": pa.array(values, kind)}), sink, row_group_size=group)
+    metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+    found = json.loads(statistics(metadata, ["c"]), parse_float=Decimal)
+    assert isinstance(found, dict)
+    return found
+
+
+def read(text: Any, kind: pa.DataType) -> Any:
+    """A bound as a reader takes it."""
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(text)
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    return float(text) if pa.types.is_floating(kind) else text
+
+
+@given(st.data())
+def test_bounds_are_true_for_every_row(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(list(VALUES)))
+    values = data.draw(st.lists(st.none() | VALUES[kind], min_size=1, max_size=10))
+    found = of(values, kind)
+    assert found["numRecords"] == len(values)
+    assert found["nullCount"].get("c", 0) in (0, values.count(None))
+    for one in values:
+        if one is None:
+            continue
+        if "c" in found["minValues"] and one == one:  # not NaN, which is above all numbers
+            assert read(found["minValues"]["c"], kind) <= one
+        if "c" in found["maxValues"]:
+            assert one <= read(found["maxValues"]["c"], kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "low", "high"),
+    [
+        ([3, 1, None, 2], pa.int64(), 1, 3),
+        (["b", "a"], pa.string(), "a", "b"),
+        (["x" * 40], pa.string(), "x" * 32, "x" * 32 + "\U0010ffff"),
+        ([date(2026, 1, 2)], pa.date32(), "2026-01-02", "2026-01-02"),
+        (
+            [INSTANT + timedelta(microseconds=1)],
+            pa.timestamp("us", "UTC"),
+            "2026-01-01T00:00:00.000Z",
+            "2026-01-01T00:00:00.001Z",
+        ),
+        ([Decimal("1.25")], pa.decimal128(10, 2), Decimal("1.25"), Decimal("1.25")),
+    ],
+)
+def test_bounds_as_the_protocol_writes_them(
+    values: list[Any], kind: pa.DataType, low: Any, high: Any
+) -> None:
+    found = of(values, kind)
+    assert found["minValues"] == {"c": low}
+    assert found["maxValues"] == {"c": high}
+
+
+def test_a_column_of_nulls_has_a_count_and_no_bounds() -> None:
+    found = of([None, None], pa.int64())
+    assert found["nullCount"] == {"c": 2}
+    assert found["minValues"] == {}
+
+
+def test_floats_have_no_upper_bound_since_nan_is_above_it() -> None:
+    found = of([1.5, float("nan")], pa.float64())
+    assert found["minValues"] == {"c": Decimal("1.5")}
+    assert found["maxValues"] == {}
+
+
+def test_a_row_group_of_nulls_takes_no_bound_away() -> None:
+    assert of([None, None, None, 7], pa.int64())["maxValues"] == {"c": 7}
+
+
+def test_partition_values_are_those_that_the_library_writes(tmp_path: Path) -> None:
+    row: dict[str, tuple[pa.DataType, Any]] = {
+        "text": (pa.string(), "a b/c=ü"),
+        "empty": (pa.string(), None),
+        "day": (pa.date32(), date(2026, 1, 2)),
+        "at": (pa.timestamp("us", "UTC"), INSTANT + timedelta(microseconds=123456)),
+        "yes": (pa.bool_(), True),
+        "whole": (pa.int64(), -5),
+        "amount": (pa.decimal128(10, 2), Decimal("1.20")),
+    }
+    columns = {name: pa.array([value], kind) for name, (kind, value) in row.items()}
+    write_deltalake(tmp_path, pa.table({**columns, "x": [1]}), partition_by=list(row))
+    log = (tmp_path / "_delta_log" / "00000000000000000000.json").read_text("utf-8")
+    (added,) = [json.loads(line)["add"] for line in log.splitlines() if '"add"' in line]
+    written = {name: added["partitionValues"].get(name) for name in row}
+    assert {name: partition_value(value) for name, (_, value) in row.items()} == written
+    assert DeltaTable(tmp_path).count() == 1

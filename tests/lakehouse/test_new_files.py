@@ -1,0 +1,151 @@
+"""Files that tasks write: every row once, in the file of its partition."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse import new_files
+from jetspark.lakehouse.new_files import FileWriter, Layout
+
+SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 99),
+        st.sampled_from(["a", "b/c", "", None]),
+        st.sampled_from([0, 1, None]),
+    ),
+    max_size=40,
+)
+
+
+class _Kept(io.BytesIO):
+    """A stream whose bytes are there after it was closed."""
+
+    def __init__(self, kept: dict[str, bytes], path: str) -> None:
+        super().__init__()
+        self._kept, self._path = kept, path
+
+    def close(self) -> None:
+        if not self.closed:
+            self._kept[self._path] = self.getvalue()
+        super().close()
+
+
+@dataclass
+class Memory:
+    """A storage."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def create(self, path: str) -> _Kept:
+        assert path not in self.files
+        return _Kept(self.files, path)
+
+    def remove(self, path: str) -> None:
+        del self.files[path]
+
+
+def batch(rows: list[tuple[int, str | None, int | None]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(one, kind.type) for one, kind in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
+
+
+@given(st.lists(ROWS, max_size=5), st.sampled_from([(), ("key",), ("key", "day")]), st.booleans())
+def test_every_row_is_once_in_the_file_of_its_partition(
+    batches: list[list[tuple[int, str | None, int | None]]],
+    partition_by: tuple[str, ...],
+    keeps: bool,
+) -> None:
+    storage = Memory()
+    layout = Layout(SCHEMA, partition_by, keeps_partition_columns=keeps)
+    writer = FileWriter(layout, storage, "part-0")
+    for one in batches:
+        writer.write(batch(one))
+    files = writer.close()
+    found: Counter[tuple[object, ...]] = Counter()
+    for file in files:
+        data = storage.files[file.path]
+        assert file.size == len(data)
+        table = pq.read_table(pa.BufferReader(data))
+        assert table.num_rows == file.rows == file.metadata.num_rows
+        values = dict(zip(partition_by, file.partition, strict=True))
+        for row in table.to_pylist():
+            assert not set(row) & set(values) or keeps
+            whole = {**row, **values}
+            assert all(row.get(name, value) == value for name, value in values.items())
+            found[tuple(whole[name] for name in SCHEMA.names)] += 1
+    wanted = [row for one in batches for row in batch(one).to_pylist()]
+    assert found == Counter(tuple(row.values()) for row in wanted)
+    assert set(storage.files) == {file.path for file in files}
+
+
+def test_a_file_ends_at_its_target_size_and_row_groups_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(new_files, "ROW_GROUP_ROWS", 1000)
+    storage = Memory()
+    writer = FileWriter(Layout(SCHEMA, target_bytes=20_000, compression="none"), storage, "part-0")
+    for start in range(0, 20_000, 500):
+        writer.write(batch([(start + one, str(start + one), one) for one in range(500)]))
+    files = writer.close()
+    assert len(files) > 3
+    assert all(file.size < 60_000 for file in files)
+    groups = [file.metadata.row_group(0).num_rows for file in files]
+    assert set(groups) == {1000}
+
+
+def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_files, "OPEN_FILES", 3)
+    storage = Memory()
+    writer = FileWriter(Layout(SCHEMA, ("key",)), storage, "part-0")
+    for turn in range(2):
+        writer.write(batch([(turn, str(one), 0) for one in range(10)]))
+    files = writer.close()
+    assert sum(file.rows for file in files) == 20
+    assert {file.partition for file in files} == {(str(one),) for one in range(10)}
+
+
+def test_a_writer_that_is_given_up_removes_its_files() -> None:
+    storage = Memory()
+    writer = FileWriter(Layout(SCHEMA, ("key",), target_bytes=1), storage, "part-0")
+    writer.write(batch([(1, "a", 0), (2, "b", 0)]))
+    writer.discard()
+    assert storage.files == {}
+
+
+def test_rows_are_cast_and_columns_that_they_lack_are_null() -> None:
+    storage = Memory()
+    schema = pa.schema([("id", pa.int64()), ("more", pa.string())])
+    writer = FileWriter(Layout(schema), storage, "part-0")
+    writer.write(pa.record_batch({"id": pa.array([1, 2], pa.int32()), "x": ["y", "z"]}))
+    (file,) = writer.close()
+    table = pq.read_table(pa.BufferReader(storage.files[file.path]))
+    assert table.to_pylist() == [{"id": 1, "more": None}, {"id": 2, "more": None}]
+
+
+def test_a_null_is_refused_where_the_table_takes_none() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    writer = FileWriter(Layout(schema), Memory(), "part-0")
+    with pytest.raises(ConfigError, match="takes no null in the column id"):
+        writer.write(pa.record_batch({"id": pa.array([1, None], pa.int64())}))
+
+
+def test_a_new_file_goes_from_a_worker_to_the_driver() -> None:
+    storage = Memory()
+    writer = FileWriter(Layout(SCHEMA, ("key",)), storage, "part-0")
+    writer.write(batch([(1, "a", 0)]))
+    (file,) = writer.close()
+    assert pickle.loads(pickle.dumps(file)) == file

@@ -1,0 +1,288 @@
+"""Delta and Iceberg tables: what one commit adds, and what other readers see of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from tests.support.table_readers import by_duckdb, by_polars, column
+
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import batches
+from jetspark.lakehouse.batches import begin_at, commit_batch, commit_files, last_batch
+from jetspark.lakehouse.formats import Format, find_table, format_of, make_table, open_table
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.table import Table, TableName
+
+FORMATS = [Format.DELTA, Format.ICEBERG]
+pytestmark = pytest.mark.parametrize("format_", FORMATS)
+SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("origin", pa.string()),
+        ("moment", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("data", pa.binary()),
+        ("headers", pa.list_(pa.struct([("k", pa.string()), ("v", pa.string())]))),
+    ]
+)
+ORIGINS = ["EWR", "J F/K=ü", None]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def rows(start: int, end: int) -> pa.RecordBatch:
+    every = range(start, end)
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "seq": one,
+                "origin": ORIGINS[one % 3],
+                "moment": START + timedelta(seconds=one, microseconds=1),
+                "day": date(2026, 1, 1 + one % 2),
+                "data": b"x",
+                "headers": [{"k": "a", "v": str(one)}],
+            }
+            for one in every
+        ],
+        schema=SCHEMA,
+    )
+
+
+def written(table: Table, start: int, end: int) -> list[NewFile]:
+    layout, storage = pickle.loads(pickle.dumps((table.layout(10**8, "zstd"), table.storage)))
+    writer = FileWriter(layout, storage, "part-0")
+    writer.write(rows(start, end))
+    return writer.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "table"  # Polars does not find Delta files below a space
+
+
+@pytest.fixture
+def name(folder: Path) -> TableName:
+    return TableName(path=str(folder))
+
+
+@pytest.mark.parametrize("partition_by", [(), ("origin",), ("day", "origin")])
+def test_other_readers_see_every_row_once(
+    format_: Format, name: TableName, folder: Path, partition_by: tuple[str, ...]
+) -> None:
+    table = make_table(format_, name, SCHEMA, partition_by)
+    assert column(format_, folder, "seq") == Counter()
+    for batch in range(3):
+        assert commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+        table.refresh()
+    assert column(format_, folder, "seq") == Counter(range(30))
+    assert column(format_, folder, "origin") == Counter(ORIGINS[one % 3] for one in range(30))
+    found = by_duckdb(format_, folder, "SELECT seq, moment, day FROM t WHERE origin = 'EWR'")
+    assert sorted(found) == [
+        (one, START + timedelta(seconds=one, microseconds=1), date(2026, 1, 1 + one % 2))
+        for one in range(0, 30, 3)
+    ]
+    late = by_duckdb(
+        format_, folder, "SELECT count(*) FROM t WHERE seq >= 25 AND moment > '2026-01-01'"
+    )
+    assert late == [(5,)]
+    whole = by_polars(format_, folder).sort("seq").collect().to_dicts()
+    assert whole == rows(0, 30).to_pylist()
+    if format_ is Format.DELTA:
+        assert DeltaTable(folder).count() == 30
+
+
+def test_a_batch_that_comes_again_changes_nothing(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    assert commit_batch(table, "q", 0, written(table, 0, 10))
+    again = open_table(format_, name)
+    assert not commit_batch(again, "q", 0, written(again, 0, 10))
+    assert not commit_batch(table, "q", 0, written(table, 0, 10))  # as it was before the first
+    assert commit_batch(again, "other", 0, written(again, 10, 20))
+    assert last_batch(open_table(format_, name), "q") == 0
+    assert column(format_, folder, "seq") == Counter(range(20))
+
+
+def test_a_driver_thought_dead_does_not_commit_after_its_successor(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    make_table(format_, name, SCHEMA, ())
+    zombie, successor = open_table(format_, name), open_table(format_, name)
+    files = written(zombie, 0, 10)
+    assert commit_batch(successor, "q", 0, written(successor, 0, 10))
+    with pytest.raises(CommitConflict):
+        zombie.append(files, {"jetspark.batch.q": 0})
+    assert not commit_batch(zombie, "q", 0, files)
+    assert column(format_, folder, "seq") == Counter(range(10))
+
+
+def test_writers_at_the_same_moment_all_succeed(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    make_table(format_, name, SCHEMA, ())
+    failures: list[BaseException] = []
+
+    def write(writer: int) -> None:
+        try:
+            for batch in range(5):
+                table = open_table(format_, name)
+                start = writer * 100 + batch * 10
+                commit_batch(table, f"q{writer}", batch, written(table, start, start + 10))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(one,)) for one in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert failures == []
+    assert column(format_, folder, "seq") == Counter(
+        writer * 100 + one for writer in range(4) for one in range(50)
+    )
+
+
+def _commit_in_process(format_: Format, name: TableName) -> None:
+    for batch in range(5):
+        table = open_table(format_, name)
+        start = batch * 10
+        commit_batch(table, "q", batch, written(table, start, start + 10))
+
+
+def test_processes_with_the_same_batches_add_them_once(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    make_table(format_, name, SCHEMA, ())
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_commit_in_process, args=(format_, name)) for _ in range(3)]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    assert [one.exitcode for one in processes] == [0, 0, 0]
+    assert column(format_, folder, "seq") == Counter(range(50))
+
+
+def test_a_query_whose_checkpoint_is_lost_is_refused(format_: Format, name: TableName) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    commit_batch(table, "first", 0, written(table, 0, 10), name="flow/lake")
+    table.refresh()
+    with pytest.raises(TableError, match=r"flow/lake already, whose checkpoint .* 'adoptTable'"):
+        commit_batch(table, "second", 0, written(table, 0, 10), name="flow/lake")
+    assert commit_batch(table, "second", 0, written(table, 0, 10), name="flow/lake", adopt=True)
+    table.refresh()
+    assert commit_batch(table, "second", 1, written(table, 0, 10), name="flow/lake")
+    assert commit_batch(table, "third", 0, (), name="other")
+
+
+def test_a_writer_begins_behind_the_batches_of_another(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    commit_batch(table, "old", 4, written(table, 0, 10))
+    table.refresh()
+    begin_at(table, "new", 4)
+    table.refresh()
+    assert not commit_batch(table, "new", 4, written(table, 0, 10))
+    assert commit_batch(table, "new", 5, written(table, 10, 20))
+    assert column(format_, folder, "seq") == Counter(range(20))
+
+
+def test_files_in_place_of_all_that_was_there(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ("origin",))
+    for start in (0, 10):
+        commit_files(table, written(table, start, start + 10))
+        table.refresh()
+    commit_files(table, written(table, 50, 60), replace=True)
+    assert column(format_, folder, "seq") == Counter(range(50, 60))
+
+
+def test_a_new_column_is_null_in_the_rows_that_are_there(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    files = written(table, 0, 10)  # before the column, committed after it
+    table.add_columns([pa.field("more", pa.string())])
+    table = open_table(format_, name)
+    commit_files(table, files)
+    assert column(format_, folder, "more") == Counter([None] * 10)
+    assert table.schema.names == [*SCHEMA.names, "more"]
+
+
+def test_a_table_is_made_once_by_two_that_want_it(format_: Format, name: TableName) -> None:
+    first = make_table(format_, name, SCHEMA, ("day",))
+    assert make_table(format_, name, SCHEMA, ("day",)).location == first.location
+    with pytest.raises(CommitConflict):
+        type(first).create(name, SCHEMA, ())  # type: ignore[attr-defined]
+
+
+def test_what_is_in_a_folder(format_: Format, name: TableName, folder: Path) -> None:
+    assert format_of(folder) is None
+    assert find_table(format_, name) is None
+    with pytest.raises(ConfigError, match=f"no {format_.capitalize()} table at"):
+        open_table(format_, name)
+    make_table(format_, name, SCHEMA, ())
+    assert format_of(folder) is format_
+
+
+@pytest.mark.parametrize(
+    ("schema", "partition_by", "said"),
+    [
+        (pa.schema([("a", pa.int64()), ("A", pa.int64())]), (), "'a' and 'A'"),
+        (pa.schema([("a", pa.int64())]), ("b",), "no column 'b'; there are a"),
+        (pa.schema([("a", pa.int64())]), ("a",), "every column"),
+        (pa.schema([("a", pa.int64()), ("b", pa.binary())]), ("b",), "binary"),
+        (pa.schema([("a", pa.duration("us"))]), (), "has no such column"),
+    ],
+)
+def test_columns_that_no_table_has(
+    format_: Format, name: TableName, schema: pa.Schema, partition_by: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_table(format_, name, schema, partition_by)
+    assert find_table(format_, name) is None
+
+
+def test_commits_without_a_break_are_told(
+    format_: Format, name: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
+
+    def conflict(*_: Any) -> None:
+        raise CommitConflict("again")
+
+    monkeypatch.setattr(table, "append", conflict)
+    with pytest.raises(TableError, match="run the query again"):
+        commit_batch(table, "q", 0, ())
+
+
+def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(
+    format_: Format, name: TableName
+) -> None:
+    table = make_table(format_, name, SCHEMA, ("origin",))
+    for start in (0, 10):
+        commit_files(table, written(table, start, start + 10))
+        table.refresh()
+    pieces = pickle.loads(pickle.dumps(table.pieces(["seq", "origin"], None, at_least=2)))
+    assert len(pieces) >= 2
+    found = [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
+    assert sorted(row["seq"] for row in found) == list(range(20))
+    assert set(found[0]) == {"seq", "origin"}
+    pruned = table.pieces(["seq"], "origin = 'EWR' and seq < 5", at_least=1)
+    assert {
+        row["seq"] for one in pruned for batch in one.batches() for row in batch.to_pylist()
+    } == {0, 3, 6, 9}
+    with pytest.raises(ConfigError, match="prune"):
+        table.pieces(["seq"], "origin ==== 1", at_least=1)

@@ -1,0 +1,57 @@
+"""Readers of Delta and Iceberg tables that are not ours: DuckDB, Polars and PyIceberg."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+from pyiceberg.table import StaticTable
+
+os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or Polars warns
+_EXTENSIONS = {"delta": ("delta",), "iceberg": ("avro", "iceberg")}
+_FUNCTION = {"delta": "delta_scan", "iceberg": "iceberg_scan"}
+
+
+def duckdb_of(format_: str) -> duckdb.DuckDBPyConnection:
+    """A connection that reads this format; its extensions are wheels, nothing is downloaded."""
+    connection = duckdb.connect()
+    for name in _EXTENSIONS[format_]:
+        package = importlib.import_module(f"duckdb_extension_{name}")
+        found = next(Path(str(package.__file__)).parent.rglob("*.duckdb_extension"))
+        connection.execute(f"LOAD '{found}'")
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def by_duckdb(format_: str, table: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, in which `t` is the table."""
+    scan = f"{_FUNCTION[format_]}('{table}')"
+    return duckdb_of(format_).execute(sql.replace("FROM t", f"FROM {scan}")).fetchall()
+
+
+def by_polars(format_: str, table: Path) -> polars.LazyFrame:
+    """The table."""
+    if format_ == "delta":
+        return polars.scan_delta(str(table))
+    return polars.scan_iceberg(newest_metadata(table))
+
+
+def newest_metadata(table: Path) -> str:
+    """The metadata of an Iceberg table in a folder, as its hint says."""
+    version = (table / "metadata" / "version-hint.text").read_text("utf-8")
+    return str(table / "metadata" / f"v{version}.metadata.json")
+
+
+def column(format_: str, table: Path, name: str) -> Counter[Any]:
+    """The values of a column, which DuckDB, Polars and, of Iceberg, PyIceberg agree on."""
+    first = Counter(one for (one,) in by_duckdb(format_, table, f"SELECT {name} FROM t"))
+    assert Counter(by_polars(format_, table).select(name).collect()[name].to_list()) == first
+    if format_ == "iceberg":
+        found = StaticTable.from_metadata(newest_metadata(table)).scan(selected_fields=(name,))
+        assert Counter(found.to_arrow()[name].to_pylist()) == first
+    return first
