@@ -1,0 +1,228 @@
+"""Delta and Iceberg tables out of any DataFrame and back, in batch and streaming, without a JAR."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from tests.support.streams import Admin, numbered
+from tests.support.table_readers import by_duckdb, column
+
+from jetspark.spark.failures import explain
+from jetspark.spark.starting import begun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.parametrize("format_", ["delta", "iceberg"])
+
+
+def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
+    return spark.range(start, end, 1, 2).select(
+        "id", (F.col("id") % 3).cast("string").alias("kind")
+    )
+
+
+def save(rows: DataFrame, format_: str, table: Path, mode: str = "append", **options: str) -> None:
+    rows.write.format(f"jetspark-{format_}").options(**options).mode(mode).save(str(table))
+
+
+def load(spark: SparkSession, format_: str, table: Path, **options: str) -> DataFrame:
+    return spark.read.format(f"jetspark-{format_}").options(**options).load(str(table))
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(PySparkException) as caught:
+        call()
+    return str(explain(caught.value))
+
+
+def test_columns_of_every_kind_come_back_as_they_were(
+    spark: SparkSession, format_: str, tmp_path: Path
+) -> None:
+    rows = spark.range(0, 1000, 1, 3).selectExpr(
+        "id",
+        "cast(id as int) whole",
+        "cast(id as double) / 7 real",
+        "id % 2 = 0 even",
+        "cast(id as string) text",
+        "cast(cast(id as string) as binary) bytes",
+        "cast(id as decimal(20, 3)) amount",
+        "timestamp_micros(id * 1000001) moment",
+        "cast(timestamp_micros(id) as timestamp_ntz) local",
+        "date_add(date'2026-01-01', cast(id as int)) day",
+        "CASE WHEN id % 3 > 0 THEN array(id, null) END list",
+        "map('a', id) pairs",
+        "named_struct('x', id, 'y', array('z')) struct",
+    )
+    save(rows, format_, tmp_path / "table")
+    back = load(spark, format_, tmp_path / "table")
+    assert back.schema.simpleString() == rows.schema.simpleString()
+    assert back.orderBy("id").collect() == rows.orderBy("id").collect()
+    assert column(format_, tmp_path / "table", "text") == Counter(str(one) for one in range(1000))
+    (first,) = by_duckdb(format_, tmp_path / "table", "SELECT amount, day FROM t WHERE id = 7")
+    assert first[0] == Decimal("7.000")
+
+
+def test_a_transaction_is_written_once_and_overwriting_leaves_nothing_else(
+    spark: SparkSession, format_: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    for _ in range(2):
+        save(numbers(spark, 0, 100), format_, table, transactionId="load-1", partitionBy="kind")
+    save(numbers(spark, 100, 110), format_, table)
+    assert column(format_, table, "id") == Counter(range(110))
+    assert sorted(path.name for path in table.rglob("kind=*")) == ["kind=0", "kind=1", "kind=2"]
+    save(numbers(spark, 5, 9), format_, table, "overwrite")
+    assert column(format_, table, "id") == Counter(range(5, 9))
+    if format_ == "delta":
+        assert load(spark, format_, table, versionAsOf="2").count() == 110
+
+
+def test_reading_leaves_out_columns_and_files_that_are_not_wanted(
+    spark: SparkSession, format_: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    save(numbers(spark, 0, 99), format_, table, partitionBy="kind")
+    reader = spark.read.format(f"jetspark-{format_}").option("prune", "kind = '1'")
+    some = reader.schema("id BIGINT").load(str(table))
+    assert some.columns == ["id"]
+    assert Counter(row.id for row in some.collect()) == Counter(range(1, 99, 3))
+    assert load(spark, format_, table, minPartitions="3").rdd.getNumPartitions() == 3
+    assert "no column 'no'; there are id, kind" in refused(
+        lambda: reader.schema("no INT").load(str(table)).collect()
+    )
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    spark: SparkSession, format_: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    rows = numbers(spark, 0, 10)
+    save(rows, format_, table, partitionBy="kind")
+    more = rows.withColumn("more", F.lit(1))
+    for said, call in (
+        ("no column more: set the option 'mergeSchema'", lambda: save(more, format_, table)),
+        (
+            "id is int64 there and string here",
+            lambda: save(rows.withColumn("id", F.col("id").cast("string")), format_, table),
+        ),
+        ("partitioned by kind, not by id", lambda: save(rows, format_, table, partitionBy="id")),
+        ("did you mean 'partitionBy'", lambda: save(rows, format_, table, partitionsBy="id")),
+        ("is for streaming queries", lambda: save(rows, format_, table, writerName="x")),
+        ("is for reading", lambda: save(rows, format_, table, versionAsOf="1")),
+        ("must be a size of at least 64k", lambda: save(rows, format_, table, targetFileSize="9")),
+        ("is for writing", lambda: load(spark, format_, table, mergeSchema="true")),
+        ("no .* table at .*none", lambda: load(spark, format_, tmp_path / "none")),
+        ("prune", lambda: load(spark, format_, table, prune="kind ==== 1").collect()),
+        ("has no (version|snapshot) 77", lambda: load(spark, format_, table, versionAsOf="77")),
+        ("must be zstd, snappy", lambda: save(rows, format_, table, compression="snappi")),
+    ):
+        sentence = refused(call)
+        assert re.search(said, sentence), sentence
+        assert "Traceback" not in sentence
+    assert column(format_, table, "id") == Counter(range(10))
+    save(more, format_, table, mergeSchema="true")
+    assert column(format_, table, "more") == Counter({None: 10, 1: 10})
+
+
+class Flow:
+    """A streaming query from a stream into a table."""
+
+    def __init__(
+        self, spark: SparkSession, format_: str, server: NatsServer, stream: str, home: Path
+    ) -> None:
+        self.spark, self.format, self.server, self.stream = spark, format_, server, stream
+        self.table, self.checkpoint = home / "table", home / "checkpoint"
+
+    def writer(self, **options: str) -> DataStreamWriter:
+        rows = (
+            self.spark.readStream.format("jetstream")
+            .options(
+                servers=self.server.url,
+                stream=self.stream,
+                startingOffsets="earliest",
+                maxOffsetsPerTrigger="100",
+            )
+            .load()
+        )
+        return (
+            rows.writeStream.format(f"jetspark-{self.format}")
+            .option("checkpointLocation", str(self.checkpoint))
+            .options(**options)
+            .trigger(availableNow=True)
+        )
+
+    def run(self, **options: str) -> None:
+        query = begun(lambda: self.writer(**options).start(str(self.table)))
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    @property
+    def sequences(self) -> Counter[int]:
+        return column(self.format, self.table, "seq")
+
+
+@pytest.fixture
+def flow(
+    spark: SparkSession,
+    format_: str,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> Flow:
+    name = unique("LAKE")
+    admin.create(name, name)
+    admin.fill(numbered(name, 300))
+    return Flow(spark, format_, shared_server, name, tmp_path)
+
+
+def once(count: int) -> Counter[int]:
+    return Counter(range(1, count + 1))
+
+
+def test_a_batch_that_spark_runs_again_is_there_once(flow: Flow, admin: Admin) -> None:
+    flow.run(partitionBy="stream")
+    assert flow.sequences == once(300)
+    # As after a kill between the table's commit and Spark's own.
+    for log in (flow.checkpoint / "commits").glob("*2*"):
+        log.unlink()
+    flow.run()
+    assert flow.sequences == once(300)
+    admin.fill(numbered(flow.stream, 50))
+    flow.run()
+    assert flow.sequences == once(350)
+
+
+def test_a_lost_checkpoint_is_told_before_rows_are_there_twice(flow: Flow) -> None:
+    flow.run()
+    shutil.rmtree(flow.checkpoint)
+    sentence = refused(flow.run)
+    assert "whose checkpoint this run has not" in sentence
+    assert "'adoptTable'" in sentence
+    assert flow.sequences == once(300)
+    shutil.rmtree(flow.checkpoint)
+    flow.run(adoptTable="true")
+    assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
+
+
+def test_two_queries_add_to_one_table(flow: Flow, tmp_path: Path) -> None:
+    flow.run()
+    flow.checkpoint = tmp_path / "another"
+    flow.run()
+    assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
