@@ -345,7 +345,9 @@ class Commands(RuleBasedStateMachine):
         kill: str | None,
         moment: int,
     ) -> None:
-        arguments = ["ingest", self.streams[name], "--to", str(self.folder / to)]
+        arguments = [
+            "ingest", self.streams[name], "--to", str(self.folder / to), "--format", "parquet"
+        ]  # fmt: skip
         arguments += ["--server", self.scene.server.url]
         arguments += ["--max-offsets-per-trigger", str(_PER_BATCH)]
         if checkpoint is not None:

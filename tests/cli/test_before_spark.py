@@ -95,7 +95,9 @@ def table_of(lake: Path, column: str, kind: str) -> Path:
 
 def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
     lake = table_of(tmp_path / "lake", "carrier", "string")
-    like = Ingest(options={"stream": "S"}, to=str(lake), json_schema="carrier STRING")
+    like = Ingest(
+        options={"stream": "S"}, to=str(lake), format="parquet", json_schema="carrier STRING"
+    )
     like.look_ahead()
     with pytest.raises(ConfigError, match="new: delay double; missing: carrier"):
         replace(like, json_schema="delay DOUBLE").look_ahead()
@@ -103,7 +105,9 @@ def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
 
 def test_ingest_refuses_a_json_column_of_another_type_before_spark_starts(tmp_path: Path) -> None:
     lake = table_of(tmp_path / "lake", "carrier", "double")
-    like = Ingest(options={"stream": "S"}, to=str(lake), json_schema="carrier DOUBLE")
+    like = Ingest(
+        options={"stream": "S"}, to=str(lake), format="parquet", json_schema="carrier DOUBLE"
+    )
     like.look_ahead()
     replace(like, json_schema="carrier TIMESTAMP").look_ahead()  # a setting of Spark decides
     with pytest.raises(ConfigError, match="carrier: string in place of double"):
@@ -126,7 +130,7 @@ def test_ingest_refuses_a_new_checkpoint_among_other_things(
 ) -> None:
     table_of(tmp_path / "others" / "a", "x", "int")
     table_of(tmp_path / "others" / "b", "x", "int")
-    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"))
+    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet")
     with pytest.raises(ConfigError) as raised:
         replace(like, checkpoint=str(tmp_path / checkpoint)).look_ahead()
     assert says in str(raised.value)
@@ -138,11 +142,11 @@ def test_ingest_of_a_table_that_pyspark_wrote_names_adopt_and_checkpoint(tmp_pat
     (tmp_path / "lake" / "_spark_metadata").mkdir(parents=True)
     (tmp_path / "lake" / "_spark_metadata" / "0").write_text("v1")
     with pytest.raises(ConfigError, match="--adopt --checkpoint FOLDER"):
-        Ingest(options={"stream": "S"}, to=str(tmp_path / "lake")).look_ahead()
+        Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet").look_ahead()
 
 
 def test_ingest_refuses_the_table_folder_as_checkpoint(tmp_path: Path) -> None:
-    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"))
+    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet")
     like.look_ahead()
     with pytest.raises(ConfigError, match="is the folder of the table itself"):
         replace(like, checkpoint=f"{tmp_path}/x/../lake/").look_ahead()

@@ -56,6 +56,7 @@ def test_a_full_disk_is_said_and_with_more_room_the_same_command_goes_on(
     table = small / "table"
     arguments = [
         "ingest", name, "--to", str(table), "--server", shared_server.url, "--master", "local[1]",
+        "--format", "parquet",
         "--max-offsets-per-trigger", str(PER_BATCH),
     ]  # fmt: skip
     with jetspark(*arguments) as command:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
+from tests.support.table_readers import by_duckdb, column
 
 if TYPE_CHECKING:
     import subprocess
@@ -36,7 +37,9 @@ def wait_for(path: Path, command: subprocess.Popen[bytes]) -> None:
 
 
 def rows(spark: SparkSession, table: Path) -> Counter[int]:
-    return Counter(row.seq for row in spark.read.parquet(str(table)).select("seq").collect())
+    """Of a new table in the default format."""
+    found = spark.read.format("jetspark-delta").load(str(table))
+    return Counter(row.seq for row in found.select("seq").collect())
 
 
 def once(count: int) -> Counter[int]:
@@ -68,10 +71,10 @@ def test_a_table_by_columns_of_json_goes_on_the_next_time(
     with jetspark(*arguments) as command:
         code, out, err = finish(command, SECONDS)
     assert (code, out) == (0, f"Nothing new for {tmp_path / 'table'}.\n"), err
-    table = spark.read.parquet(str(tmp_path / "table")).orderBy("seq")
+    table = spark.read.format("jetspark-delta").load(str(tmp_path / "table")).orderBy("seq")
     assert table.columns == [
-        "stream", "subject", "seq", "timestamp", "headers", "delay", "_corrupt_record",
-        "carrier", "token",
+        "stream", "subject", "seq", "timestamp", "headers", "carrier", "delay", "_corrupt_record",
+        "token",
     ]  # fmt: skip
     first, second = table.collect()
     assert (first.carrier, first.delay, first.token, first["_corrupt_record"]) == (
@@ -166,7 +169,15 @@ def test_stopped_before_it_is_done_it_leaves_nothing_running_and_says_so(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("whole_group", [False, True], ids=["python", "group"])
+@pytest.mark.parametrize(
+    ("format_", "listed", "whole_group"),
+    [
+        pytest.param("parquet", "_spark_metadata/1", True, id="parquet"),
+        pytest.param("delta", "_delta_log/00000000000000000002.json", False, id="delta-python"),
+        pytest.param("delta", "_delta_log/00000000000000000002.json", True, id="delta-group"),
+        pytest.param("iceberg", "metadata/v3.metadata.json", True, id="iceberg"),
+    ],
+)
 def test_killed_three_times_and_no_row_lost_or_repeated(
     spark: SparkSession,
     shared_server: NatsServer,
@@ -174,6 +185,8 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     unique: Callable[[str], str],
     tmp_path: Path,
     nothing_left: Callable[[], None],
+    format_: str,
+    listed: str,
     whole_group: bool,
 ) -> None:
     count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "60000"))
@@ -182,15 +195,11 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     admin.fill(numbered(name, count, size=128))
     table, progress = tmp_path / "table", tmp_path / "progress"
     arguments = [
-        "ingest", name, "--to", str(table), "--server", shared_server.url,
+        "ingest", name, "--to", str(table), "--server", shared_server.url, "--format", format_,
         "--checkpoint", str(progress), "--max-offsets-per-trigger", str(count // 8),
     ]  # fmt: skip
     # As soon as the first batch is planned; while the table gets its files; between batches.
-    for moment in (
-        progress / "offsets" / "0",
-        table / "_spark_metadata" / "1",
-        progress / "commits" / "3",
-    ):
+    for moment in (progress / "offsets" / "0", table / listed, progress / "commits" / "3"):
         with jetspark(*arguments) as command:
             wait_for(moment, command)
             if whole_group:
@@ -202,7 +211,41 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     with jetspark(*arguments) as command:
         code, _, err = finish(command, SECONDS)
     assert code == 0, err
-    assert rows(spark, table) == once(count)
+    if format_ == "parquet":
+        found = spark.read.parquet(str(table)).select("seq").collect()
+        assert Counter(row.seq for row in found) == once(count)
+    else:
+        assert column(format_, table, "seq") == once(count)
+
+
+def test_a_table_keeps_its_format_and_columns_are_added_when_that_is_said(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name, table = unique("GROWN"), tmp_path / "table"
+    admin.create(name, name)
+    admin.fill([(name, b'{"a": 1, "b": "x"}')])
+
+    def ingest(*more: str) -> tuple[int, str, str]:
+        base = ["ingest", name, "--to", str(table), "--server", shared_server.url]
+        with jetspark(*base, "--partition-by", "day", "--master", "local[1]", *more) as command:
+            return finish(command, SECONDS)
+
+    first = ingest("--json", "a INT", "--format", "iceberg")
+    assert first[:2] == (0, f"1 rows written to {table}.\n"), first
+    code, _, err = ingest("--json", "a INT", "--format", "delta")
+    assert (code, err) == (
+        1, f"{table} is a table in iceberg, not in delta: take another folder, such as {table}-2.\n"
+    )  # fmt: skip
+    admin.fill([(name, b'{"a": 2, "b": "y"}')])
+    code, _, err = ingest("--json", "a INT, b STRING")
+    assert code == 1
+    assert err.startswith(f"{table} has no column b: give --merge-schema to add it")
+    code, _, err = ingest("--json", "a INT, b STRING", "--merge-schema")
+    assert code == 0, err
+    assert sorted(by_duckdb("iceberg", table, "SELECT seq, a, b FROM t")) == [
+        (1, 1, None),
+        (2, 2, "y"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,9 @@ def test_whose_mistake_it_is_is_told(
 def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) -> str:
     options = {"servers": server.url, "stream": orders, "startingOffsets": "earliest"}
     to = str(folder / "ingested")
-    ingest = Ingest(options=options, to=to, json_schema="region STRING, amount DOUBLE")
+    ingest = Ingest(
+        options=options, to=to, format="parquet", json_schema="region STRING, amount DOUBLE"
+    )
     ingest.start(spark).awaitTermination(300)
     return to
 

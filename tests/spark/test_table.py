@@ -56,7 +56,9 @@ class Lake:
             "maxOffsetsPerTrigger": "20", **more.pop("options", {}),
         }  # fmt: skip
         place = None if checkpoint is None else self.path(checkpoint)
-        return Ingest(options=options, to=self.path(to), checkpoint=place, **more)
+        return Ingest(
+            options=options, to=self.path(to), checkpoint=place, **{"format": "parquet"} | more
+        )
 
     def run(self, stream: str, to: str, checkpoint: str | None = None, **more: Any) -> None:
         job = self.ingest(stream, to, checkpoint, **more)
@@ -374,7 +376,7 @@ def test_elsewhere_a_lease_does_what_the_lock_does_here(
 
     def job(**more: Any) -> Ingest:
         options = {"servers": lake.server.url, "stream": lake.a, "startingOffsets": "earliest"}
-        return Ingest(options=options, to=table, **more)
+        return Ingest(options=options, to=table, format="parquet", **more)
 
     assert job().start(lake.spark).awaitTermination(SECONDS)
     settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -51,7 +51,7 @@ def check_fit(options: LakehouseOptions, schema: StructType) -> None:
     _check_rows(options, table, rows)
 
 
-def check_columns(options: LakehouseOptions, names: Sequence[str]) -> None:
+def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     """The same, as far as the names of the columns tell. Raises ConfigError."""
     table = find_table(options.format, options.name)
     if table is not None:
