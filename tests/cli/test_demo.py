@@ -31,6 +31,7 @@ def test_every_flight_arrives_once(tmp_path: Path, nothing_left: Callable[[], No
         "336,776 published · 336,776 in the stream · 336,776 in the table · "
         "0 missing · 0 repeated" in out
     )
+    assert "Read without Spark: 336,776 rows, 336,776 of them distinct" in out
     assert "≠" not in out
     assert out.count("=") >= 16
     assert "jetspark ingest STREAM --to PATH --server nats://host:4222" in out

@@ -11,7 +11,7 @@ import asyncio
 import importlib.util
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from pyspark.sql import DataFrame as SparkRows
     from pyspark.sql import SparkSession
 
 STREAM = "FLIGHTS"
@@ -70,13 +71,14 @@ class Count:
         )
 
 
-def demo(*, to: str | None = None, master: str = "local[*]") -> int:
+def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*]") -> int:
     """Publish 336,776 real flights, make a table of them with Spark, and check every one.
 
     Runs a nats-server of its own in a temporary folder; leaves nothing behind.
 
     Args:
         to: Keep the table in this folder, which must not exist yet.
+        format: delta, iceberg or parquet.
         master: Spark's master.
     """
     if to is not None and not to.strip():
@@ -91,7 +93,7 @@ def demo(*, to: str | None = None, master: str = "local[*]") -> int:
             stop_on_signals() as stop,
             temporary_folder("jetspark-demo-") as folder,
         ):
-            return _run(source, folder, kept or folder / "flights", master, stop)
+            return _run(source, folder, kept or folder / "flights", format, master, stop)
     except StopRequested:
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)  # a part of a table, of our own making
@@ -99,34 +101,41 @@ def demo(*, to: str | None = None, master: str = "local[*]") -> int:
         raise
 
 
-def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
+def _run(source: Path, folder: Path, table: Path, format_: str, master: str, stop: Stop) -> int:
     from jetspark.spark.ingest import Ingest
     from jetspark.spark.java import find_java
 
     find_java()  # before the long part
+    job = Ingest(
+        options={"stream": STREAM, "startingOffsets": "earliest"},
+        to=str(table),
+        format=format_,
+        json_schema=_SCHEMA,
+        partition_by=["origin"],
+    )
+    job.check()
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
         console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
         in_stream = asyncio.run(_publish(server.url, flights))
-        console.say(f"3. Spark Structured Streaming: stream {STREAM} → Parquet in {table}")
-        job = Ingest(
+        console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
+        job = replace(
+            job,
             options={
+                **job.options,
                 "servers": server.url,
-                "stream": STREAM,
-                "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": "100000",
                 "minPartitions": "2",
             },
-            to=str(table),
-            json_schema=_SCHEMA,
-            partition_by=["origin"],
         )
         with quiet_spark("jetspark demo", master, messages=len(flights)) as spark:
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
-            right = _compare(spark, table, flights)
-            count = _count(spark, table, len(flights), in_stream)
+            rows = _rows(spark, table, format_)
+            right = _compare(rows, flights)
+            count = _count(rows, len(flights), in_stream)
+        right = _read_without_spark(table, format_, len(flights)) and right
     console.say("", str(count), "")
     if not right or count.missing or count.repeated or count.in_stream != count.published:
         console.fail("The table is not what was published: please report this.")
@@ -193,12 +202,34 @@ async def _publish(url: str, flights: DataFrame) -> int:
 # -- the proof -------------------------------------------------------------------------------
 
 
-def _compare(spark: SparkSession, table: Path, flights: DataFrame) -> bool:
+def _rows(spark: SparkSession, table: Path, format_: str) -> SparkRows:
+    if format_ == "parquet":
+        return spark.read.parquet(str(table))
+    return spark.read.format(f"jetspark-{format_}").load(str(table)).cache()
+
+
+def _read_without_spark(table: Path, format_: str, published: int) -> bool:
+    """Let the format's own library read the table; whether it finds every flight once."""
+    if format_ == "delta":
+        from deltalake import DeltaTable
+
+        found = DeltaTable(table).to_pyarrow_table(columns=["seq"])
+    elif format_ == "iceberg":
+        from pyiceberg.table import StaticTable
+
+        found = StaticTable.from_metadata(str(table)).scan(selected_fields=("seq",)).to_arrow()
+    else:
+        return True  # Spark's file sink: only Spark knows which files count
+    distinct = len(found["seq"].unique())
+    console.say(f"Read without Spark: {found.num_rows:,} rows, {distinct:,} of them distinct")
+    return bool(found.num_rows == distinct == published)
+
+
+def _compare(rows: SparkRows, flights: DataFrame) -> bool:
     """Show both computations side by side; whether they agree."""
     from_spark = {
         row["carrier"]: (row["flights"], row["delay"])
-        for row in spark.read.parquet(str(table))
-        .groupBy("carrier")
+        for row in rows.groupBy("carrier")
         .agg({"*": "count", "dep_delay": "avg"})
         .withColumnRenamed("count(1)", "flights")
         .withColumnRenamed("avg(dep_delay)", "delay")
@@ -236,10 +267,9 @@ def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
     return ("–", "–") if figures is None else (f"{figures[0]:,}", f"{figures[1]:.3f}")
 
 
-def _count(spark: SparkSession, table: Path, published: int, in_stream: int) -> Count:
+def _count(rows: SparkRows, published: int, in_stream: int) -> Count:
     from jetspark.spark.json_payloads import CORRUPT
 
-    rows = spark.read.parquet(str(table))
     # A row whose payload did not parse would be kept, and is no flight.
     whole = f"CASE WHEN {CORRUPT} IS NULL THEN seq END"
     row: Any = rows.selectExpr("count(*)", f"count(DISTINCT {whole})").collect()[0]
