@@ -1,0 +1,123 @@
+"""Iceberg tables of a catalog, here one in SQLite, and folders without one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.batches import commit_batch
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.table import Table, TableName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> TableName:
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    (tmp_path / "warehouse").mkdir()
+    load_catalog("mine", **properties).create_namespace("lake")
+    return TableName(catalog="mine", identifier="lake.numbers", properties=properties)
+
+
+def written(table: Table, start: int, end: int) -> list[NewFile]:
+    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
+    numbers = range(start, end)
+    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
+    return writer.close()
+
+
+def rows(name: TableName) -> Counter[int]:
+    table = load_catalog("mine", **name.properties).load_table(str(name.identifier))
+    return Counter(table.scan().to_arrow()["n"].to_pylist())
+
+
+def test_a_table_of_a_catalog_takes_each_batch_once(name: TableName) -> None:
+    table = make_table(Format.ICEBERG, name, SCHEMA, ("kind",))
+    stale = open_table(Format.ICEBERG, name)
+    assert commit_batch(table, "q", 0, written(table, 0, 10))
+    assert not commit_batch(stale, "q", 0, written(stale, 0, 10))
+    assert commit_batch(stale, "q", 1, written(stale, 10, 20))
+    assert rows(name) == Counter(range(20))
+
+
+def test_a_namespace_that_is_not_there_is_told(name: TableName) -> None:
+    other = TableName(catalog="mine", identifier="no.table", properties=name.properties)
+    with pytest.raises(ConfigError, match=r"mine:no\.table: the catalog has no such namespace"):
+        make_table(Format.ICEBERG, other, SCHEMA, ())
+
+
+def test_an_object_store_needs_a_catalog() -> None:
+    with pytest.raises(ConfigError, match="s3://lake/x needs a catalog"):
+        make_table(Format.ICEBERG, TableName(path="s3://lake/x"), SCHEMA, ())
+
+
+def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path: Path) -> None:
+    """A kill between two steps of a commit leaves the hint behind, or no hint."""
+    name = TableName(path=str(tmp_path / "table"))
+    table = make_table(Format.ICEBERG, name, SCHEMA, ())
+    commit_batch(table, "q", 0, written(table, 0, 10))
+    hint = tmp_path / "table" / "metadata" / "version-hint.text"
+    assert hint.read_text("utf-8") == "2"
+    for text in ("1", "", "7"):
+        hint.write_text(text, "utf-8")
+        assert open_table(Format.ICEBERG, name).number("jetspark.batch.q") == 0
+    hint.unlink()
+    found = open_table(Format.ICEBERG, name)
+    assert commit_batch(found, "q", 1, written(found, 10, 20))
+    assert hint.read_text("utf-8") == "3"
+
+
+def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
+    name = TableName(path=str(tmp_path / "table"))
+    make_table(Format.ICEBERG, name, SCHEMA, ())
+    tables = [open_table(Format.ICEBERG, name) for _ in range(6)]
+    barrier = threading.Barrier(len(tables))
+    outcomes: list[str] = []
+
+    def commit(table: Table, number: int) -> None:
+        files = written(table, number, number + 1)
+        barrier.wait()
+        try:
+            table.append(files, {})
+            outcomes.append("done")
+        except CommitConflict:
+            outcomes.append("conflict")
+
+    threads = [
+        threading.Thread(target=commit, args=(one, number)) for number, one in enumerate(tables)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    # Who starts later may have based its commit on the version that an earlier one made.
+    found = open_table(Format.ICEBERG, name)
+    stored = sum(
+        batch.num_rows for piece in found.pieces(["n"], None, 1) for batch in piece.batches()
+    )
+    assert stored == outcomes.count("done") >= 1
+
+
+def test_old_metadata_of_a_folder_is_removed(tmp_path: Path) -> None:
+    name = TableName(path=str(tmp_path / "table"))
+    table = make_table(Format.ICEBERG, name, SCHEMA, ())
+    for batch in range(25):
+        commit_batch(table, "q", batch, ())
+        table.refresh()
+    versions = list((tmp_path / "table" / "metadata").glob("v*.metadata.json"))
+    assert len(versions) == 21  # the newest, and as many as the table's property says
