@@ -1,12 +1,13 @@
-"""A user's order of commands: `python -m tests.chaos.tables 500 --seed 1`.
+"""A user's order of commands: `python -m tests.chaos.tables 500 --seed 1 --format delta`.
 
 hypothesis makes sequences of commands over two streams and two folders: `jetspark ingest`,
 `jetspark run`, a PySpark query, kills, folders removed, streams purged, made anew, restored. The
 commands are the real ones, through the command line's own entry, in one process with one Spark.
 After each one:
 
-- it was done: the table, read by Spark, holds what it held and every message of the stream that was
-  not there yet, once, and the figure told is that number;
+- it was done: the table, read by Spark (of Delta and Iceberg: by DuckDB and Polars), holds what it
+  held and every message of the stream that was not there yet, once, and the figure told is that
+  number;
 - or it was refused, with a sentence: nothing was changed;
 - or it failed while it ran, or was killed: nothing is there twice or from elsewhere, and nothing of
   what was there is gone.
@@ -41,10 +42,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from pyspark.errors import AnalysisException
 from tests.support.java import small_jvms
+from tests.support.table_readers import by_duckdb, by_polars
 
 from jetspark.blocking import connect
 from jetspark.cli import app
 from jetspark.errors import APIError
+from jetspark.lakehouse.formats import format_of
 from jetspark.server import NatsServer
 from jetspark.spark import table_claim, table_keeper
 from jetspark.spark.session import close_session, local_session
@@ -79,6 +82,10 @@ _SENTENCES = (
     r"was (deleted and )?(made|created) anew|recreated|restored|another stream",
     r"the server has lost acknowledged messages",
     r"did not start in the ten seconds",
+    r"no run of this kind has begun",
+    r"has lost the batches that its note knows",
+    r"has no column n: give --merge-schema",
+    r"whose checkpoint this run has not",
 )
 """What may be said."""
 
@@ -165,6 +172,7 @@ class Scene:
     js: JetStream
     folder: Path
     figures: Figures = field(default_factory=Figures)
+    format: str = "parquet"
     ids: int = 0
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
@@ -186,6 +194,8 @@ class Scene:
         """What readers see, by the ids of the messages."""
         if not table.exists():
             return Counter()
+        if self.format != "parquet":
+            return self._rows_by_others(table)
         try:
             found = self.spark.read.parquet(str(table)).selectExpr("headers[0].value AS id")
         except AnalysisException as error:
@@ -193,6 +203,27 @@ class Scene:
                 return Counter()
             raise
         return Counter(row.id for row in found.collect())
+
+    def _rows_by_others(self, table: Path) -> Counter[str]:
+        if format_of(table) != self.format:
+            return Counter()
+        found = by_duckdb(self.format, table, "SELECT headers[1].value FROM t")
+        first = Counter(str(one) for (one,) in found)
+        rows = by_polars(self.format, table).select("headers").collect()["headers"].to_list()
+        assert Counter(one[0]["value"] for one in rows) == first, "DuckDB and Polars differ"
+        return first
+
+    def batches(self, table: Path) -> int:
+        """Commits that the table lists."""
+        if self.format == "delta":
+            return len(list((table / "_delta_log").glob("*.json")))
+        if self.format == "iceberg":
+            return len(list((table / "metadata").glob("v*.json")))
+        return _last(table / "_spark_metadata")
+
+    @property
+    def spark_format(self) -> str:
+        return "parquet" if self.format == "parquet" else f"jetspark-{self.format}"
 
 
 def _never_stopped() -> nullcontext[Stop]:
@@ -203,14 +234,17 @@ def _never_stopped() -> nullcontext[Stop]:
 
 @contextmanager
 def scene(
-    spark: SparkSession, server: NatsServer, figures: Figures | None = None
+    spark: SparkSession,
+    server: NatsServer,
+    figures: Figures | None = None,
+    format_: str = "parquet",
 ) -> Iterator[Scene]:
     """A scene on a Spark and a server."""
     folder = Path(tempfile.mkdtemp(prefix="tables-"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         js = stack.enter_context(connect(server.url)).jetstream()
-        one = Scene(spark, server, js, folder, figures or Figures())
+        one = Scene(spark, server, js, folder, figures or Figures(), format_)
         for module in ("ingest", "run"):
             stack.enter_context(mock.patch(f"jetspark.cli.{module}.quiet_spark", one.session))
             # A signal is for the campaign, not for the command that happens to run in it.
@@ -345,9 +379,8 @@ class Commands(RuleBasedStateMachine):
         kill: str | None,
         moment: int,
     ) -> None:
-        arguments = [
-            "ingest", self.streams[name], "--to", str(self.folder / to), "--format", "parquet"
-        ]  # fmt: skip
+        arguments = ["ingest", self.streams[name], "--to", str(self.folder / to)]
+        arguments += ["--format", self.scene.format]
         arguments += ["--server", self.scene.server.url]
         arguments += ["--max-offsets-per-trigger", str(_PER_BATCH)]
         if checkpoint is not None:
@@ -356,7 +389,7 @@ class Commands(RuleBasedStateMachine):
             arguments += ["--json", "n INT"]
         if parts:
             arguments += ["--partition-by", "part=seq % 2"]
-        if adopt:
+        if adopt and self.scene.format == "parquet":  # elsewhere it adds rows a second time
             arguments += ["--adopt"]
         place = self.folder / (checkpoint or f"{to}/_checkpoint")
         self._command(arguments, name, to, place, kill, moment)
@@ -380,7 +413,7 @@ class Commands(RuleBasedStateMachine):
             f'servers = "{self.scene.server.url}"\nstream = "{self.streams[name]}"\n'
             f'startingOffsets = "earliest"\nmaxOffsetsPerTrigger = {_PER_BATCH}\n'
             f'[views.v]\nsql = "SELECT {columns} FROM messages"\n'
-            f'[sinks.files]\nformat = "parquet"\npath = "{self.folder}/{to}"\n'
+            f'[sinks.files]\nformat = "{self.scene.spark_format}"\npath = "{self.folder}/{to}"\n'
         )
         place = self.folder / checkpoint / "files"
         self._command(["run", str(file)], name, to, place, kill, moment)
@@ -401,7 +434,7 @@ class Commands(RuleBasedStateMachine):
         )
         writer = (
             reader.load()
-            .writeStream.format("parquet")
+            .writeStream.format(self.scene.spark_format)
             .option("path", str(self.folder / to))
             .option("checkpointLocation", str(self.folder / checkpoint))
             .trigger(availableNow=True)
@@ -418,11 +451,14 @@ class Commands(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(
-            ["X", "X/_checkpoint", "X/_checkpoint", "X/_spark_metadata", "X/_jetspark", "one", "Y"]
+            ["X", "X/_checkpoint", "X/_checkpoint", "X/list", "X/_jetspark", "one", "Y"]
         )
     )
     @noted
     def remove(self, what: str) -> None:
+        if what == "X/list":
+            lists = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "metadata"}
+            what = f"X/{lists[self.scene.format]}"
         shutil.rmtree(self.folder / what, ignore_errors=True)
         self._look_again()
 
@@ -473,7 +509,7 @@ class Commands(RuleBasedStateMachine):
         figures.commands += 1
         before, files = self.seen[to], _files(self.folder)
         again = _planned(checkpoint) > _committed(checkpoint)
-        with _killing(kill, moment, checkpoint, table) as started:
+        with _killing(kill, moment, checkpoint, partial(self.scene.batches, table)) as started:
             try:
                 code, out, err = self.scene.command(*arguments)
             except Killed:
@@ -534,7 +570,9 @@ def _committed(checkpoint: Path) -> int:
 
 
 @contextmanager
-def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> Iterator[list[bool]]:
+def _killing(
+    kill: str | None, moment: int, checkpoint: Path, written: Callable[[], int]
+) -> Iterator[list[bool]]:
     """Kill what runs inside: before the query at the so-manieth change of a file, or when a batch
     was planned, written, or is done. The list is filled when a query has started."""
     from jetspark.cli import spark_runs
@@ -550,11 +588,14 @@ def _killing(kill: str | None, moment: int, checkpoint: Path, table: Path) -> It
             run(self, queries, stop)
             return
         (query,) = queries.values()
-        logs = {"planned": checkpoint / "offsets", "written": table / "_spark_metadata"}
-        log = logs.get(kill or "", checkpoint / "commits")
-        wanted = _last(log) + 1
+        last: Callable[[], int] = partial(_last, checkpoint / "commits")
+        if kill == "planned":
+            last = partial(_last, checkpoint / "offsets")
+        elif kill == "written":
+            last = written
+        wanted = last() + 1
         deadline = time.monotonic() + 60
-        while query.isActive and _last(log) < wanted and time.monotonic() < deadline:
+        while query.isActive and last() < wanted and time.monotonic() < deadline:
             time.sleep(0.002)
         with contextlib.suppress(Exception):
             query.stop()
@@ -590,9 +631,10 @@ def campaign(
     *,
     steps: int = STEPS,
     figures: Figures | None = None,
+    format_: str = "parquet",
 ) -> Figures:
     """So many sequences of commands. `figures` are filled on the way."""
-    with scene(spark, server, figures) as one:
+    with scene(spark, server, figures, format_) as one:
         machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
         try:
             run_state_machine_as_test(
@@ -630,6 +672,7 @@ def main() -> int:
     parser.add_argument("sequences", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--format", default="parquet", choices=["parquet", "delta", "iceberg"])
     options = parser.parse_args()
     figures = Figures()
     small_jvms()
@@ -653,6 +696,7 @@ def main() -> int:
                 options.seed,
                 steps=options.steps,
                 figures=figures,
+                format_=options.format,
             )
         print(f"{figures}\n{time.monotonic() - began:.0f} s")
     return 1 if figures.failures else 0
