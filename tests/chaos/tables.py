@@ -84,7 +84,7 @@ _SENTENCES = (
     r"did not start in the ten seconds",
     r"no run of this kind has begun",
     r"has lost the batches that its note knows",
-    r"has no column n: give --merge-schema",
+    r"has no column ",
     r"whose checkpoint this run has not",
 )
 """What may be said."""

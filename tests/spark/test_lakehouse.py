@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
+from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
+from jetspark.spark.replay import Replay
 from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
@@ -226,3 +228,20 @@ def test_two_queries_add_to_one_table(flow: Flow, tmp_path: Path) -> None:
     flow.checkpoint = tmp_path / "another"
     flow.run()
     assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
+
+
+def test_a_replay_takes_the_rows_of_the_table_and_not_every_file_of_its_folder(
+    flow: Flow, admin: Admin, tmp_path: Path
+) -> None:
+    flow.run()
+    first = next(flow.table.rglob("*.parquet"))
+    shutil.copy(first, first.with_name("of-a-task-that-failed.parquet"))
+    target = f"{flow.stream}_AGAIN"
+    admin.create(target, target)
+    options = {"servers": flow.server.url, "stream": target, "subject": target}
+    replay = Replay(table=str(flow.table), options=options)
+    replay.check()
+    assert replay.run(flow.spark) == 300
+    assert admin.facts(target).messages == 300
+    with pytest.raises(ConfigError, match=f"is a table in {flow.format}, .*leave out --format"):
+        Replay(table=str(flow.table), options=options, format="parquet").check()

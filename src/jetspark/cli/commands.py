@@ -22,12 +22,12 @@ COMMANDS = {
     ),
     "ingest": Command(
         "jetspark.cli.ingest:ingest",
-        "Turn a stream into a Parquet table.",
+        "Turn a stream into a table.",
         (
             "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
             'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
             'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
-            'jetspark ingest ORDERS --to days --partition-by "day=date(timestamp)" --follow',
+            "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
         ),
     ),
     "run": Command(

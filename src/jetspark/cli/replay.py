@@ -32,7 +32,7 @@ def replay(
     to: str,
     server: str | None = None,
     context: str | None = None,
-    format: str = "parquet",
+    format: str | None = None,
     subject: str | None = None,
     data: str | None = None,
     msg_id: str | None = None,
@@ -58,7 +58,8 @@ def replay(
         server: URL of the server, several with commas. Without it and --context: what the NATS_…
             variables say, or nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        format: Format of the table: parquet, json, csv, or another that Spark knows.
+        format: Format of the table: delta, iceberg, parquet, json, csv, or another of Spark's.
+            Without it: Delta or Iceberg if the folder shows that, else parquet.
         subject: Spark SQL for the subject, such as "concat('orders.', region)"; the column
             subject by default.
         data: Spark SQL for the payload; by default the column data, or else JSON of the columns.

@@ -13,10 +13,14 @@ from pyspark.sql import functions as F
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format, format_of
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.lakehouse.options import PREFIX
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.table_files import local_path
 from jetspark.subjects import nearest_name
 
 _MSG_ID = "msg_id"
@@ -32,7 +36,8 @@ class Replay:
     """Folder or URI of the table."""
     options: Mapping[str, str] = field(repr=False)
     """Options of the sink: stream, servers, guarantee, … (docs/guide-spark-writing.md)."""
-    format: str = "parquet"
+    format: str | None = None
+    """As Spark names it, or delta, iceberg; None: as the folder shows, else parquet."""
     subject: str | None = None
     """Spark SQL for each row's subject; None: the column `subject`."""
     data: str | None = None
@@ -48,8 +53,24 @@ class Replay:
         """What can be known of this before Spark is started. Raises ConfigError."""
         named = "://" not in self.table and not _PATTERN & set(self.table)
         path = Path(self.table.removeprefix("file:"))
-        if self.format.casefold() in _FILES and named and not path.exists():
-            raise ConfigError(f"There is no {self.table}.")
+        if self._format.casefold() in _FILES and named:
+            if not path.exists():
+                raise ConfigError(f"There is no {self.table}.")
+            if (found := format_of(path)) is not None:
+                raise ConfigError(
+                    f"{self.table} is a table in {found}, whose folder also has files that are not "
+                    "rows of it: leave out --format."
+                )
+
+    @property
+    def _format(self) -> str:
+        """As Spark names it."""
+        if self.format is None:
+            folder = local_path(self.table)
+            found = None if folder is None else format_of(Path(folder))
+            return "parquet" if found is None else PREFIX + found
+        folded = self.format.casefold()
+        return PREFIX + folded if folded in tuple(Format) else self.format
 
     def already(self) -> int | None:
         """The rows of this transaction, when it was published before; None when it was not."""
@@ -66,10 +87,11 @@ class Replay:
 
     def run(self, spark: SparkSession) -> int:
         """Publish everything; the number of rows. Raises ConfigError, PipelineError."""
-        spark.dataSource.register(JetStreamDataSource)
+        for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
+            spark.dataSource.register(one)
         seen = Observation()
         try:
-            table = spark.read.format(self.format).load(self.table)
+            table = spark.read.format(self._format).load(self.table)
             rows = self.messages(table).observe(seen, F.count(F.lit(1)).alias("rows"))
             rows.write.format("jetstream").options(**dict(self.options)).mode("append").save()
             return int(seen.get["rows"])
