@@ -524,6 +524,21 @@ def test_a_ledger_without_names_gets_one_with_the_next_batch(target: Target) -> 
         new_writer(target, "q2").check_name()
 
 
+def test_a_new_name_of_a_writer_that_goes_on_is_noted_before_its_next_batch(target: Target) -> None:
+    new_writer(target, "q1", "fresh").register_name()
+    new_writer(target, "q2", "fresh").check_name()  # whoever has written nothing has no name
+    new_writer(target, "q1", "before").commit(0, everything(target, "q1"))
+    new_writer(target, "q1", "copy").register_name()
+    with Admin(target.url) as admin:
+        noted = admin.facts(ledger_stream(target.stream)).last_seq
+        new_writer(target, "q1", "copy").register_name()
+        assert admin.facts(ledger_stream(target.stream)).last_seq == noted
+    with pytest.raises(LedgerError, match="up to its batch 0"):
+        new_writer(target, "q2", "copy").check_name()
+    new_writer(target, "q1", "copy").commit(1, [])
+    target.expect(0, 50)
+
+
 def test_a_name_is_looked_up_once_until_it_changes(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 
 from jetspark.bulk.batch_copier import BatchCopier
@@ -95,6 +96,22 @@ class ExactlyOnceWriter:
                     self._check_wrote_nothing(found[1])
         except StreamNotFoundError:
             return
+
+    def register_name(self) -> None:
+        """Note the name of a writer that has written and goes on, unless the ledger has it.
+
+        Its next batch would do it as well, but may come only after its checkpoint is lost. Raises
+        as `Leaders.ask`.
+        """
+        if self._name is None:
+            return
+        try:
+            if self.ledger.named(self._name) is not None or self.ledger.last_decision() is None:
+                return
+        except StreamNotFoundError:
+            return
+        with suppress(WrongLastSequenceError):  # somebody has taken it meanwhile
+            self.ledger.take_name(self._name, 0)
 
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False

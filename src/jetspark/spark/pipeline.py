@@ -25,11 +25,12 @@ from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.pipeline_lines import meant_by
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
-from jetspark.spark.sink_target import check_new_writer, look_at
+from jetspark.spark.sink_target import check_new_writer, look_at, register_name
 from jetspark.spark.source import JetStreamDataSource, check_written
 from jetspark.spark.starting import begun
-from jetspark.spark.table_files import local_path
+from jetspark.spark.table_files import HadoopFiles, local_path
 from jetspark.spark.table_rules import Wanted
+from jetspark.spark.table_state import read_checkpoint
 
 T = TypeVar("T")
 
@@ -203,6 +204,9 @@ def _start(
         writer = writer.trigger(processingTime=f"{pipeline.interval} seconds")
     else:
         writer = writer.trigger(availableNow=True)
+    if sink.format == _JETSTREAM:
+        query = read_checkpoint(HadoopFiles(spark), _checkpoint(pipeline, name)).query
+        register_name(parse_sink_options(_options(pipeline, name, sink)), query)
     wanted = _wanted(pipeline, name, sink, adopt)
     return begun(writer.start) if wanted is None else table.start(rows, wanted, writer.start)
 

@@ -71,16 +71,26 @@ def prepare(options: SinkOptions) -> SinkTarget:
 def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
     """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
     another one of its name has written; and as `Leaders.ask`."""
-    if options.guarantee is not Guarantee.EXACTLY_ONCE or options.adopt_ledger:
-        return
-    query = read_checkpoint(LocalFiles(), checkpoint).query
-    ExactlyOnceWriter(
+    if options.guarantee is Guarantee.EXACTLY_ONCE and not options.adopt_ledger:
+        query = read_checkpoint(LocalFiles(), checkpoint).query
+        _writer(options, query or str(uuid.uuid4())).check_name()
+
+
+def register_name(options: SinkOptions, query: str | None) -> None:
+    """Note the name of an exactly-once query that goes on; None: it is new. Raises as
+    `Leaders.ask`."""
+    if options.guarantee is Guarantee.EXACTLY_ONCE and query is not None:
+        _writer(options, query).register_name()
+
+
+def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
+    return ExactlyOnceWriter(
         options.connection,
         options.stream,
-        query or str(uuid.uuid4()),
+        query,
         name=options.name,
         timeout=options.publish_timeout,
-    ).check_name()
+    )
 
 
 def _leaders(options: SinkOptions) -> Leaders:
