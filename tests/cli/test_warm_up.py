@@ -33,6 +33,23 @@ def test_archive_is_made_and_removed(
     assert not list(folder.iterdir())
 
 
+def test_remove_says_that_one_is_being_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = []
+
+    def train(file: Path) -> str:
+        codes.append(app.run(["warm-up", "--remove"]))
+        return "" if file.write_text("classes") else "nothing written"
+
+    monkeypatch.setattr(class_archive, "_train", train)
+    assert app.run(["warm-up"]) == app.DONE
+    assert codes == [app.FAILED]
+    assert capsys.readouterr().err == (
+        "One is being made by another process, and stays: run this again when that is done.\n"
+    )
+
+
 def test_failure_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

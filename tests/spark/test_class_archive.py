@@ -158,8 +158,60 @@ def test_all_archives_are_removed(
     monkeypatch.setenv(class_archive.VARIABLE, str(folder))
     made(folder, java)
     (folder / "other").write_text("not ours")
-    assert class_archive.remove_archives() == 1
+    assert class_archive.remove_archives() == (1, False)
     assert [file.name for file in folder.iterdir()] == ["other"]
+
+
+def test_removing_makes_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, str(tmp_path / "none"))
+    assert class_archive.remove_archives() == (0, False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_switched_off_archives_of_the_cache_are_removed(
+    java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "jetspark").mkdir(0o700)
+    made(tmp_path / "jetspark", java)
+    monkeypatch.setenv(class_archive.VARIABLE, "OFF")
+    assert class_archive.remove_archives() == (1, False)
+
+
+def test_folder_may_begin_with_a_tilde_and_nothing_is_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(class_archive.VARIABLE, "~/x")
+    assert class_archive.archives_folder() == tmp_path / "x"
+    monkeypatch.setenv(class_archive.VARIABLE, "")
+    assert class_archive.archives_folder() == tmp_path / ".cache" / "jetspark"
+
+
+def test_archive_that_is_being_made_is_not_removed(
+    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, str(folder))
+    made(folder, java, "another")
+    seen = []
+
+    def train(file: Path) -> str:
+        file.write_bytes(b"classes")
+        seen.append(class_archive.remove_archives())
+        return ""
+
+    monkeypatch.setattr(class_archive, "_train", train)
+    assert made(folder, java).sound()
+    assert seen == [(1, True)]
+    assert [file.suffix for file in folder.glob("*.lock")] == [".lock"]
+
+
+def test_folder_in_the_place_of_an_archive_is_replaced(folder: Path, java: Path) -> None:
+    archive = ClassArchive(folder, java, JAVA_VERSION)
+    (archive.file / "below").mkdir(parents=True)
+    assert archive.make()
+    assert archive.sound()
 
 
 PROGRAM = """

@@ -20,12 +20,18 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
     start with this command. With JETSPARK_CLASS_ARCHIVES=off there is none.
 
     Args:
-        remove: Remove what was made, for all versions of Spark and Java.
+        remove: Remove what was made, for all versions of Spark and Java; with
+            JETSPARK_CLASS_ARCHIVES=off from ~/.cache/jetspark.
     """
     from jetspark.spark.class_archive import VARIABLE, class_archive, remove_archives, switched_off
 
     if remove:
-        console.say(f"{remove_archives()} removed.")
+        removed, busy = remove_archives()
+        console.say(f"{removed} removed.")
+        if busy:
+            raise ConfigError(
+                "One is being made by another process, and stays: run this again when that is done."
+            )
         return
     archive = class_archive()
     if archive is None and switched_off():

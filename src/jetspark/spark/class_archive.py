@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,7 +32,8 @@ from jetspark.spark.java import find_java, version_text
 logger = logging.getLogger("jetspark.spark")
 
 VARIABLE = "JETSPARK_CLASS_ARCHIVES"
-"""The environment variable that names the folder of the archives; "off": there are none."""
+"""The environment variable that names the folder of the archives. "off": there are none. "": as
+when it is not set."""
 
 _KEPT = 4
 _MAKING_SECONDS = 600.0
@@ -90,6 +92,8 @@ class ClassArchive:
                     logger.debug("No class archive: %s", reason)
                     return False
                 self._checksum.write_text(_crc32(unfinished))
+                if self.file.is_dir():
+                    _remove(self.file)
                 unfinished.replace(self.file)
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -150,32 +154,63 @@ def class_archive() -> ClassArchive | None:
 
 def switched_off() -> bool:
     """Whether the user wants none."""
-    return os.environ.get(VARIABLE, "").lower() == "off"
+    return _named().lower() == "off"
 
 
 def archives_folder() -> Path | None:
     """Where archives are kept, made if need be. None: switched off, or no place for them."""
-    if switched_off() or os.name != "posix":
+    folder = None if switched_off() else _folder()
+    if folder is None:
         return None
-    named = os.environ.get(VARIABLE)
     try:
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(named) if named else Path(cache, "jetspark")
         folder.mkdir(0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+    except OSError:
         return None
     return folder
 
 
-def remove_archives() -> int:
-    """Remove all that `make` has made. How many archives there were."""
-    folder = archives_folder()
-    if folder is None:
-        return 0
-    found = list(folder.glob("spark-*.jsa"))
-    for file in folder.glob("spark-*"):
-        file.unlink(missing_ok=True)
-    return len(found)
+def _named() -> str:
+    """What the variable says; "" as when it is not set."""
+    return os.environ.get(VARIABLE, "").strip()
+
+
+def _folder() -> Path | None:
+    """The folder that is named, else that of the user's cache. None: there is no such place."""
+    if os.name != "posix":
+        return None
+    named = "" if switched_off() else _named()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return (Path(named) if named else Path(cache, "jetspark")).expanduser()
+    except RuntimeError:  # nobody's home
+        return None
+
+
+def remove_archives() -> tuple[int, bool]:
+    """Remove all that `make` has made, also when archives are switched off now.
+
+    How many archives there were, and whether one stays, since it is being made.
+    """
+    folder = _folder()
+    if folder is None or not folder.is_dir():
+        return 0, False
+    removed, busy = 0, False
+    for stem in {file.name.rpartition(".")[0] for file in folder.glob("spark-*.*")}:
+        with _lock(folder / f"{stem}.lock", 0) as mine:
+            if not mine:
+                busy = True
+                continue
+            for file in folder.glob(f"{stem}.*"):
+                removed += file.suffix == ".jsa"
+                _remove(file)
+    return removed, busy
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _fingerprint(java: Path, java_version: str) -> str:
@@ -201,23 +236,33 @@ def _crc32(file: Path) -> str:
 
 
 @contextmanager
-def _lock(file: Path) -> Iterator[bool]:
+def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
     """Whether nobody else holds it, after they had the time to finish."""
     import fcntl
 
-    deadline = time.monotonic() + _MAKING_SECONDS
-    with file.open("w") as opened:
-        while True:
+    deadline = time.monotonic() + seconds
+    while True:
+        with file.open("w") as opened:
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > deadline:
-                    yield False
-                    return
-                time.sleep(0.5)
+                pass
             else:
-                yield True
-                return
+                if _is_at(opened.fileno(), file):  # not removed meanwhile, with the archive
+                    yield True
+                    return
+                continue
+        if time.monotonic() >= deadline:
+            yield False
+            return
+        time.sleep(0.5)
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _train(file: Path) -> str:
