@@ -151,6 +151,26 @@ def test_mistakes_are_sentences(
         assert "Traceback" not in err
 
 
+def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    for setting, value, says in (
+        ("spark.driver.memory", "lots", "Spark did not start: Invalid maximum heap size: -Xmxlots"),
+        ("spark.sql.shuffle.partitions", "many", "It should be a/an 'int' value"),
+    ):
+        file.write_text(
+            f'checkpoint = "{tmp_path}/c"\n[spark]\n"{setting}" = "{value}"\n'
+            '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
+        )
+        with jetspark("run", str(file), "--check") as command:
+            code, _, err = finish(command, SECONDS)
+        assert code == 1
+        assert f"{file}:3: [spark] {setting}: " in err
+        assert says in err
+    with jetspark("run", str(file), "--conf", "spark.driver.memory=lots") as command:
+        code, _, err = finish(command, SECONDS)
+    assert "--conf spark.driver.memory: Spark did not start: Invalid" in err
+
+
 def test_a_transaction_is_published_once_and_the_second_time_says_so(
     shared_server: NatsServer,
     admin: Admin,

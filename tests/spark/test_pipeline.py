@@ -194,6 +194,56 @@ def test_whose_mistake_it_is_is_told(
         check_servers(write(tmp_path, shared_server, orders[:-1], sink))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('stream = "IN"', 'stream = "INN"', 4, r'source a: .*did you mean "IN'),
+        ("servers = ", 'servers = "nats://127.0.0.1:1" # ', 3, "source a: Cannot connect"),
+        ('subjects = "IN.>"', 'subjects = "nope.*"', 5, "source a: Option 'subjects': no message"),
+        ('stream = "OUT"', 'stream = "OUTT"', 9, r'sink b: .*did you mean "OUT'),
+        ('subject = "OUT.x"', 'subject = "other.x"', 10, "sink b: Option 'subject': 'other.x'"),
+        ("# more", 'credsFile = "nope.creds"', 11, "sink b: credsFile 'nope.creds' cannot be"),
+        ("# more", 'nkeySecret = "SUnone"', 11, "sink b: nkeySecret holds no valid NKey seed"),
+        ("# more", 'guarantee = "exactly-once"', 6, r"sink b: Stream 'OUT.*prepareStream"),
+    ],
+)
+def test_what_a_server_finds_wrong_is_told_with_its_line(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    old: str,
+    new: str,
+    line: int,
+    says: str,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.12")
+    key = unique("K")
+    for name in ("IN", "OUT"):
+        admin.create(f"{name}{key}", f"{name}{key}.>")
+    text = f"""checkpoint = "{tmp_path}/chk"
+[sources.a]
+servers = "{shared_server.url}"
+stream = "IN"
+subjects = "IN.>"
+[sinks.b]
+format = "jetstream"
+servers = "{shared_server.url}"
+stream = "OUT"
+subject = "OUT.x"
+# more
+"""
+    assert old in text
+    text = text.replace(old, new, 1)
+    for name in ("IN", "OUT"):
+        text = text.replace(f'"{name}', f'"{name}{key}')
+    file = tmp_path / "p.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(PipelineError, match=rf"/p\.toml:{line}: {says}"):
+        check_servers(read_pipeline(file))
+
+
 def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) -> str:
     options = {"servers": server.url, "stream": orders, "startingOffsets": "earliest"}
     to = str(folder / "ingested")

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
-from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 
@@ -50,20 +50,28 @@ def run(
     """
     from dataclasses import replace
 
-    from jetspark.spark.pipeline import (
-        check_queries,
-        check_servers,
-        check_tables,
-        check_writers,
-        start,
-    )
-    from jetspark.spark.pipeline_file import read_pipeline
+    with signals_held():
+        from jetspark.spark.pipeline import (
+            check_queries,
+            check_servers,
+            check_tables,
+            check_writers,
+            start,
+        )
+        from jetspark.spark.pipeline_file import read_pipeline
 
     outcome = Outcome(quiet, json_output)
     pipeline = read_pipeline(file)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
-    settings = {**pipeline.spark, **spark_settings(master, conf)}
+    given = spark_settings(master, conf)
+    settings = {**pipeline.spark, **given}
+
+    def told(setting: str) -> str:
+        if setting in given:
+            return f"--conf {setting}"
+        return pipeline.places.told(("spark", setting), f"[spark] {setting}")
+
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
@@ -80,6 +88,7 @@ def run(
                 messages=None if pipeline.follow else servers.messages,
                 quiet=quiet,
                 look_only=check,
+                told=told,
             ) as spark,
         ):
             if check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
+from jetspark.cli.signals import signals_held
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 
 if TYPE_CHECKING:
@@ -38,19 +39,22 @@ def quiet_spark(
     messages: int | None = None,
     quiet: bool = False,
     look_only: bool = False,
+    told: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
     """A session whose log goes to a file, which is kept only when Spark fails: not when it has
     found a mistake of the user.
 
     `messages`: how many the job reads at most; None when it is not known, or the job goes on.
-    `look_only`: the command leaves nothing, not even a class archive.
+    `look_only`: the command leaves nothing, not even a class archive. `told`: how a setting is
+    called in an error.
     """
-    from py4j.protocol import Py4JError, Py4JNetworkError
-    from pyspark.errors import AnalysisException, PySparkException
+    with signals_held():
+        from py4j.protocol import Py4JError, Py4JNetworkError
+        from pyspark.errors import AnalysisException, PySparkException
 
-    from jetspark.spark.failures import explain
-    from jetspark.spark.jvm import last_words
-    from jetspark.spark.session import SHORT_JOB, close_session, local_session
+        from jetspark.spark.failures import explain
+        from jetspark.spark.jvm import WrongSettingError, last_words
+        from jetspark.spark.session import SHORT_JOB, close_session, local_session
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
@@ -73,6 +77,8 @@ def quiet_spark(
                         close_session(spark)
                 if not look_only:
                     _start_faster_next_time(quiet=quiet)
+        except WrongSettingError as error:
+            raise SparkUnavailableError(f"{told(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
             if not isinstance(error.__cause__, AnalysisException | ConfigError):
                 _keep(log, error)

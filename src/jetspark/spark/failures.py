@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from jetspark.errors import JetsparkError, PipelineError
 
@@ -12,6 +12,7 @@ _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
 _MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
+_CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
 _GOES_ON = "run the same again, which goes on where it was."
 # What Spark's chains of exceptions say somewhere, and what to do.
@@ -49,6 +50,21 @@ def explain(error: BaseException) -> JetsparkError:
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
     return _explained(_MARKS.sub("", sentence).strip(), error)
+
+
+def blamed_setting(
+    error: BaseException, reason: str, settings: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """The setting for which Spark did not start, and what is wrong with it; None for another
+    reason. `reason`: the sentence that is known."""
+    whole = "\n".join([str(error), *_causes(error)])
+    for name in settings:
+        if line := re.search(rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", whole, re.MULTILINE):
+            return name, _MARKS.sub("", _CLASS.sub("", line[0])).strip()
+    for name, value in settings.items():
+        if value and value in reason:  # -Xmxlots
+            return name, reason
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[str]:

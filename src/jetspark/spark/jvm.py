@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,7 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from jetspark.errors import SparkUnavailableError
-from jetspark.spark.failures import explain
+from jetspark.spark.failures import blamed_setting, explain
 
 _EXIT_SECONDS = 20.0
 _VARIABLE = "SPARK_SUBMIT_OPTS"
@@ -34,18 +34,33 @@ _LAST_WORDS = re.compile(
 )
 
 
+class WrongSettingError(SparkUnavailableError):
+    """Spark did not start because of one of the caller's settings."""
+
+    def __init__(self, setting: str, reason: str) -> None:
+        super().__init__(f"{setting}: {reason}")
+        self.setting = setting
+        self.reason = reason
+
+
 class SessionStart:
     """One start of a JVM with a session in it. `log_file`: in place of standard error.
 
-    `options`: of the JVM, before those of the configuration.
+    `options`: of the JVM, before those of the configuration. `settings`: the caller's, which may be
+    wrong.
     """
 
     def __init__(
-        self, builder: SparkSession.Builder, log_file: Path | None, options: Sequence[str] = ()
+        self,
+        builder: SparkSession.Builder,
+        log_file: Path | None,
+        options: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._builder = builder
         self._log_file = log_file
         self._options = options
+        self._settings = settings or {}
         self._lock = threading.Lock()
         # Not the thread's own join: interrupted once, it takes the thread for ended (3.11).
         self._done = threading.Event()
@@ -71,11 +86,16 @@ class SessionStart:
             self._forget()
             raise
         if self._session is None:
-            reason = self._reason()
+            reason = f"Spark did not start: {self._reason()}"
+            failure = self._failure
+            assert failure is not None  # noqa: S101
+            blamed = blamed_setting(failure, reason, self._settings)
             if self._jvm is not None:
                 kill(self._jvm)
             self._forget()
-            raise SparkUnavailableError(f"Spark did not start: {reason}") from self._failure
+            if blamed is not None:
+                raise WrongSettingError(*blamed) from failure
+            raise SparkUnavailableError(reason) from failure
         return self._session
 
     def _activate(self) -> None:
@@ -89,6 +109,8 @@ class SessionStart:
             with self._log() as log, _popen(lambda *a, **k: self._launch(log, *a, **k)):
                 session = self._builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
+            # Made with the first query otherwise, whose failure a wrong setting of SQL would be.
+            session._jsparkSession.sessionState()
             self._session = session
         except BaseException as failure:
             self._failure = failure

@@ -43,7 +43,8 @@ def local_session(
 
     `log_file` gets everything that the JVM and its workers print; None leaves it on standard
     error. `jvm_options`: of the driver's JVM, besides those for the class archive; those of `conf`
-    come after them. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused.
+    come after them. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused;
+    of a wrong setting in `conf` it is a WrongSettingError, which names it.
     """
     find_java()
     archive = class_archive()
@@ -65,7 +66,7 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
-    return SessionStart(builder, log_file, jvm_options).session()
+    return SessionStart(builder, log_file, jvm_options, conf).session()
 
 
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
