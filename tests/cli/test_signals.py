@@ -6,14 +6,15 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.cli.demo import demo
-from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.demo import _read_flights, demo
+from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark
 from jetspark.server import NatsServer
 
@@ -116,6 +117,33 @@ def test_one_that_is_held_is_raised_where_it_is_looked_for() -> None:
             stop.check()
         pytest.fail("went on")
     assert caught.value.exit_code == 143
+
+
+def test_one_during_an_import_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of pandas, whose native modules do not survive it."""
+    (tmp_path / "pandas.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(1000): pass\n"
+        "read_csv = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    with pytest.raises(StopRequested), stop_on_signals():
+        _read_flights(Path("flights.csv"))
+    assert hasattr(sys.modules.pop("pandas"), "read_csv")
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_handlers_are_as_before_when_signals_were_held(handler: Any) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        came = pytest.raises(KeyboardInterrupt) if callable(handler) else contextlib.nullcontext()
+        with came, signals_held():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_failure_that_follows_is_its_consequence() -> None:

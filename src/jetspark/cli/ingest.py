@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from jetspark.cli.flags import options_as_flags
 from jetspark.cli.outcome import JsonOutputFlag, Outcome, QuietOption
-from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where, starting
@@ -106,7 +106,8 @@ def ingest(
         source |= further
         settings = spark_settings(master, conf)
 
-        from jetspark.spark.ingest import Ingest
+        with signals_held():
+            from jetspark.spark.ingest import Ingest
 
         job = Ingest(
             options=source,

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from jetspark.cli.flags import options_as_flags
 from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
-from jetspark.cli.signals import StopRequested, stop_on_signals
+from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, spinner
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where
@@ -87,9 +87,10 @@ def replay(
         sink |= further
         settings = spark_settings(master, conf)
 
-        from jetspark.spark.replay import Replay
-        from jetspark.spark.sink_options import parse_sink_options
-        from jetspark.spark.sink_target import look_at
+        with signals_held():
+            from jetspark.spark.replay import Replay
+            from jetspark.spark.sink_options import parse_sink_options
+            from jetspark.spark.sink_target import look_at
 
         job = Replay(
             table=table,

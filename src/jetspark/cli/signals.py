@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,40 @@ class Stop:
 
 
 @contextmanager
+def signals_held() -> Iterator[None]:
+    """Inside, a signal to stop is only noted; at the end, what has come arrives.
+
+    For imports of native modules (pandas, PyArrow): an exception in the middle of their
+    initialisation can crash the process. Other threads than the main one get no signals anyway.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = _handlers()
+    for number in before:
+        signal.signal(number, lambda asked, _frame: came.append(asked))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+def _handlers() -> dict[int, Any]:
+    """Those of the signals that are not ignored."""
+    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    found = {number: signal.getsignal(number) for number in numbers}
+    return {
+        number: handler
+        for number, handler in found.items()
+        if handler is not signal.SIG_IGN and handler is not None
+    }
+
+
+@contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     """Inside, the first signal to stop raises StopRequested in the main thread.
 
@@ -67,12 +102,7 @@ def stop_on_signals() -> Iterator[Stop]:
     ignored. For the main thread only.
     """
     stop = Stop()
-    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    before = {
-        number: handler
-        for number in numbers
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
-    }
+    before = _handlers()
 
     def request_stop(asked: int, _frame: object) -> None:
         for number in before:
