@@ -128,6 +128,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
             33,
             "a parquet table is written with mode append only",
         ),
+        ('mode = "update"', 'mode = "complete"', 39, "mode complete, which replaces, is not for j"),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
         ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
         (
@@ -167,6 +168,11 @@ writerName = "w"
     [
         (
             '[sinks.more]\nformat = "json"\npath = "./lake/orders/"',
+            42,
+            r"sink lake \(line 32\) has this path already",
+        ),
+        (
+            '[sinks.more]\nformat = "jetspark-delta"\npath = "lake/orders"',
             42,
             r"sink lake \(line 32\) has this path already",
         ),

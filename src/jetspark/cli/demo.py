@@ -214,11 +214,13 @@ def _rows(spark: SparkSession, table: Path, format_: str) -> SparkRows:
 def _read_without_spark(table: Path, format_: str, published: int) -> bool:
     """Let the format's own library read the table; whether it finds every flight once."""
     if format_ == "delta":
-        from deltalake import DeltaTable
+        with signals_held():
+            from deltalake import DeltaTable
 
         found = DeltaTable(table).to_pyarrow_table(columns=["seq"])
     elif format_ == "iceberg":
-        from pyiceberg.table import StaticTable
+        with signals_held():
+            from pyiceberg.table import StaticTable
 
         found = StaticTable.from_metadata(str(table)).scan(selected_fields=("seq",)).to_arrow()
     else:

@@ -203,6 +203,8 @@ class _Reader:
             self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
         if mode != "append" and kind.casefold() in FORMATS:
             self._fail((*where, "mode"), f"a {kind} table is written with mode append only.")
+        if mode == "complete" and (kind == _JETSTREAM or lakehouse_format(kind) is not None):
+            self._fail((*where, "mode"), f"mode complete, which replaces, is not for {kind}.")
         for key in table:
             if key.casefold() == "checkpointlocation":
                 self._fail(
@@ -335,9 +337,12 @@ def _held_alone(
     pipeline: str, name: str, sink: SinkTable
 ) -> Iterator[tuple[str, tuple[object, ...], str]]:
     """What no other sink may have, too: the key, the thing itself, and what it is called."""
-    if sink.format.casefold() in FORMATS:
-        key = next(key for key in sink.options if key.casefold() == "path")
-        yield key, (place(sink.options[key]),), "this path"
+    lakehouse = lakehouse_format(sink.format)
+    if lakehouse is not None or sink.format.casefold() in FORMATS:
+        # A table of a catalog may have several writers.
+        for key in sink.options:
+            if key.casefold() == "path":
+                yield key, (place(sink.options[key]),), "this path"
     elif sink.format == _JETSTREAM:
         options = parse_sink_options(sink.options)
         if options.guarantee is Guarantee.EXACTLY_ONCE:
