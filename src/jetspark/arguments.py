@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from jetspark.errors import ConfigError, UnknownArgumentError
+from jetspark.errors import ConfigError, UnknownArgumentError, shown
 from jetspark.kinds import Kind, is_switch, is_whole, kind_of
 from jetspark.subjects import nearest_name
 
@@ -210,26 +210,29 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
     except UnicodeEncodeError:
         usable = False
     if not usable:
-        raise ConfigError(f"{name} is not a valid file path: {value!r:.80}.")
+        raise ConfigError(f"{name} is not a valid file path: {shown(value)}.")
     return Path(value)
 
 
 # -- for calls that are made for each message, and values that a kind does not say -----------------
 
 
-def check_flag(name: str, value: object) -> None:
-    """Raises ConfigError unless it is True or False: "no" would count as true."""
+def check_flag(name: str, value: object) -> bool:
+    """Which it is. Raises ConfigError unless it is True or False: "no" would count as true."""
+    if value is True or value is False:
+        return value
     if not is_switch(value):
-        raise ConfigError(f"{name} is True or False, not {value!r:.80}.")
+        raise ConfigError(f"{name} is True or False, not {shown(value)}.")
+    return bool(value)
 
 
 def check_whole(name: str, value: object, least: int = 1, most: int = MOST) -> None:
     """Raises ConfigError unless it is a whole number from `least` to `most`."""
     if not is_whole(value):
-        raise ConfigError(f"{name} is a whole number, not {value!r:.80}.")
+        raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
     number = value.__index__()  # type: ignore[attr-defined]
     if number < least:
         what = "cannot be negative" if least == 0 else f"must be at least {least}"
         raise ConfigError(f"{name} {what}.")
     if number > most:
-        raise ConfigError(f"{name} must be at most {most}, not {number!r:.80}.")
+        raise ConfigError(f"{name} must be at most {most}, not {shown(number)}.")

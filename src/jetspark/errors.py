@@ -106,6 +106,15 @@ from jetspark.err_codes import (
 )
 
 
+def shown(value: object, most: int = 80) -> str:
+    """The repr of what a caller gave, for a sentence: `most` characters, and whatever it raises."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class JetsparkError(Exception):
     """The root: catches everything that jetspark raises on purpose."""
 
@@ -126,8 +135,8 @@ class ConfigError(JetsparkError, ValueError):
 class BadSubjectError(ConfigError):
     """A subject that NATS would refuse, caught before it is sent."""
 
-    def __init__(self, subject: str, reason: str) -> None:
-        super().__init__(f"Bad subject {subject!r}: {reason}.")
+    def __init__(self, subject: str, reason: str, what: str = "subject") -> None:
+        super().__init__(f"Bad {what} {shown(subject)}: {reason}.")
         self.subject = subject
         self.reason = reason
 
@@ -136,7 +145,7 @@ class BadQueueError(ConfigError):
     """A name of a queue group that NATS would refuse, caught before it is sent."""
 
     def __init__(self, queue: str, reason: str) -> None:
-        super().__init__(f"Bad queue group {queue!r}: {reason}.")
+        super().__init__(f"Bad queue group {shown(queue)}: {reason}.")
         self.queue = queue
         self.reason = reason
 
@@ -145,7 +154,7 @@ class BadTimeoutError(ConfigError):
     """A timeout that is not more than 0 seconds."""
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(f"A timeout must be more than 0 seconds, not {timeout!r}.")
+        super().__init__(f"A timeout must be more than 0 seconds, not {shown(timeout)}.")
         self.timeout = timeout
 
 
@@ -153,7 +162,7 @@ class BadTimeError(ConfigError, TypeError):
     """A time that is neither a number of seconds nor a timedelta."""
 
     def __init__(self, value: object, name: str = "A time") -> None:
-        super().__init__(f"{name} is a number of seconds or a timedelta, not {value!r:.80}.")
+        super().__init__(f"{name} is a number of seconds or a timedelta, not {shown(value)}.")
 
 
 class UnknownArgumentError(ConfigError, TypeError):
@@ -178,7 +187,7 @@ class BadNameError(ConfigError):
     """A stream, consumer or bucket name that breaks the rules of ADR-6."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
-        super().__init__(f"Bad {kind} name {name!r}: {reason}.")
+        super().__init__(f"Bad {kind} name {shown(name)}: {reason}.")
         self.kind = kind
         self.name = name
         self.reason = reason
@@ -676,6 +685,6 @@ class IncompleteRangeError(RangeError):
 
 def user_error(what: str, error: BaseException) -> JetsparkError:
     """Wraps an exception of user code that no call can raise, so that it can be reported."""
-    report = JetsparkError(f"{what} raised {error!r}.")
+    report = JetsparkError(f"{what} raised {shown(error, 500)}.")
     report.__cause__ = error
     return report

@@ -34,7 +34,7 @@ from typing import (
     get_origin,
 )
 
-from jetspark.errors import BadTimeError, ConfigError
+from jetspark.errors import BadTimeError, ConfigError, shown
 from jetspark.subjects import nearest_name
 
 StreamSequence: TypeAlias = Annotated[int, range(1, 2**64)]
@@ -63,10 +63,10 @@ class Kind(NamedTuple):
         """The error that says so; a secret is not shown."""
         if self.is_time:
             return BadTimeError(value, name)
-        shown = type(value).__name__ if secret else f"{value!r:.80}"
+        told = type(value).__name__ if secret else shown(value)
         near = nearest_name(value, self.words) if isinstance(value, str) else None
         hint = f"; did you mean {near!r}?" if near else "."
-        return ConfigError(f"{name} is {self.one}, not {shown}{hint}")
+        return ConfigError(f"{name} is {self.one}, not {told}{hint}")
 
 
 CheckedType = TypeVar("CheckedType", bound=type)
@@ -138,7 +138,7 @@ def plain_value(value: Any) -> Any:
         return dict(value)
     if isinstance(value, collections.abc.Iterable) and not isinstance(value, _BYTES):
         return list(value)
-    raise TypeError(f"{value!r:.80} has no form in JSON")
+    raise TypeError(f"{shown(value)} has no form in JSON")
 
 
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -292,6 +292,10 @@ def _list_of(item: Kind | None, *, once: bool, exactly: bool = False) -> Kind:
         if isinstance(value, _NO_LISTS) or not isinstance(value, collections.abc.Iterable):
             return False
         if exactly and isinstance(value, Mapping):
+            return False
+        try:
+            iter(value)
+        except TypeError:  # an array without a dimension
             return False
         return not isinstance(value, collections.abc.Collection) or _all(value, item)
 

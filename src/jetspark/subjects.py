@@ -15,12 +15,13 @@ NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 
 
-def check_publish_subject(subject: str, *, strict: bool = True) -> None:
+def check_publish_subject(subject: str, *, strict: bool = True, what: str = "subject") -> None:
     """Raise BadSubjectError unless a message may be published to `subject`.
 
     `strict=False` keeps only what the line protocol itself needs: not empty, no white space.
+    `what`: what the caller calls it.
     """
-    _check(subject, wildcards=False, strict=strict)
+    _check(subject, wildcards=False, strict=strict, what=what)
 
 
 def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
@@ -28,23 +29,23 @@ def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
     _check(subject, wildcards=True, strict=strict)
 
 
-def _check(subject: str, *, wildcards: bool, strict: bool) -> None:
+def _check(subject: str, *, wildcards: bool, strict: bool, what: str = "subject") -> None:
     if not isinstance(subject, str):
-        raise BadSubjectError(subject, f"a subject is a str, not {type(subject).__name__}")
+        raise BadSubjectError(subject, f"a subject is a str, not {type(subject).__name__}", what)
     if not subject:
-        raise BadSubjectError(subject, "it is empty")
+        raise BadSubjectError(subject, "it is empty", what)
     if _BREAKS_PROTOCOL.search(subject):
-        raise BadSubjectError(subject, _why(subject))
+        raise BadSubjectError(subject, _why(subject), what)
     if not strict:
         return
     tokens = subject.split(".")
     if "" in tokens:
-        raise BadSubjectError(subject, "an empty token (a dot at an end, or two dots in a row)")
+        raise BadSubjectError(subject, "an empty token (a dot at an end, or two in a row)", what)
     if wildcards:
         if ">" in tokens[:-1]:
-            raise BadSubjectError(subject, "'>' may only be the last token")
+            raise BadSubjectError(subject, "'>' may only be the last token", what)
     elif "*" in tokens or ">" in tokens:
-        raise BadSubjectError(subject, "a wildcard cannot be published to")
+        raise BadSubjectError(subject, "a wildcard cannot be published to", what)
 
 
 def _why(text: str) -> str:

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
-from jetspark.errors import BadTimeError, BadTimeoutError, ConfigError
+from jetspark.errors import BadTimeError, BadTimeoutError, ConfigError, shown
 from jetspark.kinds import is_number, plain_number
 
 NANOSECONDS = 1_000_000_000
@@ -22,6 +22,8 @@ Seconds: TypeAlias = float | timedelta
 """A time as callers give it: seconds, or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_NS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NANOSECONDS
+_END_NS = 253_402_300_800 * NANOSECONDS  # the year 10000
 _LAST = 2**63 - 1  # nanoseconds since the epoch
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?"
@@ -67,10 +69,13 @@ LONGEST = 1e9
 
 
 def datetime_to_ns(value: datetime) -> int:
-    """Nanoseconds since the epoch. Raises ValueError for a datetime without a zone."""
+    """Nanoseconds since the epoch. Raises ValueError without a zone, or before year 1 in UTC."""
     if value.tzinfo is None:
-        raise ValueError(f"{value!r} has no time zone; use an aware datetime")
-    return (value - _EPOCH) // timedelta(microseconds=1) * 1000
+        raise ValueError(f"{shown(value)} has no time zone; use an aware datetime")
+    ns = (value - _EPOCH) // timedelta(microseconds=1) * 1000
+    if not _FIRST_NS <= ns < _END_NS:
+        raise ConfigError(f"{shown(value)} is, in UTC, not in the years 1 to 9999.")
+    return ns
 
 
 @overload

@@ -385,7 +385,7 @@ async def test_everything_is_refused_after_close(
     ):
         with pytest.raises(ConnectionClosedError):
             await coroutine
-    with pytest.raises(ConnectionClosedError, match="make a new client"):
+    with pytest.raises(ConnectionClosedError, match="create a new client"):
         await nc.connect()
     assert [message async for message in sub] == []
     await nc.close()

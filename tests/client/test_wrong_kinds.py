@@ -256,14 +256,22 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         [None, 5, b"x"],
         "folder is a str or a path",
     ),
-    "odd folder": (lambda at, v: at.js.restore_stream(v), ["a\0b", "\ud800"], "folder is no path"),
-    "odd backup": (lambda at, v: at.js.backup_stream("S", v), ["a\0b", "\ud800"], "folder is no p"),
+    "odd folder": (
+        lambda at, v: at.js.restore_stream(v),
+        ["a\0b", "\ud800"],
+        "folder is not a valid file path",
+    ),
+    "odd backup": (
+        lambda at, v: at.js.backup_stream("S", v),
+        ["a\0b", "\ud800"],
+        "folder is not a",
+    ),
     "data": (lambda at, v: at.store.put("x", v), [Path("/nope"), Path("/")], "Cannot read /"),
     "target": (lambda at, v: at.store.get_into("o", v), [Path("/"), "/", ""], "the path of a file"),
     "odd target": (
         lambda at, v: at.store.get_into("o", v),
         ["a\0b", "\ud800"],
-        "target is no path",
+        "target is not a valid file path",
     ),
     "no folder": (lambda at, v: at.store.get_into("o", v), ["/nope/x"], "Cannot write /nope/x"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.errors import BadNameError, CodecError, ConfigError
+from jetspark.errors import BadNameError, CodecError, ConfigError, JetsparkError
 from jetspark.kv import Base64Codec, KeyChain, NoCodec, PathCodec, ValueChain, ZlibCodec
 from jetspark.kv.codecs import encode_filter
 from jetspark.kv_rules import check_filter, check_key
 from jetspark.subjects import subject_matches
 
 if TYPE_CHECKING:
+    from jetspark.full_client import Client
     from jetspark.kv import Bucket
 
 TOKENS = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1)
@@ -157,3 +159,52 @@ async def test_an_error_names_the_key_before_encoding(
 ) -> None:
     with pytest.raises(BadNameError, match=r"'a//b'.*encoded as 'a\.\.b'"):
         await bucket.with_codecs(keys=PathCodec()).put("a//b")
+
+
+class Raising:
+    """A codec that raises when it decodes."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def encode_key(self, key: str) -> str:
+        return key
+
+    def decode_key(self, stored: str) -> str:
+        raise self.error
+
+    def encode_value(self, value: bytes) -> bytes:
+        raise self.error
+
+    def decode_value(self, stored: bytes) -> bytes:
+        raise self.error
+
+
+STOPS = [StopAsyncIteration(), StopIteration(), GeneratorExit(), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize("error", [*STOPS, ValueError("x")], ids=lambda error: type(error).__name__)
+async def test_whatever_a_codec_raises_is_a_codec_error_and_ends_no_reader(
+    bucket: Bucket, nc: Client, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    reported: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", reported.append)
+    await bucket.put("a", b"1")
+    said = f"A codec raised {type(error).__name__}"
+    codec = Raising(error)
+    for coded in (bucket.with_codecs(keys=codec), bucket.with_codecs(values=codec)):
+        async with asyncio.timeout(30), coded.watch() as entries:
+            assert await entries.next() is None  # the entry is left out, and reported
+        async with asyncio.timeout(30), coded.live() as values:
+            assert values.snapshot() == {}
+        assert await coded.history().all() == []
+    assert await bucket.with_codecs(keys=codec).keys().all() == []
+    assert {type(one) for one in reported} == {CodecError}
+    assert {str(one).startswith(said) for one in reported} == {True}
+    assert len(reported) == 7
+    coded = bucket.with_codecs(values=codec)
+    with pytest.raises(CodecError, match=said) as raised:
+        await coded.get("a")
+    assert raised.value.__cause__ is error
+    with pytest.raises(CodecError, match=said):
+        await coded.put("a", b"2")

@@ -472,3 +472,23 @@ async def test_a_lost_info_answer_is_requested_again(
     assert [info.name async for info in store.objects()] == (
         {"info": ["x"], "delete": [], "update_meta": ["y"]}[call]
     )
+
+
+class Exhausted:
+    """A file such as a mock whose answers are used up."""
+
+    def write(self, data: bytes) -> None:
+        raise StopIteration
+
+    def read(self, size: int) -> bytes:
+        raise StopIteration
+
+
+async def test_a_file_that_raises_stop_iteration_is_an_error_for_who_waits(
+    store: ObjectStore,
+) -> None:
+    await store.put("a", bytes(300_000))
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(store.get_into("a", Exhausted()), 30)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(store.put("b", Exhausted()), 30)

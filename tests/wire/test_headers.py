@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import BadHeaderError
-from jetspark.wire.headers import Headers, encode_headers, parse_headers
+from jetspark.wire.headers import Headers, encode_headers, forwarded, parse_headers
 from jetspark.wire.status import Status, status_of
 
 # What the protocol can carry: no control characters that end a line, no blanks at the edges.
 text = st.text(st.characters(exclude_characters="\r\n\x00", codec="utf-8"), max_size=12)
 values = text.map(lambda value: value.strip(" \t"))
 names = st.text(
-    st.characters(exclude_characters=":\r\n\x00", codec="utf-8"), min_size=1, max_size=12
-).filter(lambda name: name == name.strip())
+    st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=":"),
+    min_size=1,
+    max_size=12,
+)
 
 
 @given(st.lists(st.tuples(names, values), max_size=8))
@@ -57,6 +62,26 @@ def test_idle_heartbeat_has_status_and_headers() -> None:
     assert status.is_idle_heartbeat
     assert not status.is_flow_control
     assert headers["Nats-Last-Consumer"] == "7"
+
+
+@pytest.mark.parametrize("name", ["A b", " A", "A ", "A\t", "Ä", "a\x7f"])
+def test_a_name_that_other_clients_drop_is_refused_and_a_received_one_goes_on(name: str) -> None:
+    with pytest.raises(BadHeaderError, match="printable ASCII without blanks"):
+        Headers({name: "x"})
+    block = f"NATS/1.0\r\n{name}: x\r\nC: y\r\n\r\n".encode()
+    received, _ = parse_headers(block)
+    assert received[name] == "x"
+    if name == name.strip():
+        assert encode_headers(Headers(received)) == block
+        assert encode_headers(forwarded(received.items())) == block
+
+
+@pytest.mark.parametrize(
+    "items", [np.int64(5), np.float64(1.5), np.True_, np.array(5), np.array(["a", "b"])]
+)
+def test_values_of_numpy_are_no_headers(items: Any) -> None:
+    with pytest.raises(BadHeaderError, match="headers is a mapping or pairs"):
+        Headers(items)
 
 
 @pytest.mark.parametrize(("name", "value"), [("a\r", "x"), ("a", "x\r\ny"), ("", "x"), ("a:b", "")])

@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 
 logger = logging.getLogger("jetspark")
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("jetspark")
 def check_callback(callback: Callable[..., object] | None) -> None:
     """Raises ConfigError unless it is None or a plain function; nothing awaits an async one."""
     if callback is not None and not callable(callback):
-        raise ConfigError(f"A callback is a function, not {callback!r:.80}.")
+        raise ConfigError(f"A callback is a function, not {shown(callback)}.")
     called = type(callback).__call__ if callable(callback) else None  # of a callable object
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(called):
         raise ConfigError("The blocking client calls plain functions, not async ones.")

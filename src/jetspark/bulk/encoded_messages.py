@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from jetspark.wire.headers import Headers, encode_headers
+from jetspark.wire.headers import encode_headers, forwarded
 
 EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
 """Subject, header block (None without headers) and payload."""
@@ -29,7 +29,7 @@ def size_of(message: EncodedMessage) -> int:
 
 def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
     """The encoded header block, an empty one for no pairs. Raises BadHeaderError."""
-    return encode_headers(Headers(pairs))
+    return encode_headers(forwarded(pairs))
 
 
 def pack(messages: list[EncodedMessage]) -> bytes:

@@ -1,4 +1,4 @@
-"""Tasks that somebody waits for: what they raise unexpectedly reaches who waits.
+"""Tasks and threads that somebody waits for: what they raise unexpectedly reaches who waits.
 
 Contract: an exception that the task does not handle goes to `on_error` as a JetsparkError.
 Otherwise asyncio tells it only when the task is garbage, and a reader waits for ever.
@@ -8,9 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from jetspark.errors import JetsparkError, user_error
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """`asyncio.to_thread` for what may call user code.
+
+    No future takes a StopIteration, and who waits would wait for ever: it becomes a RuntimeError,
+    as in a generator.
+    """
+    return await asyncio.to_thread(_without_stop_iteration, function, *args)
+
+
+def _without_stop_iteration(function: Callable[..., T], *args: Any) -> T:
+    try:
+        return function(*args)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration was raised in a thread.") from error
 
 
 def background(

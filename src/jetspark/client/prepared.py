@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 from jetspark.payloads import Payload, byte_view, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.wire.headers import Headers, HeadersLike
@@ -41,7 +41,7 @@ def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | Non
         return message.subject, message.data, message.reply, message.headers or None
     except AttributeError:
         raise ConfigError(
-            f"message is a PreparedMessage or a Message, not {message!r:.80}: "
+            f"message is a PreparedMessage or a Message, not {shown(message)}: "
             "use publish(subject, payload)."
         ) from None
 
@@ -63,9 +63,10 @@ class PreparedMessage:
         reply: str | None = None,
         headers: HeadersLike = (),
     ) -> None:
-        for text in (subject, subject if reply is None else reply):
-            if not isinstance(text, str):
-                check_publish_subject(text)
+        if not isinstance(subject, str):
+            check_publish_subject(subject)
+        if reply is not None and not isinstance(reply, str):
+            check_publish_subject(reply, what="reply subject")
         if type(data) is not bytes:
             byte_view(data)
         self.subject = subject

@@ -70,7 +70,7 @@ class Publishing:
             self.encode_subject(subject)
             raise
         if reply is not None:
-            check_publish_subject(reply, strict=False)
+            check_publish_subject(reply, strict=False, what="reply subject")
             target = b"%b %b" % (target, reply.encode())
             check_line(reply, target, self._options.max_control_line)
         block = b"" if headers is None else self.encode_headers(headers)

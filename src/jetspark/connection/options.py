@@ -144,7 +144,7 @@ class ConnectOptions:
             raise ConfigError("TLS over WebSocket is written wss:// in the URL.")
         _ = self.api_prefix
         object.__setattr__(self, "ws_headers", _header_pairs(self.ws_headers))
-        check_publish_subject(self.inbox_prefix)
+        check_publish_subject(self.inbox_prefix, what="inbox_prefix")
 
     def _check_credentials(self) -> None:
         """One kind at most, and whole. Raises ConfigError, with names and no values."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from jetspark.errors import shown
 from jetspark.timestamps import (
     datetime_to_ns,
     duration_to_ns,
@@ -108,7 +109,9 @@ def to_duration(value: timedelta) -> Duration:
         return value
     if not isinstance(value, timedelta):
         # Seconds to one reader, nanoseconds to the next: no bare numbers.
-        raise TypeError(f"{value!r} is not a timedelta; write for example timedelta(seconds=5)")
+        raise TypeError(
+            f"{shown(value)} is not a timedelta; write for example timedelta(seconds=5)"
+        )
     return Duration.from_ns(duration_to_ns(value))
 
 
@@ -117,7 +120,7 @@ def to_timestamp(value: datetime) -> Timestamp:
     if isinstance(value, Timestamp):
         return value
     if not isinstance(value, datetime):
-        raise TypeError(f"{value!r} is not a datetime")
+        raise TypeError(f"{shown(value)} is not a datetime")
     return Timestamp.from_ns(datetime_to_ns(value))
 
 

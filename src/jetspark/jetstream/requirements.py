@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jetspark.errors import UnsupportedByServerError
+from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.timestamps import NANOSECONDS, ns_from_now
 from jetspark.wire.documents import ServerInfo
 
@@ -62,7 +62,11 @@ def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
 
 
 def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
-    """Raises UnsupportedByServerError for what the server would ignore."""
+    """Raises UnsupportedByServerError for what the server would ignore, ConfigError for a negative
+    time, which it would take for none."""
+    threshold = wire.get("inactive_threshold")
+    if isinstance(threshold, int) and threshold < 0:
+        raise ConfigError("inactive_threshold cannot be negative.")
     needs = list(_needs(wire, CONSUMER_FIELDS, ""))
     if wire.get("priority_policy") == "prioritized":
         needs.append(("priority_policy 'prioritized'", (2, 12)))

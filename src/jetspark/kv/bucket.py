@@ -137,8 +137,7 @@ class Bucket:
         return (await self.get(key, revision, leader=leader)).value
 
     async def _stored(self, seq: int | None, subject: str | None, *, leader: bool) -> StoredMsg:
-        if leader:
-            check_flag("leader", leader)
+        leader = check_flag("leader", leader)
         direct = self._encoding.direct and not leader
         try:
             return await self._js.get_msg(self.stream, seq, last_by_subject=subject, direct=direct)
@@ -360,6 +359,8 @@ class Bucket:
         operation: Operation | None = None,
         ttl: TimeToLive | None = None,
     ) -> int:
+        if last is not None:
+            check_whole("revision", last, 0, MOST_SEQUENCE)
         headers = None
         if operation is not None:
             headers = {OPERATION: str(operation)}

@@ -6,10 +6,11 @@ domain's API prefix before "$KV.…". The same applies to a context with a domai
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
-from jetspark.errors import ConfigError
+from jetspark.errors import CodecError, ConfigError, JetsparkError
 from jetspark.jetstream.documents import StoredMsg, StreamConfig, exact_ns
 from jetspark.kv.codecs import KeyCodec, ValueCodec, encode_filter
 from jetspark.kv.entries import Entry
@@ -24,6 +25,21 @@ from jetspark.kv_rules import (
 from jetspark.payloads import Payload, payload_bytes
 
 _DEFAULT_API: Final = "$JS.API"
+
+T = TypeVar("T", str, bytes)
+
+
+def _coded(code: Callable[[T], T], value: T) -> T:
+    """What a codec makes of it. Whatever it raises is a CodecError.
+
+    Some exceptions would mean something to the reader's loop: that it has come to its end.
+    """
+    try:
+        return code(value)
+    except (JetsparkError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise CodecError(f"A codec raised {type(error).__name__}.") from error
 
 
 class BucketEncoding:
@@ -70,7 +86,7 @@ class BucketEncoding:
     # -- keys ----------------------------------------------------------------------------------
 
     def _stored_key(self, key: str) -> str:
-        return check_key(key if self.keys is None else self.keys.encode_key(key), key)
+        return check_key(key if self.keys is None else _coded(self.keys.encode_key, key), key)
 
     def subject(self, key: str) -> str:
         """The subject of a key in the bucket's stream. Raises BadNameError, CodecError."""
@@ -91,23 +107,25 @@ class BucketEncoding:
         return [self._at + self._filter(text) for text in wanted]
 
     def _filter(self, text: str) -> str:
-        return check_filter(text if self.keys is None else encode_filter(self.keys, text), text)
+        if self.keys is None:
+            return check_filter(text, text)
+        return check_filter(_coded(partial(encode_filter, self.keys), text), text)
 
     def key_of(self, subject: bytes) -> str:
         """The key of a subject in the stream. Raises CodecError, UnicodeDecodeError."""
         stored = subject[self.cut :].decode()
-        return stored if self.keys is None else self.keys.decode_key(stored)
+        return stored if self.keys is None else _coded(self.keys.decode_key, stored)
 
     # -- values --------------------------------------------------------------------------------
 
     def stored_value(self, value: Payload) -> bytes:
         """The payload of a value. Raises BadPayloadError, CodecError."""
         plain = payload_bytes(value)
-        return plain if self.values is None else self.values.encode_value(plain)
+        return plain if self.values is None else _coded(self.values.encode_value, plain)
 
     def value_of(self, stored: bytes) -> bytes:
         """The value of a payload. Raises CodecError."""
-        return stored if self.values is None else self.values.decode_value(stored)
+        return stored if self.values is None else _coded(self.values.decode_value, stored)
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
         """The entry of a stored message of this key. Raises CodecError."""

@@ -9,7 +9,6 @@ written.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import secrets
@@ -18,6 +17,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 
 from jetspark.arguments import path_of
+from jetspark.client.background import in_thread
 from jetspark.errors import BadPayloadError, ConfigError
 from jetspark.payloads import Payload, byte_view, has_buffer
 
@@ -58,12 +58,12 @@ async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
     else:
         source = sync_blocks(data)
         try:
-            while (ready := await asyncio.to_thread(_next, source)) is not None:
+            while (ready := await in_thread(_next, source)) is not None:
                 yield ready
         finally:
             # After a cancellation a thread may still be reading; the generator ends with it.
             with suppress(ValueError):
-                await asyncio.to_thread(source.close)
+                await in_thread(source.close)
 
 
 def _next(source: Iterator[bytes]) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions
 from jetspark.objects.meta import MetaStore, object_not_found
 from jetspark.objects.names import check_store, new_nuid
@@ -16,7 +16,7 @@ _MOST_LINKS: Final = 8
 def link_to(target: ObjectInfo) -> ObjectLink:
     """A link to an object. Raises ConfigError for a target that is deleted or a link."""
     if not isinstance(target, ObjectInfo):
-        raise ConfigError(f"target must be the info of an object, not {target!r:.80}.")
+        raise ConfigError(f"target must be the info of an object, not {shown(target)}.")
     if target.deleted:
         raise ConfigError("A link cannot lead to a deleted object.")
     if target.link is not None:

@@ -9,7 +9,6 @@ acknowledged write. Names are any text that is not empty.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -17,12 +16,14 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from jetspark.arguments import check_whole, checked
+from jetspark.client.background import in_thread
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
     ObjectExistsError,
     ObjectNotFoundError,
     StreamNotFoundError,
+    shown,
 )
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.listing import Listing
@@ -345,7 +346,7 @@ def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
             for name, values in headers.items()
         }
     except (AttributeError, TypeError):
-        raise ConfigError(f"headers must map names to values, not {headers!r:.80}.") from None
+        raise ConfigError(f"headers must map names to values, not {shown(headers)}.") from None
 
 
 def _delete_marker(info: ObjectInfo) -> ObjectInfo:
@@ -364,17 +365,17 @@ def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool
 async def _write_to(file: Writable, reader: ObjectReader) -> None:
     try:
         while lot := await reader.next_lot():
-            await asyncio.to_thread(write_all, file, lot)
+            await in_thread(write_all, file, lot)
     finally:
         reader.stop()
 
 
 async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
-    file = await asyncio.to_thread(NewFile, path)
+    file = await in_thread(NewFile, path)
     try:
         await _write_to(file, reader)
-        await asyncio.to_thread(file.keep)
+        await in_thread(file.keep)
     except BaseException:
-        await asyncio.to_thread(file.drop)
+        await in_thread(file.drop)
         raise
     return reader.info

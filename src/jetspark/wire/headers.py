@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from jetspark.errors import BadHeaderError
+from jetspark.errors import BadHeaderError, shown
 from jetspark.kinds import checked_where_used
 from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
 
-_BAD_NAME = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
+# The field names of ADR-4: other clients drop others, when they send or when they receive.
+_NAME = re.compile(r"[!-9;-~]+")
+_BREAKS_BLOCK = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
 _BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
 
 
@@ -25,9 +27,9 @@ class Headers:
     Headers are equal when each name has the same values.
 
     `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces all of them.
-    Raises BadHeaderError for a name or value that the protocol cannot carry: one that is not a str
-    or contains CR, LF, NUL or a lone surrogate, and a name that is empty, contains a colon, or
-    begins or ends with white space.
+    Raises BadHeaderError for a value that is not a str or contains CR, LF, NUL or a lone surrogate,
+    and for a name that is not of printable ASCII without blanks and colons (ADR-4). Names that came
+    in a message are kept as they are.
     """
 
     __slots__ = ("_pairs",)
@@ -35,12 +37,13 @@ class Headers:
     def __init__(self, items: HeadersLike = ()) -> None:
         # A list: messages have few headers, and a dict would lose the order across names.
         self._pairs: list[tuple[str, str]] = []
-        if items == ():
+        if type(items) is tuple and not items:
+            return
+        if isinstance(items, Headers):
+            self._pairs = _carried(items._pairs)
             return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
-        if isinstance(items, Headers):
-            pairs = list(items.items())
-        elif isinstance(items, Mapping):
+        if isinstance(items, Mapping):
             pairs = items.items()
         elif isinstance(items, str | bytes | bytearray):  # empty ones have no wrong pair
             raise _no_headers(items)
@@ -59,14 +62,16 @@ class Headers:
     def add(self, name: str, value: str) -> None:
         """Append a value to those that the name already has."""
         if not isinstance(name, str):
-            raise BadHeaderError(f"the name of a header is a str, not {name!r:.80}")
-        if _BAD_NAME.search(name):
-            raise BadHeaderError(f"header name {name!r} cannot be sent")
+            raise BadHeaderError(f"the name of a header is a str, not {shown(name)}")
+        if not _NAME.fullmatch(name):
+            raise BadHeaderError(
+                f"a header's name is printable ASCII without blanks and colons, not {shown(name)}"
+            )
         if not isinstance(value, str):
-            raise BadHeaderError(f"the value of header {name!r} is a str, not {value!r:.80}")
+            raise BadHeaderError(f"the value of header {shown(name)} is a str, not {shown(value)}")
         if _BAD_VALUE.search(value):
             raise BadHeaderError(
-                f"the value of header {name!r} contains CR, LF, NUL or a lone surrogate"
+                f"the value of header {shown(name)} contains CR, LF, NUL or a lone surrogate"
             )
         # Receivers strip surrounding blanks.
         self._pairs.append((name, value.strip(" \t")))
@@ -152,8 +157,24 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[
 """Headers, a mapping of names to one or several values, or (name, value) pairs."""
 
 
+def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Headers of a message that goes on, with the names that it has. Raises BadHeaderError."""
+    headers = Headers()
+    headers._pairs = _carried(pairs)
+    return headers
+
+
+def _carried(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of a message, which its block can carry. Raises BadHeaderError."""
+    kept = list(pairs)
+    for name, value in kept:
+        if _BREAKS_BLOCK.search(name) or _BAD_VALUE.search(value):
+            raise BadHeaderError(f"header {shown(name)} cannot be sent")
+    return kept
+
+
 def _no_headers(items: object) -> BadHeaderError:
-    return BadHeaderError(f"headers is a mapping or pairs of names and values, not {items!r:.80}")
+    return BadHeaderError(f"headers is a mapping or pairs of names and values, not {shown(items)}")
 
 
 def encode_headers(headers: Headers) -> bytes:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
 import msgspec
 
 from jetspark.arguments import checked_value
-from jetspark.errors import ConfigError, JetStreamError
+from jetspark.errors import ConfigError, JetStreamError, shown
 from jetspark.jetstream.documents.document import (
     Document,
     DocumentT,
@@ -190,7 +190,7 @@ def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, A
         if not isinstance(config, str):
             raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
         raise ConfigError(
-            f"A str is the JSON text of a {cls.__name__}, and {config!r:.80} is none: "
+            f"A str is the JSON text of a {cls.__name__}, and {shown(config)} is none: "
             "give fields by name, a mapping, JSON text, or the pathlib.Path of a JSON file."
         ) from None
 
@@ -212,7 +212,7 @@ def _wire_given(cls: type[Document], given: Mapping[str, Any]) -> dict[str, Any]
         elif name in nested:
             value = _nested_given(nested[name], value)
         elif isinstance(value, timedelta) and name not in spans:
-            raise ConfigError(f"{name} is no time, and was given {value!r}.")
+            raise ConfigError(f"{name} is no time, and was given {shown(value)}.")
         try:
             wire[plain_text(name)] = wire_value(value)
         except ValueError as error:  # a datetime without a zone

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, 
 
 import msgspec
 
-from jetspark.errors import ConfigError, JetStreamError
+from jetspark.errors import ConfigError, JetStreamError, shown
 from jetspark.jetstream.exact_times import (
     ZERO_TIME,
     Duration,
@@ -61,7 +61,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
 
     def __post_init__(self) -> None:
         if not isinstance(self.extra, dict):
-            raise ConfigError(f"extra is a dict of fields, not {self.extra!r:.80}.")
+            raise ConfigError(f"extra is a dict of fields, not {shown(self.extra)}.")
         for name in _list_fields(type(self)):
             value = getattr(self, name)
             if type(value) is not list and isinstance(value, Iterable) and not _is_one(value):
@@ -73,7 +73,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
             try:
                 better = [exact(one) for one in value] if type(value) is list else exact(value)
             except (TypeError, ValueError) as error:
-                raise ConfigError(f"{name}: {error}.") from None
+                raise ConfigError(f"{name}: {str(error).removesuffix('.')}.") from None
             msgspec.structs.force_setattr(self, name, better)
 
     def replace(self, **changes: Any) -> Self:

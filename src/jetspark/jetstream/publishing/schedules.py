@@ -74,9 +74,9 @@ class ScheduleCalls(StoredCalls):
         later = (every, cron, time_zone, source, rollup or None)
         first = "schedule" if later == (None,) * len(later) else "schedule other than at a time"
         check_feature(first, (2, 12) if first == "schedule" else (2, 14), self._api.server)
-        check_publish_subject(target)
+        check_publish_subject(target, what="target")
         if source is not None:
-            check_publish_subject(source)
+            check_publish_subject(source, what="source")
         if len({subject, target, source}) < 3:
             raise ConfigError("subject, target and source must be different subjects.")
         if time_zone is not None and cron is None:

@@ -81,8 +81,8 @@ class StoredCalls:
             raise ConfigError("Give seq, last_by_subject or next_by_subject.")
         if seq is not None:
             check_whole("seq", seq, most=MOST_SEQUENCE)
-        if direct:
-            check_flag("direct", direct)
+        if direct is not None:
+            direct = check_flag("direct", direct)
         for subject in (last_by_subject, next_by_subject):
             if subject is not None:
                 check_subscribe_subject(subject)
