@@ -73,7 +73,7 @@ async def fill(js: JetStream, name: str, count: int = ALL, **options: Any) -> No
     await js.create_stream(name=name, subjects=[f"{name}.*"], description="old", **options)
     async with js.publisher() as publisher:
         for number in range(1, count + 1):
-            headers = {"N": str(number), "ä": "ö"} if number % 3 else None
+            headers = {"N": str(number), "A": "ö"} if number % 3 else None
             await publisher.send(f"{name}.{number % 7}", b"%d " % number * 40, headers=headers)
     await js.delete_msg(name, 5)
     worker = await js.create_consumer(name, durable_name="worker")
@@ -557,6 +557,39 @@ async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
                 "S", tmp_path / "b", chunk_size=1024, window_size=4096, progress=end_server
             )
     assert nothing_in(tmp_path)
+
+
+@pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
+async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
+    js: JetStream, stream: str, tmp_path: Path, shared_server: NatsServer, blocked: str
+) -> None:
+    if blocked == "RESTORE":
+        await js.backup_stream(stream, tmp_path / "b")
+    asked = b"$JS.API.STREAM." + blocked.encode()
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, out = await asyncio.open_connection("127.0.0.1", shared_server.port)
+        back = asyncio.create_task(copied(there, writer))
+        while (line := await reader.read(65536)) and asked not in line:
+            out.write(line)
+        back.cancel()
+        out.close()
+        writer.transport.abort()
+
+    async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+
+    proxy = await asyncio.start_server(cut, "127.0.0.1", 0)
+    url = f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    async with proxy, connect(url, reconnect_wait=0.05) as nc, asyncio.timeout(30):
+        with pytest.raises(BackupError, match="The connection was lost before the"):
+            if blocked == "SNAPSHOT":
+                await JetStream(nc).backup_stream(stream, tmp_path / "b")
+            else:
+                await JetStream(nc).restore_stream(tmp_path / "b")
+    if blocked == "SNAPSHOT":
+        assert nothing_in(tmp_path)
 
 
 async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(

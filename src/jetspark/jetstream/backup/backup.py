@@ -42,11 +42,31 @@ ANSWER_WITHIN: Final = 60.0
 """Seconds for the server to start, and ten times as many when it verifies all messages first."""
 
 
-def with_timeout(api: Api, seconds: float) -> Api:
-    """The same API for a long call, with a timeout of at least so many seconds."""
+async def long_call(
+    api: Api, seconds: float, what: str, endpoint: str, request: Any, stream: str
+) -> dict[str, Any]:
+    """An API call with a timeout of at least so many seconds.
+
+    It does not wait for an answer that was lost with its link. Raises BackupError then, and as
+    every API call. `what`: "the backup".
+    """
     slow = copy(api)
     slow.timeout = max(api.timeout, seconds)
-    return slow
+    client = api.client
+    lost = asyncio.Event()
+    listener = client.listen(client.new_inbox(), lambda frame: None, on_disconnect=lost.set)
+    answer = asyncio.ensure_future(slow.call(endpoint, request, stream=stream))
+    losing = asyncio.ensure_future(lost.wait())
+    try:
+        await asyncio.wait({answer, losing}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            client.require_open()
+            raise BackupError(f'The connection was lost before {what} of stream "{stream}" began.')
+        return await answer
+    finally:
+        losing.cancel()
+        answer.cancel()
+        listener.close()
 
 
 async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
@@ -104,8 +124,10 @@ class BackupCalls:
                     request["chunk_size"] = chunk_size
                 if window_size is not None:
                     request["window_size"] = window_size
-                api = with_timeout(self._api, ANSWER_WITHIN * (10 if check else 1))
-                answer = await api.call(js_api.STREAM_SNAPSHOT, request, stream=name)
+                within = ANSWER_WITHIN * (10 if check else 1)
+                answer = await long_call(
+                    self._api, within, "the backup", js_api.STREAM_SNAPSHOT, request, name
+                )
                 document = {"config": answer["config"], "state": answer["state"]}
                 size = int(answer["state"]["bytes"])
                 await _receive(incoming, writer, size, progress)

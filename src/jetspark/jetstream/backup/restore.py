@@ -37,8 +37,8 @@ from jetspark.jetstream.backup.backup import (
     ANSWER_WITHIN,
     SILENCE,
     ProgressCallback,
+    long_call,
     report,
-    with_timeout,
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
@@ -99,8 +99,8 @@ class RestoreCalls:
         name = backup.stream
         wire = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
-        answer = await with_timeout(self._api, ANSWER_WITHIN).call(
-            js_api.STREAM_RESTORE, request, stream=name
+        answer = await long_call(
+            self._api, ANSWER_WITHIN, "the restore", js_api.STREAM_RESTORE, request, name
         )
         transfer = _Transfer(self._api, backup, answer["deliver_subject"])
         try:
