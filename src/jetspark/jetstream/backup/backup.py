@@ -43,7 +43,7 @@ ANSWER_WITHIN: Final = 60.0
 
 
 async def long_call(
-    api: Api, seconds: float, what: str, endpoint: str, request: Any, stream: str
+    api: Api, seconds: float, what: str, call: js_api.Call, request: Any, stream: str
 ) -> dict[str, Any]:
     """An API call with a timeout of at least so many seconds.
 
@@ -55,7 +55,7 @@ async def long_call(
     client = api.client
     lost = asyncio.Event()
     listener = client.listen(client.new_inbox(), lambda frame: None, on_disconnect=lost.set)
-    answer = asyncio.ensure_future(slow.call(endpoint, request, stream=stream))
+    answer = asyncio.ensure_future(slow.call(call, request, stream=stream))
     losing = asyncio.ensure_future(lost.wait())
     try:
         await asyncio.wait({answer, losing}, return_when=asyncio.FIRST_COMPLETED)
