@@ -48,6 +48,10 @@ COMMANDS = {
             "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
         ),
     ),
+    "table": Command(
+        "jetspark.cli.table:table",
+        "Look at Delta and Iceberg tables, compact them, remove old files.",
+    ),
     "server": Command(
         "jetspark.cli.server:server",
         "Run a nats-server with JetStream on this machine.",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -22,6 +24,7 @@ from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.delta_statistics import statistics
+from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
@@ -199,6 +202,39 @@ class OpenDelta:
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
         except CommitFailedError as error:
             raise CommitConflict(f"{self.name} was changed meanwhile.") from error
+
+    def facts(self) -> TableFacts:
+        """The newest version."""
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        return TableFacts(
+            format="delta",
+            location=self.location,
+            version=self._table.version(),
+            rows=sum(files["num_records"].to_pylist()),
+            files=files.num_rows,
+            bytes=sum(files["size_bytes"].to_pylist()),
+            columns=[(one.name, str(one.type)) for one in self.schema],
+            partition_by=list(self.partition_by),
+            properties=dict(self._table.metadata().configuration),
+        )
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Put small files together. Raises CommitConflict when others have removed rows."""
+        try:
+            found = self._table.optimize.compact(target_size=target_bytes)
+        except CommitFailedError as error:
+            raise CommitConflict(f"{self.name} was changed meanwhile: compact it again.") from error
+        return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
+        """Remove files that no version younger than the retention names. Raises ConfigError."""
+        check_retention(retention)
+        return self._table.vacuum(
+            retention_hours=math.ceil(retention / timedelta(hours=1)),
+            dry_run=dry_run,
+            enforce_retention_duration=False,
+            full=True,
+        )
 
     def _commit(self, mode: str, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         columns = [name for name in self.schema.names if name not in self.partition_by]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ from pyparsing import ParseException
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog, local_folder
+from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnamed_files
+from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable
@@ -222,6 +225,59 @@ class OpenIceberg:
         """Add columns, which are null in the rows that are there. Raises CommitConflict."""
         with _conflicts(self.name), self._transaction() as making, making.update_schema() as change:
             change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
+
+    def facts(self) -> TableFacts:
+        """The newest version."""
+        files = [one.file for one in self._table.scan().plan_files()]
+        return TableFacts(
+            format="iceberg",
+            location=self.location,
+            version=len(self._table.metadata.snapshots),
+            rows=sum(one.record_count for one in files),
+            files=len(files),
+            bytes=sum(one.file_size_in_bytes for one in files),
+            columns=[(one.name, str(one.type)) for one in self.schema],
+            partition_by=list(self.partition_by),
+            properties=dict(self._table.properties),
+        )
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Put small files together. Raises TableError while others keep committing."""
+
+        def commit(making: Transaction) -> None:
+            try:
+                with _conflicts(self.name):
+                    making.commit_transaction()
+            finally:
+                self.refresh()
+
+        return compact(
+            lambda: self._table,
+            self._transaction,
+            self._data_file,
+            commit,
+            self.layout(target_bytes, "zstd"),
+            self.storage,
+        )
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
+        """Remove files that no snapshot younger than the retention names. Raises ConfigError."""
+        check_retention(retention)
+        table = self._table
+        old = old_snapshots(table, datetime.now(UTC) - retention)
+        kept = [
+            one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id not in set(old)
+        ]
+        found = unnamed_files(table, kept, retention)
+        if not dry_run:
+            # First the metadata, so that no snapshot names a file that is gone.
+            if old:
+                with _conflicts(self.name):
+                    table.maintenance.expire_snapshots().by_ids(old).commit()
+            for one in found:
+                table.io.delete(one)
+            self.refresh()
+        return found
 
     def _transaction(self) -> Transaction:
         """One whose commit fails when another came first.

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from jetspark.lakehouse.maintenance import Maintained
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.scans import Piece
 
@@ -34,7 +35,7 @@ class TableName:
         return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
 
 
-class Table(Protocol):
+class Table(Maintained, Protocol):
     """A table at one version."""
 
     name: TableName

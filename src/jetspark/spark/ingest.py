@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of
+from jetspark.lakehouse.places import in_catalog
 from jetspark.spark import table
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, with_json_fields
@@ -181,11 +182,11 @@ class Ingest:
     def _sink_options(self, format_: Format) -> dict[str, str]:
         streams = table.streams_text(parse_options(self.options))
         options = {"writerName": f"the run on {streams}", **self.table_options}
-        catalog, colon, name = self.to.partition(":")
-        if format_ is Format.ICEBERG and colon and "." in name and "/" not in name:
-            options |= {"catalog": catalog, "table": name}
-        else:
+        found = in_catalog(self.to) if format_ is Format.ICEBERG else None
+        if found is None:
             options["path"] = self.to
+        else:
+            options["catalog"], options["table"] = found
         if names := [name for name, _ in self._partitions()]:
             options["partitionBy"] = ",".join(names)
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.places import STORAGE, absolute, file_size
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values as values
 from jetspark.spark.table_files import place
@@ -17,24 +16,13 @@ from jetspark.subjects import nearest_name
 
 PREFIX = "jetspark-"
 """Beginning of the formats' names in Spark, where "delta" and "iceberg" may be those of a JAR."""
-STORAGE = "storage."
-"""Beginning of options that are for the library which reaches the storage and the catalog."""
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
-_LEAST_TARGET = 64 * 1024
 
 
 def _size(name: str, value: str) -> int:
-    match = _SIZE.fullmatch(value.strip().casefold())
-    found = int(match[1]) * _UNITS[match[2]] if match else 0
-    if found < _LEAST_TARGET:
-        raise ConfigError(
-            f"Option {name!r} must be a size of at least 64k, such as 128m, not {value!r}."
-        )
-    return found
+    return file_size(f"Option {name!r}", value)
 
 
 def _compression(name: str, value: str) -> str:
@@ -177,14 +165,6 @@ def table_name(
         return TableName(catalog=catalog, identifier=table, properties=dict(properties))
     also = " (or the options 'catalog' and 'table')" if format_ is Format.ICEBERG else ""
     raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
-
-
-def absolute(path: str) -> str:
-    """The same for the driver and its workers, whatever folder they run in."""
-    path = path.rstrip("/") or "/"
-    if path.startswith("file:"):
-        return "/" + path.removeprefix("file:").lstrip("/")
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _unknown(format_: Format, given: str, known: list[str]) -> str:

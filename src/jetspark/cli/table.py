@@ -1,0 +1,147 @@
+"""`jetspark table`: look at Delta and Iceberg tables, compact them, remove what nobody needs."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from jetspark.cli import console
+from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.stream_session import JsonOption, show_facts, show_json, size
+from jetspark.cli.where import pairs
+from jetspark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jetspark.lakehouse.table import Table
+
+_REPEATED = Parameter(negative="")
+_SPAN = re.compile(r"(\d+)\s*([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+table = App(
+    name="table",
+    help=COMMANDS["table"].line,
+    help_epilogue=examples(
+        "jetspark table info lake/orders",
+        "jetspark table compact lake/orders",
+        "jetspark table vacuum lake/orders --dry-run",
+    ),
+)
+
+
+@table.command(sort_key=0, help_epilogue=examples("jetspark table info lake/orders --json"))
+def info(
+    place: str,
+    /,
+    *,
+    format: str | None = None,
+    table_option: Annotated[list[str] | None, _REPEATED] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a table: its rows, files and columns.
+
+    Args:
+        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
+        format: delta or iceberg; without it, as the folder shows.
+        table_option: Option of the storage or the catalog, as name=value
+            (storage.AWS_REGION=…); may be given again.
+        json: One JSON document.
+    """
+    found = _opened(place, format, table_option).facts()
+    if json:
+        show_json(msgspec.to_builtins(found))
+        return
+    show_facts(
+        {
+            "format": found.format,
+            "location": found.location,
+            "version" if found.format == "delta" else "snapshots": f"{found.version:,}",
+            "rows": f"{found.rows:,}",
+            "files": f"{found.files:,}",
+            "size": size(found.bytes),
+            "partitions": ", ".join(found.partition_by) or "–",
+            "columns": ", ".join(f"{name} {kind}" for name, kind in found.columns),
+        }
+    )
+
+
+@table.command(sort_key=1, help_epilogue=examples("jetspark table compact lake/orders"))
+def compact(
+    place: str,
+    /,
+    *,
+    target_size: str = "128m",
+    format: str | None = None,
+    table_option: Annotated[list[str] | None, _REPEATED] = None,
+    json: JsonOption = False,
+) -> None:
+    """Put small files together. Readers and a query that writes are not disturbed.
+
+    The small files stay for readers of former versions until `vacuum` removes them.
+
+    Args:
+        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
+        target_size: Size of a file that is not small any more, as 128m or 1g.
+        format: delta or iceberg; without it, as the folder shows.
+        table_option: Option of the storage or the catalog, as name=value; may be given again.
+        json: One JSON document.
+    """
+    from jetspark.lakehouse.places import file_size
+
+    target = file_size("--target-size", target_size)
+    done = _opened(place, format, table_option).compact(target)
+    if json:
+        show_json({"removed": done.removed, "added": done.added})
+    elif done.removed:
+        console.say(f"{done.removed:,} files replaced by {done.added:,}.")
+    else:
+        console.say("No small files to put together.")
+
+
+@table.command(sort_key=2, help_epilogue=examples("jetspark table vacuum lake/orders --keep 2d"))
+def vacuum(
+    place: str,
+    /,
+    *,
+    keep: str = "7d",
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
+    format: str | None = None,
+    table_option: Annotated[list[str] | None, _REPEATED] = None,
+    json: JsonOption = False,
+) -> None:
+    """Remove files that no version needs: of former versions, and of tasks that failed.
+
+    Versions older than --keep cannot be read any more afterwards.
+
+    Args:
+        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
+        keep: How long former versions, and files that nobody names yet, are kept: 12h, 7d, 2w; at
+            least 1h.
+        dry_run: Only print the files.
+        format: delta or iceberg; without it, as the folder shows.
+        table_option: Option of the storage or the catalog, as name=value; may be given again.
+        json: One JSON document.
+    """
+    match = _SPAN.fullmatch(keep.strip().casefold())
+    if match is None:
+        raise ConfigError(f"--keep must be a time such as 12h, 7d or 2w, not {keep!r}.")
+    retention = timedelta(hours=int(match[1]) * _HOURS[match[2]])
+    files = _opened(place, format, table_option).vacuum(retention, dry_run=dry_run)
+    if json:
+        show_json({"files": list(files), "removed": not dry_run})
+    elif dry_run:
+        console.say(*files, f"{len(files):,} files would be removed.")
+    else:
+        console.say(f"{len(files):,} files removed.")
+
+
+def _opened(place: str, format_: str | None, options: list[str] | None) -> Table:
+    """Raises ConfigError."""
+    from jetspark.lakehouse.formats import open_table
+    from jetspark.lakehouse.places import table_at
+
+    return open_table(*table_at(place, format_, pairs("--table-option", options)))

@@ -1,0 +1,78 @@
+"""How a user says which table: a folder, a URI, or catalog:namespace.table."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format, format_of
+from jetspark.lakehouse.table import TableName
+
+STORAGE = "storage."
+"""Beginning of options that are for the library which reaches the storage and the catalog."""
+_IN_CATALOG = re.compile(r"([\w-]+):([\w-]+(?:\.[\w-]+)+)")
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_LEAST_SIZE = 64 * 1024
+
+
+def absolute(path: str) -> str:
+    """The same for the driver and its workers, whatever folder they run in."""
+    path = path.rstrip("/") or "/"
+    if path.startswith("file:"):
+        return "/" + path.removeprefix("file:").lstrip("/")
+    return path if "://" in path else os.path.abspath(path)
+
+
+def in_catalog(place: str) -> tuple[str, str] | None:
+    """(catalog, namespace.table); None for a folder or a URI."""
+    match = _IN_CATALOG.fullmatch(place)
+    return None if match is None else (match[1], match[2])
+
+
+def table_at(
+    place: str, format_: str | None, options: Mapping[str, str]
+) -> tuple[Format, TableName]:
+    """The format and the table of a place. Raises ConfigError when nothing says the format."""
+    for name in options:
+        if not name.startswith(STORAGE):
+            raise ConfigError(f"Unknown option {name!r}; known: {STORAGE}… for the storage.")
+    properties = {name.removeprefix(STORAGE): value for name, value in options.items()}
+    if not place.strip():
+        raise ConfigError("The table's place is empty: name a folder.")
+    if (found := in_catalog(place)) is not None:
+        catalog, identifier = found
+        return Format.ICEBERG, TableName(
+            catalog=catalog, identifier=identifier, properties=properties
+        )
+    path = absolute(place)
+    if format_ is not None:
+        return checked_format("--format", format_), TableName(path=path, properties=properties)
+    there = format_of(Path(path)) if "://" not in path else None
+    if there is None:
+        raise ConfigError(
+            f"There is no Delta or Iceberg table at {place}."
+            if "://" not in path
+            else f"{place}: name the format (--format delta)."
+        )
+    return there, TableName(path=path, properties=properties)
+
+
+def checked_format(said: str, name: str) -> Format:
+    """Raises ConfigError; `said`: how the user gave it."""
+    try:
+        return Format(name.casefold())
+    except ValueError:
+        raise ConfigError(f"{said} must be {' or '.join(Format)}, not {name!r}.") from None
+
+
+def file_size(said: str, value: str) -> int:
+    """Bytes of "128m". Raises ConfigError; `said`: how the user gave it."""
+    match = _SIZE.fullmatch(value.strip().casefold())
+    found = int(match[1]) * _UNITS[match[2]] if match else 0
+    if found < _LEAST_SIZE:
+        raise ConfigError(f"{said} must be a size of at least 64k, such as 128m, not {value!r}.")
+    return found

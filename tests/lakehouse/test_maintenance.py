@@ -1,0 +1,217 @@
+"""Few large files in place of many small ones, old files removed, while others write and read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.table_readers import by_duckdb, column
+
+from jetspark.cli import app
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.batches import commit_batch, last_batch
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.maintenance import groups_of
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.table import Table, TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+by_format = pytest.mark.parametrize("format_", list(Format))
+SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
+HOUR = timedelta(hours=1)
+
+
+def written(table: Table, start: int, end: int) -> list[NewFile]:
+    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
+    numbers = range(start, end)
+    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
+    return writer.close()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[[Format], Table]:
+    """A table of ten batches, in two partitions."""
+
+    def make(format_: Format) -> Table:
+        name = TableName(path=str(tmp_path / "table"))
+        table = make_table(format_, name, SCHEMA, ("kind",))
+        for batch in range(10):
+            commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+            table.refresh()
+        return table
+
+    return make
+
+
+def grow_old(folder: Path) -> None:
+    """Every file was written two hours ago."""
+    then = time.time() - 7200
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+@by_format
+def test_small_files_of_a_partition_become_one_with_the_same_rows(
+    format_: Format, made: Callable[[Format], Table], tmp_path: Path
+) -> None:
+    table = made(format_)
+    assert table.facts().files == 20
+    done = table.compact(10**8)
+    assert (done.removed, done.added) == (20, 2)
+    table = open_table(format_, table.name)
+    facts = table.facts()
+    assert (facts.rows, facts.files) == (100, 2)
+    assert last_batch(table, "q") == 9
+    assert column(format_, tmp_path / "table", "n") == Counter(range(100))
+    assert table.compact(10**8).removed == 0
+
+
+@by_format
+def test_rows_that_come_while_a_table_is_compacted_are_kept(
+    format_: Format, made: Callable[[Format], Table], tmp_path: Path
+) -> None:
+    table = made(format_)
+    done = threading.Event()
+    looks: list[int] = []
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for batch in range(10, 40):
+                mine = open_table(format_, table.name)
+                commit_batch(mine, "q", batch, written(mine, batch * 10, batch * 10 + 10))
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    def look() -> None:
+        try:
+            while not done.is_set():
+                sql = "SELECT count(*), count(DISTINCT n), max(n) FROM t"
+                ((rows, distinct, last),) = by_duckdb(format_, tmp_path / "table", sql)
+                assert rows == distinct == last + 1
+                looks.append(rows)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=one) for one in (write, look)]
+    for one in threads:
+        one.start()
+    while not done.is_set():
+        open_table(format_, table.name).compact(10**8)
+    for one in threads:
+        one.join()
+    assert failures == []
+    assert looks
+    assert column(format_, tmp_path / "table", "n") == Counter(range(400))
+    assert last_batch(open_table(format_, table.name), "q") == 39
+
+
+@by_format
+def test_files_that_no_version_needs_are_removed_and_young_ones_stay(
+    format_: Format, made: Callable[[Format], Table], tmp_path: Path
+) -> None:
+    table = made(format_)
+    written(table, 500, 510)  # of a task that failed
+    table.compact(10**8)
+    table = open_table(format_, table.name)
+    assert table.vacuum(HOUR, dry_run=False) == []
+    grow_old(tmp_path / "table")
+    late = written(table, 100, 110)  # of a batch that is about to be committed
+    found = [one for one in table.vacuum(HOUR, dry_run=True) if one.endswith(".parquet")]
+    # Delta remembers when a file was replaced, which was now.
+    assert len(found) == (2 if format_ is Format.DELTA else 22 - 20)
+    table.vacuum(HOUR, dry_run=False)
+    table = open_table(format_, table.name)
+    commit_batch(table, "q", 10, late)
+    assert column(format_, tmp_path / "table", "n") == Counter(range(110))
+
+
+def test_snapshots_older_than_is_kept_are_forgotten_with_their_files(
+    made: Callable[[Format], Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Iceberg: Delta's log has the time of its own."""
+    module: Any = importlib.import_module("jetspark.lakehouse.iceberg")
+    table = made(Format.ICEBERG)
+    table.compact(10**8)
+    grow_old(tmp_path / "table")
+
+    class Later(module.datetime):  # type: ignore[misc]
+        @classmethod
+        def now(cls, tz: object = None) -> object:
+            return module.datetime.fromtimestamp(time.time() + 7200, module.UTC)
+
+    monkeypatch.setattr(module, "datetime", Later)
+    table.vacuum(HOUR, dry_run=False)
+    table = open_table(Format.ICEBERG, table.name)
+    assert table.facts().version == 1
+    assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == 2
+    assert column("iceberg", tmp_path / "table", "n") == Counter(range(100))
+    assert last_batch(table, "q") == 9
+
+
+@by_format
+def test_less_than_an_hour_is_not_kept(format_: Format, made: Callable[[Format], Table]) -> None:
+    with pytest.raises(ConfigError, match="keep at least 1h"):
+        made(format_).vacuum(timedelta(minutes=59), dry_run=False)
+
+
+@given(st.lists(st.integers(1, 200), max_size=30))
+def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
+    groups = groups_of(range(len(sizes)), sizes, 100)
+    used = [one for group in groups for one in group]
+    assert len(set(used)) == len(used)
+    assert all(sizes[one] < 75 for one in used)
+    assert all(len(group) > 1 for group in groups)
+    assert all(sum(sizes[one] for one in group) <= 100 for group in groups)
+
+
+@by_format
+def test_the_commands(
+    format_: Format,
+    made: Callable[[Format], Table],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made(format_)
+    place = str(tmp_path / "table")
+
+    def said(*arguments: str) -> tuple[int, str]:
+        code = app.run(["table", *arguments])
+        found = capsys.readouterr()
+        return code, found.out + found.err
+
+    code, out = said("info", place)
+    assert code == 0
+    assert str(format_) in out
+    assert "100" in out
+    assert said("compact", place) == (0, "20 files replaced by 2.\n")
+    assert said("compact", place) == (0, "No small files to put together.\n")
+    assert said("vacuum", place) == (0, "0 files removed.\n")
+    assert said("vacuum", place, "--keep", "1m") == (
+        1,
+        "--keep must be a time such as 12h, 7d or 2w, not '1m'.\n",
+    )
+    assert said("vacuum", place, "--keep", "0h")[0] == 1
+    assert said("info", place + "-none") == (
+        1,
+        f"There is no Delta or Iceberg table at {place}-none.\n",
+    )
+    assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
+    assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")
+    other = "iceberg" if format_ is Format.DELTA else "delta"
+    assert said("info", place, "--format", other)[1].startswith(f"There is no {other.capitalize()}")
