@@ -65,6 +65,7 @@ async def test_odd_values_are_refused_in_a_short_sentence(
         lambda: bucket.get("k", leader=value),
         lambda: _refused() if odd in NUMBER else bucket.get("k", revision=value),
         lambda: _refused() if odd in NUMBER else bucket.delete("k", revision=value),
+        lambda: js.publish("a", msg_id=value),
         lambda: js.stream_info(value),
         lambda: js.create_stream(name=value),
     ]

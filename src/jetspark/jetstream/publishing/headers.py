@@ -81,7 +81,7 @@ def publish_headers(
         check_feature("ttl", (2, 11), server)
     copy = Headers(() if headers is None else headers)
     if msg_id is not None:
-        if msg_id == "":  # to the server, no id at all
+        if isinstance(msg_id, str) and not msg_id:  # to the server, no id at all
             raise ConfigError("msg_id is empty: leave it out, or give each message its own.")
         copy.set(MSG_ID, msg_id)
     if ttl is not None:
