@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from jetspark.cli import spark_runs
 from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested
-from jetspark.cli.spark_runs import Watch
+from jetspark.cli.spark_runs import Watch, log_failures
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -115,3 +117,25 @@ def test_a_request_to_stop_ends_the_watching_and_the_query() -> None:
         run(query, stop=Stop(signal.SIGTERM))
     assert caught.value.exit_code == 143
     assert query.stopped
+
+
+def test_a_connection_that_ends_early_prints_no_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a task that was stopped, to PySpark's server of accumulators."""
+    from pyspark.accumulators import _start_update_server
+
+    server: Any = _start_update_server("token", False)
+    log_failures(server)
+    done = threading.Event()
+    shut_down = server.shutdown_request
+
+    def shut_down_request(request: object) -> None:
+        shut_down(request)
+        done.set()
+
+    monkeypatch.setattr(server, "shutdown_request", shut_down_request)
+    socket.create_connection(server.server_address[:2]).close()
+    assert done.wait(60)
+    server.shutdown()
+    assert capfd.readouterr().err == ""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -66,6 +66,7 @@ def quiet_spark(
                     spark = local_session(
                         name, master=master, log_file=log, conf=conf, jvm_options=options
                     )
+                log_failures(spark.sparkContext._accumulatorServer)
                 try:
                     yield spark
                 except (PySparkException, Py4JError, ConnectionError) as error:
@@ -106,6 +107,19 @@ def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
     with suppress(OSError):
         log.rename(kept)
         error.add_note(f"Spark's log: {kept}")
+
+
+def log_failures(server: Any) -> None:
+    """What goes wrong with a request to the server is logged; it would be printed as a traceback.
+
+    For PySpark's server of accumulators, which takes the end of a connection for an error, as of a
+    query that was stopped.
+    """
+
+    def handle_error(_request: object, address: object) -> None:
+        logging.getLogger("py4j").debug("Accumulators of %s", address, exc_info=True)
+
+    server.handle_error = handle_error
 
 
 @contextmanager
