@@ -95,6 +95,7 @@ OTHERS_PRIVATE: dict[str, str] = {
         "PySpark has no public way to the JVM and its sessions",
     ),
     "_exit": "of os, documented: ends a process from any thread",
+    "_accumulatorServer": "its tracebacks go to standard error, and nothing public names it",
     **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),
     "_update_and_stage_table": "of PyIceberg's catalogs, for those that inherit from them",
 }
