@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fuzz.streams import stream
 from tests.wire.strategies import Sent, header_blocks, payloads, streams, subjects
@@ -229,6 +229,7 @@ def test_columns_equal_the_frames(one: Any, sent: list[bytes], cut: int) -> None
 
 @both
 @given(spoiled())
+@example(b"HMSG s 4 $JS.ACK._.A.S-1.c_1.1.00.1.1.1.1 12 12\r\nNATS/1.0\r\n\r\n\r\n")
 def test_kernels_decode_any_bytes_alike(data: bytes) -> None:
     seen = []
     for one in KERNELS:
