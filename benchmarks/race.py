@@ -62,9 +62,10 @@ def race(
     for function, label in labels.items():
         natsio = function.startswith(_NATSIO)
         add(function, label, options.natsio_python if natsio else sys.executable)
-        if options.against and function.startswith(_OURS):
+        against = getattr(options, "against", None)  # some suites have no former version to race
+        if against and function.startswith(_OURS):
             others[label] = f"{label} of --against"
-            add(function, others[label], options.against)
+            add(function, others[label], against)
     return Section(
         f"{title}, medians of {options.rounds} rounds",
         take_turns(contestants, options.rounds, options.timeout),

@@ -3,7 +3,8 @@
 All in Spark's local mode with as many partitions as threads, equal for all. The start of the
 session and the warm-up are not timed; planning a read is. The first table reads to `noop`, where
 Spark throws the rows away; the second writes Parquet, beside Spark writing the same rows from its
-own memory. CPU and memory are those of all processes: driver, JVM, Python workers.
+own memory; the third compares table formats.
+CPU and memory are those of all processes: driver, JVM, Python workers.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 _TABLES = {
     "noop": {"jetspark_noop": "jetspark", "nats_py_noop": "source on nats-py"},
     "Parquet": {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"},
+    "tables": {
+        "jetspark_delta": "jetspark → Delta",
+        "jetspark_iceberg": "jetspark → Iceberg",
+        "jetspark_parquet": "jetspark → Parquet (Spark's sink)",
+    },
 }
 
 _WARM_WRITES = 3  # after so many the JVM has compiled what matters
@@ -83,6 +89,14 @@ def jetspark_parquet(job: Job) -> Measure:
     return _read(job, stream_rows, _to_parquet)
 
 
+def jetspark_delta(job: Job) -> Measure:
+    return _read(job, stream_rows, _to_delta)
+
+
+def jetspark_iceberg(job: Job) -> Measure:
+    return _read(job, stream_rows, _to_iceberg)
+
+
 def memory_parquet(job: Job) -> Measure:
     with session(job) as spark:
         for _ in range(_WARM_WRITES):
@@ -114,6 +128,22 @@ def _to_parquet(rows: DataFrame) -> None:
     rows.write.mode("overwrite").parquet("table")  # in the temporary folder of this process
 
 
+def _to_delta(rows: DataFrame) -> None:
+    rows.write.format("jetspark-delta").mode("overwrite").save("delta")
+
+
+def _to_iceberg(rows: DataFrame) -> None:
+    rows.write.format("jetspark-iceberg").mode("overwrite").save("iceberg")
+
+
+_BACK: dict[Write, tuple[str, str]] = {
+    _to_parquet: ("parquet", "table"),
+    _to_delta: ("jetspark-delta", "delta"),
+    _to_iceberg: ("jetspark-iceberg", "iceberg"),
+}
+"""How what was written is read."""
+
+
 def _read(job: Job, load: Load, write: Write) -> Measure:
     with session(job) as spark:
         tally_of(load(spark, job, job.warm_stream)).check(job.warm_messages, job.size)
@@ -122,8 +152,9 @@ def _read(job: Job, load: Load, write: Write) -> Measure:
         with Stopwatch(session_cpu, session_peak) as watch:
             write(load(spark, job, job.stream))
         measure = watch.measure(job.messages)
-        if write is _to_parquet:
-            tally_of(spark.read.parquet("table")).check(job.messages, job.size)
+        if write in _BACK:
+            format_, table = _BACK[write]
+            tally_of(spark.read.format(format_).load(table)).check(job.messages, job.size)
         return measure
 
 
