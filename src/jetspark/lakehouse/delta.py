@@ -28,7 +28,7 @@ from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retenti
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
-from jetspark.lakehouse.schemas import nullable
+from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import TableName
 
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
@@ -213,7 +213,7 @@ class OpenDelta:
             rows=sum(files["num_records"].to_pylist()),
             files=files.num_rows,
             bytes=sum(files["size_bytes"].to_pylist()),
-            columns=[(one.name, str(one.type)) for one in self.schema],
+            columns=[(one.name, str(plain(one.type))) for one in self.schema],
             partition_by=list(self.partition_by),
             properties=dict(self._table.metadata().configuration),
         )

@@ -39,7 +39,7 @@ from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnam
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
-from jetspark.lakehouse.schemas import nullable
+from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import TableName
 
 _NUMBER = "jetspark.number."
@@ -236,7 +236,7 @@ class OpenIceberg:
             rows=sum(one.record_count for one in files),
             files=len(files),
             bytes=sum(one.file_size_in_bytes for one in files),
-            columns=[(one.name, str(one.type)) for one in self.schema],
+            columns=[(one.name, str(plain(one.type))) for one in self.schema],
             partition_by=list(self.partition_by),
             properties=dict(self._table.properties),
         )

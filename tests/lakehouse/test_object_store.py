@@ -1,0 +1,121 @@
+"""Tables in an S3-compatible object store: Delta by its URI, Iceberg through a catalog."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from tests.support.ports import free_port
+
+from jetspark.lakehouse.batches import commit_batch, last_batch
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.places import table_at
+from jetspark.lakehouse.table import Table, TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 120.0
+SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The URL of a store with an empty bucket "lake"."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1"]
+    with subprocess.Popen(
+        [*command, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                try:
+                    made = urllib.request.Request(f"{url}/lake", method="PUT")
+                    urllib.request.urlopen(made, timeout=SECONDS).close()
+                    break
+                except (urllib.error.URLError, ConnectionError):
+                    assert server.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            yield url
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(params=list(Format))
+def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[Format, TableName]:
+    """A table that is not there yet, as a user names it."""
+    format_: Format = request.param
+    key = tmp_path.name.replace("_", "-").strip("-")
+    if format_ is Format.DELTA:
+        options = {
+            "storage.AWS_ENDPOINT_URL": store,
+            "storage.AWS_ALLOW_HTTP": "true",
+            "storage.AWS_REGION": "us-east-1",
+            "storage.AWS_ACCESS_KEY_ID": "a",
+            "storage.AWS_SECRET_ACCESS_KEY": "hidden",
+        }
+        return table_at(f"s3://lake/{key}", "delta", options)
+    options = {
+        "storage.type": "sql",
+        "storage.uri": f"sqlite:///{tmp_path}/catalog.db",
+        "storage.warehouse": f"s3://lake/{key}",
+        "storage.s3.endpoint": store,
+        "storage.s3.region": "us-east-1",
+        "storage.s3.access-key-id": "a",
+        "storage.s3.secret-access-key": "hidden",
+    }
+    format_, name = table_at("mine:lake.numbers", None, options)
+    load_catalog("mine", **name.properties).create_namespace("lake")
+    return format_, name
+
+
+def written(table: Table, start: int, end: int) -> list[NewFile]:
+    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
+    numbers = range(start, end)
+    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
+    return writer.close()
+
+
+def rows(table: Table) -> Counter[int]:
+    pieces = table.pieces(["n"], None, at_least=1)
+    return Counter(
+        row["n"] for piece in pieces for batch in piece.batches() for row in batch.to_pylist()
+    )
+
+
+def test_each_batch_is_there_once_and_files_are_put_together(
+    named: tuple[Format, TableName],
+) -> None:
+    table = make_table(*named, SCHEMA, ("kind",))
+    stale = open_table(*named)
+    assert commit_batch(table, "q", 0, written(table, 0, 10))
+    assert not commit_batch(stale, "q", 0, written(stale, 0, 10))
+    assert commit_batch(stale, "q", 1, written(stale, 10, 20))
+    table = open_table(*named)
+    assert rows(table) == Counter(range(20))
+    assert table.compact(10**8).removed == 4
+    table = open_table(*named)
+    assert (table.facts().rows, table.facts().files) == (20, 2)
+    assert last_batch(table, "q") == 1
+    assert table.vacuum(timedelta(hours=1), dry_run=False) == []
+    assert rows(open_table(*named)) == Counter(range(20))
+
+
+def test_no_secret_is_in_a_text_of_the_table(named: tuple[Format, TableName]) -> None:
+    table = make_table(*named, SCHEMA, ())
+    for one in (named[1], table.storage, table.facts(), table.pieces(["n"], None, 1)):
+        assert "hidden" not in repr(one)
+        assert "hidden" not in str(one)
