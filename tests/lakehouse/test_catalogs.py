@@ -6,20 +6,17 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from tests.support.numbers_table import SCHEMA, written
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.new_files import FileWriter, NewFile
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 
 
 @pytest.fixture
@@ -32,13 +29,6 @@ def name(tmp_path: Path) -> TableName:
     (tmp_path / "warehouse").mkdir()
     load_catalog("mine", **properties).create_namespace("lake")
     return TableName(catalog="mine", identifier="lake.numbers", properties=properties)
-
-
-def written(table: Table, start: int, end: int) -> list[NewFile]:
-    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
-    numbers = range(start, end)
-    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
-    return writer.close()
 
 
 def rows(name: TableName) -> Counter[int]:

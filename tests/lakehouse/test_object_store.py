@@ -12,22 +12,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from tests.support.numbers_table import SCHEMA, rows, written
 from tests.support.ports import free_port
 
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.new_files import FileWriter, NewFile
 from jetspark.lakehouse.places import table_at
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS = 120.0
-SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +78,6 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
     format_, name = table_at("mine:lake.numbers", None, options)
     load_catalog("mine", **name.properties).create_namespace("lake")
     return format_, name
-
-
-def written(table: Table, start: int, end: int) -> list[NewFile]:
-    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
-    numbers = range(start, end)
-    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
-    return writer.close()
-
-
-def rows(table: Table) -> Counter[int]:
-    pieces = table.pieces(["n"], None, at_least=1)
-    return Counter(
-        row["n"] for piece in pieces for batch in piece.batches() for row in batch.to_pylist()
-    )
 
 
 def test_each_batch_is_there_once_and_files_are_put_together(

@@ -243,6 +243,7 @@ def test_what_is_in_a_folder(format_: Format, name: TableName, folder: Path) -> 
         (pa.schema([("a", pa.int64())]), ("b",), "no column 'b'; there are a"),
         (pa.schema([("a", pa.int64())]), ("a",), "every column"),
         (pa.schema([("a", pa.int64()), ("b", pa.binary())]), ("b",), "binary"),
+        (pa.schema([("a", pa.float64()), ("b", pa.int64())]), ("a",), "double"),
         (pa.schema([("a", pa.duration("us"))]), (), "has no such column"),
     ],
 )

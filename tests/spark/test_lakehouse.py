@@ -121,6 +121,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
             "id is int64 there and string here",
             lambda: save(rows.withColumn("id", F.col("id").cast("string")), format_, table),
         ),
+        (
+            "'id' and 'ID' have the same name",
+            lambda: save(rows.withColumnRenamed("id", "ID"), format_, table, mergeSchema="true"),
+        ),
         ("partitioned by kind, not by id", lambda: save(rows, format_, table, partitionBy="id")),
         ("did you mean 'partitionBy'", lambda: save(rows, format_, table, partitionsBy="id")),
         ("is for streaming queries", lambda: save(rows, format_, table, writerName="x")),

@@ -58,10 +58,10 @@ def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
             raise ConfigError(
                 f"partitionBy: there is no column {name!r}; there are {', '.join(schema.names)}."
             )
-        if is_nested(schema.field(index).type) or pa.types.is_binary(schema.field(index).type):
+        kind = schema.field(index).type
+        if is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
             raise ConfigError(
-                f"partitionBy: the column {name!r} is {schema.field(index).type}, which no table "
-                "can be partitioned by."
+                f"partitionBy: the column {name!r} is {kind}, and such values make no partitions."
             )
     if len(set(names)) < len(names):
         raise ConfigError("partitionBy names a column twice.")

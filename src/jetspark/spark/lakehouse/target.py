@@ -77,8 +77,8 @@ def _check_added(options: LakehouseOptions, names: Sequence[str]) -> None:
 
 def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
     """What the rows have that the table lacks, and may be added. Raises ConfigError."""
-    check_names(rows)
     found = differences(table.schema, rows)
+    check_names(pa.schema([*table.schema, *found.added]))
     changed = [
         f"{name} is {there} there and {here} here"
         for name, there, here in found.changed
