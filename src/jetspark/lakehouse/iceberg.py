@@ -39,7 +39,7 @@ from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnam
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
-from jetspark.lakehouse.schemas import nullable, plain
+from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import TableName
 
 _NUMBER = "jetspark.number."
@@ -142,7 +142,7 @@ class OpenIceberg:
         schema = self._table.schema()
         if self._snapshot is not None:
             schema = self._table.scan(snapshot_id=self._snapshot).projection()
-        return schema_to_pyarrow(schema, include_field_ids=True)
+        return pa.schema([small(one) for one in schema_to_pyarrow(schema, include_field_ids=True)])
 
     @property
     def partition_by(self) -> tuple[str, ...]:

@@ -86,6 +86,22 @@ def nullable(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind, nullable=True)
 
 
+def small(field: pa.Field) -> pa.Field:
+    """The same column, field ids and all, with 32-bit offsets: Spark's, so that nothing is cast."""
+    kind = field.type
+    if pa.types.is_large_string(kind):
+        kind = pa.string()
+    elif pa.types.is_large_binary(kind):
+        kind = pa.binary()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([small(one) for one in kind])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(small(kind.key_field), small(kind.item_field))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(small(kind.value_field))
+    return field.with_type(kind)
+
+
 def plain(kind: pa.DataType) -> pa.DataType:
     """The type without what does not matter: offsets' width, names of elements, field ids."""
     if pa.types.is_struct(kind):

@@ -58,6 +58,9 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         # On a busy machine a Python worker takes longer to begin than Spark waits by default.
         "spark.python.authenticate.socketTimeout": "120s",
+        # On the way to a Python sink a null array costs the more the more rows are before it in its
+        # batch (Spark 4.3), and every message without headers has one.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "jetspark-warehouse")),
     }
     if master.startswith("local"):
