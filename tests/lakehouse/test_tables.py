@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import sys
 import threading
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +19,14 @@ from tests.support.table_readers import by_duckdb, by_polars, column
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.batches import begin_at, commit_batch, commit_files, last_batch
-from jetspark.lakehouse.formats import Format, find_table, format_of, make_table, open_table
+from jetspark.lakehouse.formats import (
+    Format,
+    check_library,
+    find_table,
+    format_of,
+    make_table,
+    open_table,
+)
 from jetspark.lakehouse.new_files import FileWriter, NewFile
 from jetspark.lakehouse.table import Table, TableName
 
@@ -287,3 +295,16 @@ def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(
     } == {0, 3, 6, 9}
     with pytest.raises(ConfigError, match="prune"):
         table.pieces(["seq"], "origin ==== 1", at_least=1)
+
+
+def test_a_library_that_is_missing_is_named(
+    format_: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}[format_]
+    for name in [one for one in sys.modules if one.startswith(f"jetspark.lakehouse.{format_}")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [one for one in sys.modules if one.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigError, match=rf"need {library}: pip install 'jetspark\[{format_}\]'"):
+        check_library(format_)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import (
@@ -30,6 +30,9 @@ from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import TableName
+
+if TYPE_CHECKING:
+    import pyarrow.dataset  # imports pandas, and writers need neither
 
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """What a column's metadata asks of whoever writes rows."""

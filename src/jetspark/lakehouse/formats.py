@@ -34,6 +34,11 @@ def format_of(folder: Path) -> Format | None:
     return None
 
 
+def check_library(format_: Format) -> None:
+    """Raises ConfigError when the format's library is not installed."""
+    _opener(format_)
+
+
 def find_table(format_: Format, name: TableName) -> Table | None:
     """The table at its newest version; None when there is none. Raises ConfigError without the
     format's library, and what the library says of a storage or a catalog that it cannot reach."""
@@ -73,6 +78,7 @@ def _opener(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
 
         return OpenIceberg
     except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
         raise ConfigError(
-            f"{format_.capitalize()} tables need {error.name}: pip install 'jetspark[{format_}]'."
+            f"{format_.capitalize()} tables need {library}: pip install 'jetspark[{format_}]'."
         ) from None

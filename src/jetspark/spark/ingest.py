@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, format_of
+from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
 from jetspark.spark import table
 from jetspark.spark.failures import explain
@@ -108,7 +108,9 @@ class Ingest:
             ):
                 if given:
                     raise ConfigError(f"{flag} is for Delta and Iceberg tables.")
-        elif self.checkpoint is None and local_path(self.to) is None:
+            return
+        check_library(self._lakehouse.format)
+        if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
     def _columns(self) -> dict[str, str]:
