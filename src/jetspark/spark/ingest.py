@@ -24,6 +24,7 @@ from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
 from jetspark.spark import table
 from jetspark.spark.failures import explain
+from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.lakehouse.options import (
@@ -31,9 +32,7 @@ from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     parse_lakehouse_options,
 )
-from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import parse_options
-from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
@@ -125,9 +124,7 @@ class Ingest:
         A ConfigError also says that table, checkpoint and stream do not belong together, or that
         another run writes the table; then nothing was written.
         """
-        # Also for a Spark whose executors find the package but whose driver was told not to look.
-        for source in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
-            spark.dataSource.register(source)
+        register_formats(spark)
         try:
             rows = self.rows(
                 spark.readStream.format("jetstream").options(**dict(self.options)).load()

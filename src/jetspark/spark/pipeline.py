@@ -16,9 +16,9 @@ from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark import table
 from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
+from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import with_json_fields
 from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
-from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
@@ -26,7 +26,7 @@ from jetspark.spark.pipeline_lines import meant_by
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at, register_name
-from jetspark.spark.source import JetStreamDataSource, check_written
+from jetspark.spark.source import check_written
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import HadoopFiles, local_path
 from jetspark.spark.table_rules import Wanted
@@ -127,8 +127,7 @@ def start(
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
     """The sources and views, under their names in SQL."""
-    for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
-        spark.dataSource.register(one)
+    register_formats(spark)
     for name, source in pipeline.sources.items():
         _load(pipeline, name, source, spark).createOrReplaceTempView(name)
     for name, sql in pipeline.views.items():

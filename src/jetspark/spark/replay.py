@@ -15,11 +15,10 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of
 from jetspark.spark.failures import explain
+from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.options import PREFIX
-from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.table_files import local_path
 from jetspark.subjects import nearest_name
 
@@ -87,8 +86,7 @@ class Replay:
 
     def run(self, spark: SparkSession) -> int:
         """Publish everything; the number of rows. Raises ConfigError, PipelineError."""
-        for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
-            spark.dataSource.register(one)
+        register_formats(spark)
         seen = Observation()
         try:
             table = spark.read.format(self._format).load(self.table)

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -31,13 +30,11 @@ from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
-from jetspark.errors import PipelineError
 from jetspark.spark.bucket_rows import EntryEncoder
+from jetspark.spark.committing import all_answers, needed_query_id, query_id
 from jetspark.spark.rows import RowEncoder
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.spark.sink_target import SinkTarget
-
-_QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
@@ -91,11 +88,7 @@ class _Sink:
         options = self._options
         if options.guarantee is not Guarantee.EXACTLY_ONCE:
             return
-        written = [one for one in messages if isinstance(one, Written)]
-        if len(written) < len(messages) or not written:
-            raise PipelineError(
-                "Spark commits a batch although not all of its tasks have reported."
-            )
+        written = all_answers(messages, Written)
         ExactlyOnceWriter(
             options.connection,
             options.stream,
@@ -140,13 +133,8 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
         Raises ConfigError for a row that cannot be sent, and as `StreamPublisher.send` or `stage`.
         """
-        context = TaskContext.get()
-        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        if self._options.guarantee is Guarantee.EXACTLY_ONCE and not query:
-            raise PipelineError(
-                "Spark did not tell the query's id to the task, so exactly-once is not possible."
-            )
-        return self._write(query or "", iterator)
+        exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
+        return self._write(needed_query_id() if exactly else query_id() or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure.

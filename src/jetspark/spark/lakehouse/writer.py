@@ -19,13 +19,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from jetspark.errors import PipelineError
 from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.spark.committing import all_answers, needed_query_id
 from jetspark.spark.lakehouse.options import LakehouseOptions
-
-_QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
@@ -66,9 +64,7 @@ class _Sink:
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """(writer, files of all tasks). Raises PipelineError."""
-        written = [one for one in messages if isinstance(one, Written)]
-        if len(written) < len(messages) or not written:
-            raise PipelineError("Spark commits a batch of which not all tasks have answered.")
+        written = all_answers(messages, Written)
         return written[0].writer, [file for one in written for file in one.files]
 
 
@@ -100,13 +96,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Runs on an executor. Raises ConfigError for a null where the table takes none."""
-        context = TaskContext.get()
-        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        if not query:
-            raise PipelineError(
-                "Spark did not tell the query's id to the task, so exactly-once is not possible."
-            )
-        return self._write(query, iterator)
+        return self._write(needed_query_id(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure.

@@ -1,0 +1,38 @@
+"""What every Python sink of Spark does: name its query, and gather the answers of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from jetspark.errors import PipelineError
+
+_QUERY_ID = "sql.streaming.queryId"
+Answer = TypeVar("Answer", bound=WriterCommitMessage)
+
+
+def query_id() -> str | None:
+    """The id of the streaming query whose task this is; None when Spark does not tell it."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
+
+
+def needed_query_id() -> str:
+    """The same. Raises PipelineError when Spark does not tell it."""
+    query = query_id()
+    if query is None:
+        raise PipelineError(
+            "Spark did not tell the query's id to the task, so exactly-once is not possible."
+        )
+    return query
+
+
+def all_answers(messages: Sequence[WriterCommitMessage | None], kind: type[Answer]) -> list[Answer]:
+    """The answers of all tasks, at least one. Raises PipelineError when one is missing."""
+    answers = [one for one in messages if isinstance(one, kind)]
+    if len(answers) < len(messages) or not answers:
+        raise PipelineError("Spark commits a batch although not all of its tasks have reported.")
+    return answers
