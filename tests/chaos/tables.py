@@ -85,7 +85,7 @@ _SENTENCES = (
     r"no run of this kind has begun",
     r"has lost the batches that its note knows",
     r"has no column ",
-    r"whose checkpoint this run has not",
+    r"does not have its checkpoint",
 )
 """What may be said."""
 

@@ -139,7 +139,7 @@ def test_rows_are_cast_and_columns_that_they_lack_are_null() -> None:
 def test_a_null_is_refused_where_the_table_takes_none() -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     writer = FileWriter(Layout(schema), Memory(), "part-0")
-    with pytest.raises(ConfigError, match="takes no null in the column id"):
+    with pytest.raises(ConfigError, match="column id of the table must not be null"):
         writer.write(pa.record_batch({"id": pa.array([1, None], pa.int64())}))
 
 

@@ -184,7 +184,7 @@ def test_a_query_whose_checkpoint_is_lost_is_refused(format_: Format, name: Tabl
     table = make_table(format_, name, SCHEMA, ())
     commit_batch(table, "first", 0, written(table, 0, 10), name="flow/lake")
     table.refresh()
-    with pytest.raises(TableError, match=r"flow/lake already, whose checkpoint .* 'adoptTable'"):
+    with pytest.raises(TableError, match=r"already has rows of flow/lake, .* checkpoint .* 'adoptTable'"):
         commit_batch(table, "second", 0, written(table, 0, 10), name="flow/lake")
     assert commit_batch(table, "second", 0, written(table, 0, 10), name="flow/lake", adopt=True)
     table.refresh()
@@ -252,7 +252,7 @@ def test_what_is_in_a_folder(format_: Format, name: TableName, folder: Path) -> 
         (pa.schema([("a", pa.int64())]), ("a",), "every column"),
         (pa.schema([("a", pa.int64()), ("b", pa.binary())]), ("b",), "binary"),
         (pa.schema([("a", pa.float64()), ("b", pa.int64())]), ("a",), "double"),
-        (pa.schema([("a", pa.duration("us"))]), (), "has no such column"),
+        (pa.schema([("a", pa.duration("us"))]), (), "does not support a column"),
     ],
 )
 def test_columns_that_no_table_has(

@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     for said, call in (
         ("no column more: set the option 'mergeSchema'", lambda: save(more, format_, table)),
         (
-            "id is int64 there and string here",
+            "id is int64 in the table and string in the rows",
             lambda: save(rows.withColumn("id", F.col("id").cast("string")), format_, table),
         ),
         (
@@ -215,11 +215,11 @@ def test_a_batch_that_spark_runs_again_is_there_once(flow: Flow, admin: Admin) -
     assert flow.sequences == once(350)
 
 
-def test_a_lost_checkpoint_is_told_before_rows_are_there_twice(flow: Flow) -> None:
+def test_a_lost_checkpoint_is_refused_before_rows_are_written_twice(flow: Flow) -> None:
     flow.run()
     shutil.rmtree(flow.checkpoint)
     sentence = refused(flow.run)
-    assert "whose checkpoint this run has not" in sentence
+    assert "does not have its checkpoint" in sentence
     assert "'adoptTable'" in sentence
     assert flow.sequences == once(300)
     shutil.rmtree(flow.checkpoint)

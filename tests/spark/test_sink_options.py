@@ -70,7 +70,7 @@ def test_exactly_once_batch_write_requires_a_transaction_id() -> None:
         parse_sink_options(exactly).for_batch()
     named = parse_sink_options(exactly | {"transactionId": "load-7"})
     assert named.for_batch() is named
-    with pytest.raises(ConfigError, match="named by its checkpoint"):
+    with pytest.raises(ConfigError, match="identified by its checkpoint"):
         named.for_streaming()
     with pytest.raises(ConfigError, match="streaming queries"):
         parse_sink_options(exactly | {"transactionId": "t", "adoptLedger": "true"}).for_batch()

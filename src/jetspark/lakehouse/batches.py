@@ -1,9 +1,9 @@
-"""A batch of new files into a table, once, however often it is tried.
+"""Commits a batch of new files to a table exactly once, however often it is attempted.
 
-The commit that adds the files of a batch also sets the writer's number to that of the batch. Who
-comes with a batch that the number has reached changes nothing: the same driver after a lost answer,
-its successor after a crash, or a driver that was thought to be dead. Two that come at the same
-moment conflict, and the later one looks again.
+The commit that adds the files of a batch also sets the writer's number to that of the batch. An
+attempt with a batch that the number has reached changes nothing: of the same driver after a lost
+answer, of its successor after a crash, or of a driver that was taken for dead. Of two concurrent
+attempts one gets a conflict, and checks the number again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
 
 CONFLICT_SECONDS = 120.0
-"""How long a commit is tried again while others commit."""
+"""How long a commit is retried after conflicts with others."""
 _PAUSE = 0.02
 
 
@@ -37,11 +37,12 @@ def commit_batch(
     adopt: bool = False,
     replace: bool = False,
 ) -> bool:
-    """Add the files of a batch, unless the table has it; whether anything was added.
+    """Add the files of a batch, unless the table has it; returns whether they were added.
 
-    `name`: what stays the same when a lost checkpoint gives the writer a new id; `adopt`: go on
-    although another writer of this name has written. `replace`: the files become all of the table.
-    Raises TableError when rows would be written a second time, or others keep committing.
+    `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
+    continue although a writer with this name and another id has written. `replace`: replace all
+    files of the table. Raises TableError if rows would be written twice, or if others commit
+    without a break.
     """
     deadline = time.monotonic() + CONFLICT_SECONDS
     while True:
@@ -57,12 +58,12 @@ def commit_batch(
 
 
 def begin_at(table: Table, writer: str, batch: int) -> None:
-    """Let a writer begin behind this batch, which another one has written."""
+    """Let a writer continue after this batch, which another one has written."""
     commit_batch(table, writer, batch, ())
 
 
 def commit_files(table: Table, files: Sequence[NewFile], *, replace: bool = False) -> None:
-    """Add files that are of no writer's batches. Raises TableError while others keep committing."""
+    """Add files without a batch number. Raises TableError if others commit without a break."""
     deadline = time.monotonic() + CONFLICT_SECONDS
     while not _committed(table, files, {}, replace, deadline):
         pass
@@ -75,13 +76,13 @@ def _committed(
     replace: bool,
     deadline: float,
 ) -> bool:
-    """Try once; False when another commit came first, which has been read then."""
+    """Try once; if another commit came first, refresh the table and return False."""
     try:
         (table.replace if replace else table.append)(files, numbers)
     except CommitConflict:
         if time.monotonic() >= deadline:
             raise TableError(
-                f"{table.name}: others have committed without a break for {CONFLICT_SECONDS:.0f} "
+                f"{table.name}: other writers committed without a break for {CONFLICT_SECONDS:.0f} "
                 "seconds, so this batch was not added; run the query again."
             ) from None
         time.sleep(random.uniform(_PAUSE, 5 * _PAUSE))  # noqa: S311
@@ -95,10 +96,9 @@ def _check_name(table: Table, writer: str, name: str, adopt: bool) -> None:
     if other is None or other == _fingerprint(writer) or adopt:
         return
     raise TableError(
-        f"{table.name} has rows of {name} already, whose checkpoint this run has not: going on "
-        "would write them a second time. Bring the checkpoint back; or take another table; or, if "
-        "the rows shall be added to those that are there, set the option 'adoptTable' to true for "
-        "one run."
+        f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "
+        "would write them again. Restore the checkpoint, or write to another table, or, to add the "
+        "rows to the existing ones, set the option 'adoptTable' to true for one run."
     )
 
 
@@ -111,5 +111,5 @@ def _query(name: str) -> str:
 
 
 def _fingerprint(writer: str) -> int:
-    """As a whole number, which is all that both formats keep."""
+    """As an integer, since both formats store only integers."""
     return int.from_bytes(hashlib.sha256(writer.encode()).digest()[:7])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset  # imports pandas, and writers need neither
 
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
-"""What a column's metadata asks of whoever writes rows."""
+"""Metadata of columns that every writer has to enforce."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class OpenDelta:
 
     @classmethod
     def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenDelta:
-        """A new table without rows. Raises ConfigError for types that Delta does not know, and
-        CommitConflict when somebody else made it first."""
+        """A new, empty table. Raises ConfigError for types that Delta does not have, and
+        CommitConflict if another writer created it first."""
         try:
             columns = Schema.from_arrow(pa.schema([nullable(one) for one in schema]))
-        except Exception as error:  # of the library's native part, of several kinds
-            raise ConfigError(f"Delta has no such column: {error}") from error
+        except Exception as error:  # the library's native errors have several types
+            raise ConfigError(f"Delta does not support a column: {error}") from error
         try:
             made = DeltaTable.create(
                 _path(name),
@@ -103,7 +103,7 @@ class OpenDelta:
             )
         except DeltaError as error:
             if cls.find(name) is not None:
-                raise CommitConflict(f"{name} was made by somebody else.") from error
+                raise CommitConflict(f"{name} was created by another writer.") from error
             raise
         return cls(name, made)
 
@@ -119,17 +119,17 @@ class OpenDelta:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that it is partitioned by."""
+        """The partition columns."""
         return tuple(self._table.metadata().partition_columns)
 
     @property
     def storage(self) -> DeltaStorage:
-        """Where new files go."""
+        """Storage for new files."""
         return DeltaStorage(_path(self.name), self.name.properties)
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """How new files have to look. Raises ConfigError for what deltalake would not check in
-        files that it has not written itself."""
+        """Layout of new files. Raises ConfigError for table features that deltalake enforces only
+        in files that it has written itself."""
         configuration = self._table.metadata().configuration
         asked = [name for name in configuration if name.startswith("delta.constraints.")]
         if configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -142,8 +142,8 @@ class OpenDelta:
         ]
         if asked:
             raise ConfigError(
-                f"{self.name} has {', '.join(asked)}, which only Spark's own Delta connector keeps "
-                "to: write this table with that."
+                f"{self.name} has {', '.join(asked)}, which only Delta's own connector for Spark "
+                "enforces: write this table with that connector."
             )
         return Layout(
             schema=self.schema,
@@ -154,7 +154,7 @@ class OpenDelta:
         )
 
     def at_version(self, version: int) -> OpenDelta:
-        """The table as it was. Raises ConfigError when that version is not there."""
+        """The table at an older version. Raises ConfigError if that version does not exist."""
         try:
             options = dict(self.name.properties)
             return OpenDelta(
@@ -166,8 +166,8 @@ class OpenDelta:
             ) from error
 
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
-        """What tasks read. Raises ConfigError for a condition that is none, or a table with
-        features that deltalake does not read."""
+        """The pieces that tasks read. Raises ConfigError for an invalid condition, or a table
+        with features that deltalake does not read."""
         try:
             files = self._table.to_pyarrow_dataset(file_pruning_predicate=prune)
         except DeltaProtocolError as error:
@@ -184,7 +184,7 @@ class OpenDelta:
         ]
 
     def number(self, name: str) -> int | None:
-        """What a commit has set under this name last; None when none has."""
+        """The number that the last commit set under this name; None if no commit has."""
         return self._table.transaction_version(name)
 
     def refresh(self) -> None:
@@ -192,19 +192,19 @@ class OpenDelta:
         self._table.update_incremental()
 
     def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Add the files. Raises CommitConflict when one of the numbers was set since."""
+        """Add the files. Raises CommitConflict if one of the numbers was set in the meantime."""
         self._commit("append", files, numbers)
 
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Let these files be all of the table. Raises CommitConflict."""
+        """Replace all files of the table. Raises CommitConflict."""
         self._commit("overwrite", files, numbers)
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in the rows that are there. Raises CommitConflict."""
+        """Add columns, which are null in existing rows. Raises CommitConflict."""
         try:
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
         except CommitFailedError as error:
-            raise CommitConflict(f"{self.name} was changed meanwhile.") from error
+            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
 
     def facts(self) -> TableFacts:
         """The newest version."""
@@ -222,15 +222,18 @@ class OpenDelta:
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Put small files together. Raises CommitConflict when others have removed rows."""
+        """Merge small files. Raises CommitConflict if rows were removed in the meantime."""
         try:
             found = self._table.optimize.compact(target_size=target_bytes)
         except CommitFailedError as error:
-            raise CommitConflict(f"{self.name} was changed meanwhile: compact it again.") from error
+            raise CommitConflict(
+                f"{self.name} was changed in the meantime: compact it again."
+            ) from error
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
-        """Remove files that no version younger than the retention names. Raises ConfigError."""
+        """Remove the files that no version younger than the retention refers to. Raises
+        ConfigError for a retention that is too short."""
         check_retention(retention)
         return self._table.vacuum(
             retention_hours=math.ceil(retention / timedelta(hours=1)),
@@ -246,7 +249,7 @@ class OpenDelta:
             app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
         )
         try:
-            # Tries again by itself unless the other commit has set one of these numbers.
+            # The library retries by itself, unless the other commit has set one of these numbers.
             self._table.create_write_transaction(
                 [self._added(one, columns, now) for one in files],
                 mode,
@@ -255,7 +258,7 @@ class OpenDelta:
                 commit_properties=properties,
             )
         except CommitFailedError as error:
-            raise CommitConflict(f"{self.name} was changed meanwhile.") from error
+            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
 
     def _added(self, file: NewFile, columns: Sequence[str], now: int) -> AddAction:
         values = {
@@ -269,5 +272,5 @@ class OpenDelta:
 
 def _path(name: TableName) -> str:
     if name.path is None:
-        raise ConfigError("A Delta table is named by its folder or URI: give the option 'path'.")
+        raise ConfigError("A Delta table needs a folder or URI: give the option 'path'.")
     return name.path

@@ -1,7 +1,7 @@
 """Statistics of a Parquet file as Delta's log keeps them, so that readers can skip the file.
 
-Delta protocol, "Per-file Statistics": the number of rows, and for columns the least and greatest
-value and how many are null. A text may be cut as long as the bound stays true.
+Delta protocol, "Per-file Statistics": the number of rows, and for each column the minimum, the
+maximum and the number of nulls. A string may be truncated as long as it remains a bound.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
         if all(part.has_null_count for part in parts):
             nulls[name] = sum(part.null_count for part in parts)
         bounds = [part for part in parts if part.has_min_max]
-        # A row group of nulls only has no bounds, and takes none away.
+        # A row group with only nulls has no bounds, and does not change the others'.
         if not bounds or any(not part.has_min_max and part.num_values for part in parts):
             continue
         low, high = _low(min(part.min for part in bounds)), _high(max(part.max for part in bounds))
@@ -77,10 +77,10 @@ def _low(value: Any) -> Any:
 
 
 def _high(value: Any) -> Any:
-    if isinstance(value, datetime):  # in milliseconds: up, so that the bound is true
+    if isinstance(value, datetime):  # to milliseconds, rounded up so that it remains a bound
         return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
     if isinstance(value, str) and len(value) > _TEXT:
-        return value[:_TEXT] + _LAST  # above everything that begins so
+        return value[:_TEXT] + _LAST  # greater than every string with this prefix
     return value if isinstance(value, str) else _plain(value)
 
 
@@ -89,12 +89,12 @@ def _instant(value: datetime) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON; None for what has no bounds."""
+    """As JSON; None for types that have no bounds."""
     match value:
         case float():
             return value if math.isfinite(value) else None
         case Decimal():
-            # Readers may take it for a double.
+            # Readers may parse it as a double.
             return value if len(value.as_tuple().digits) <= _EXACT_DIGITS else None
         case date():
             return value.isoformat()

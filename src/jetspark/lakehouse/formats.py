@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 
 def format_of(folder: Path) -> Format | None:
-    """The format of the table in a folder of this machine; None when there is none."""
+    """The format of the table in a local folder; None if there is none."""
     if (folder / "_delta_log").is_dir():
         return Format.DELTA
     if (folder / "metadata" / "version-hint.text").is_file():
@@ -35,18 +35,18 @@ def format_of(folder: Path) -> Format | None:
 
 
 def check_library(format_: Format) -> None:
-    """Raises ConfigError when the format's library is not installed."""
+    """Raises ConfigError if the format's library is not installed."""
     _opener(format_)
 
 
 def find_table(format_: Format, name: TableName) -> Table | None:
-    """The table at its newest version; None when there is none. Raises ConfigError without the
-    format's library, and what the library says of a storage or a catalog that it cannot reach."""
+    """The table at its newest version; None if there is none. Raises ConfigError without the
+    format's library, and the library's own errors for a storage or catalog out of reach."""
     return _opener(format_).find(name)
 
 
 def open_table(format_: Format, name: TableName) -> Table:
-    """The table at its newest version. Raises ConfigError when there is none."""
+    """The table at its newest version. Raises ConfigError if there is none."""
     found = find_table(format_, name)
     if found is None:
         raise ConfigError(f"There is no {format_.capitalize()} table at {name}.")
@@ -56,15 +56,15 @@ def open_table(format_: Format, name: TableName) -> Table:
 def make_table(
     format_: Format, name: TableName, schema: pa.Schema, partition_by: Sequence[str]
 ) -> Table:
-    """The table, made without rows unless it is there. Raises ConfigError for columns that it
-    cannot have."""
+    """The table, created empty if it does not exist. Raises ConfigError for columns that the
+    format does not support."""
     while (found := find_table(format_, name)) is None:
         check_names(schema)
         check_partitions(schema, partition_by)
         try:
             return _opener(format_).create(name, schema, partition_by)
         except CommitConflict:
-            continue  # somebody else has made it
+            continue  # created by another writer
     return found
 
 

@@ -43,9 +43,9 @@ from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import TableName
 
 _NUMBER = "jetspark.number."
-"""Beginning of the table's properties that hold numbers; those of snapshots would expire."""
+"""Prefix of the table properties that hold numbers; properties of snapshots would expire."""
 _OF_NEW_TABLES = {
-    # A streaming query commits often: old versions of the metadata are nobody's.
+    # A streaming query commits often, and old versions of the metadata are of no use.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
@@ -107,8 +107,8 @@ class OpenIceberg:
 
     @classmethod
     def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenIceberg:
-        """A new table without rows. Raises ConfigError for types that Iceberg does not know, and
-        CommitConflict when somebody else made it first."""
+        """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
+        CommitConflict if another writer created it first."""
         catalog, identifier, location = _catalog(name)
         try:
             with catalog.create_table_transaction(
@@ -122,13 +122,13 @@ class OpenIceberg:
                         for column in partition_by:
                             spec.add_identity(column)
         except (CommitFailedException, TableAlreadyExistsError) as error:
-            raise CommitConflict(f"{name} was made by somebody else.") from error
+            raise CommitConflict(f"{name} was created by another writer.") from error
         except NoSuchNamespaceError:
             raise ConfigError(
-                f"{name}: the catalog has no such namespace; make it there first."
+                f"{name}: the catalog has no such namespace; create it first."
             ) from None
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
-            raise ConfigError(f"Iceberg has no such column: {error}") from error
+            raise ConfigError(f"Iceberg does not support a column: {error}") from error
         return cls(name, catalog.load_table(identifier))
 
     @property
@@ -146,23 +146,22 @@ class OpenIceberg:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that it is partitioned by."""
+        """The partition columns."""
         spec, schema = self._table.spec(), self._table.schema()
         return tuple(schema.find_column_name(one.source_id) or "" for one in spec.fields)
 
     @property
     def storage(self) -> IcebergStorage:
-        """Where new files go."""
+        """Storage for new files."""
         return IcebergStorage(self.location, {**self._table.io.properties})
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """How new files have to look. Raises ConfigError for partitions that are made by a
-        transform."""
+        """Layout of new files. Raises ConfigError for partitions by a transform of a column."""
         for one in self._table.spec().fields:
             if not isinstance(one.transform, IdentityTransform):
                 raise ConfigError(
-                    f"{self.name} is partitioned by {one.transform} of a column, and only plain "
-                    "columns are written here: write it with Iceberg's own connector of Spark."
+                    f"{self.name} is partitioned by {one.transform} of a column, which is not "
+                    "supported here: write it with Iceberg's own connector for Spark."
                 )
         return Layout(
             schema=self.schema,
@@ -173,13 +172,13 @@ class OpenIceberg:
         )
 
     def at_version(self, version: int) -> OpenIceberg:
-        """The table as of a snapshot. Raises ConfigError when that is not there."""
+        """The table at a snapshot. Raises ConfigError if that does not exist."""
         if self._table.snapshot_by_id(version) is None:
             raise ConfigError(f"{self.name} has no snapshot {version}.")
         return OpenIceberg(self.name, self._table, version)
 
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
-        """What tasks read. Raises ConfigError for a condition that is none."""
+        """The pieces that tasks read. Raises ConfigError for an invalid condition."""
         try:
             scan = self._table.scan(
                 row_filter=prune or AlwaysTrue(),
@@ -197,7 +196,7 @@ class OpenIceberg:
         ]
 
     def number(self, name: str) -> int | None:
-        """What a commit has set under this name last; None when none has."""
+        """The number that the last commit set under this name; None if no commit has."""
         found = self._table.properties.get(_NUMBER + name)
         return None if found is None else int(found)
 
@@ -206,14 +205,14 @@ class OpenIceberg:
         self._table = self._table.refresh()
 
     def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Add the files. Raises CommitConflict when there was another commit."""
+        """Add the files. Raises CommitConflict if another commit came first."""
         with _conflicts(self.name):
             making = self._transaction()
             self._add(making, files, numbers)
             making.commit_transaction()
 
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Let these files be all of the table. Raises CommitConflict."""
+        """Replace all files of the table. Raises CommitConflict."""
         with _conflicts(self.name):
             making = self._transaction()
             if self._table.current_snapshot() is not None:
@@ -222,7 +221,7 @@ class OpenIceberg:
             making.commit_transaction()
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in the rows that are there. Raises CommitConflict."""
+        """Add columns, which are null in existing rows. Raises CommitConflict."""
         with _conflicts(self.name), self._transaction() as making, making.update_schema() as change:
             change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
 
@@ -242,7 +241,7 @@ class OpenIceberg:
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Put small files together. Raises TableError while others keep committing."""
+        """Merge small files. Raises TableError if others commit without a break."""
 
         def commit(making: Transaction) -> None:
             try:
@@ -261,7 +260,8 @@ class OpenIceberg:
         )
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
-        """Remove files that no snapshot younger than the retention names. Raises ConfigError."""
+        """Remove the files that no snapshot younger than the retention refers to. Raises
+        ConfigError for a retention that is too short."""
         check_retention(retention)
         table = self._table
         old = old_snapshots(table, datetime.now(UTC) - retention)
@@ -270,7 +270,7 @@ class OpenIceberg:
         ]
         found = unnamed_files(table, kept, retention)
         if not dry_run:
-            # First the metadata, so that no snapshot names a file that is gone.
+            # The metadata first, so that no snapshot refers to a removed file.
             if old:
                 with _conflicts(self.name):
                     table.maintenance.expire_snapshots().by_ids(old).commit()
@@ -280,9 +280,9 @@ class OpenIceberg:
         return found
 
     def _transaction(self) -> Transaction:
-        """One whose commit fails when another came first.
+        """A transaction whose commit fails if another commit came first.
 
-        By itself the library would try again on top of the other commit, whatever that has set.
+        By default the library retries on top of the other commit, whichever numbers that has set.
         """
         metadata = self._table.metadata
         once = metadata.model_copy(update={"properties": {**metadata.properties, **_NO_RETRIES}})
@@ -332,7 +332,7 @@ class OpenIceberg:
 
 
 class _conflicts:
-    """Turns the library's word for a conflict into ours."""
+    """Raises the library's error for a conflict as CommitConflict."""
 
     def __init__(self, name: TableName) -> None:
         self._name = name
@@ -342,11 +342,11 @@ class _conflicts:
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         if isinstance(error, CommitFailedException):
-            raise CommitConflict(f"{self._name} was changed meanwhile.") from error
+            raise CommitConflict(f"{self._name} was changed in the meantime.") from error
 
 
 def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
-    """The catalog, the table's name there, and where it is to be made."""
+    """The catalog, the table's name in it, and the location for a new table."""
     if name.path is not None:
         folder = FolderCatalog(local_folder(name.path), **name.properties)
         return folder, IDENTIFIER, folder.location
@@ -358,7 +358,7 @@ def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
 
 
 def _widened(field: pa.Field) -> pa.Field:
-    """Iceberg's least whole number has 32 bits."""
+    """Iceberg's smallest integer type has 32 bits."""
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())
     return field

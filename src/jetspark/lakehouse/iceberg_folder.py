@@ -1,9 +1,9 @@
 """Iceberg tables in a folder, without a catalog service.
 
-The table is its folder: `metadata/v7.metadata.json` is its seventh version and
-`metadata/version-hint.text` says so, as the Iceberg specification has it ("File System Tables") and
-Spark and DuckDB read it. A commit makes the file of the next version, which fails when another
-commit has made it first; so the folder must be on a file system of this machine (or mounted).
+The folder is the table: `metadata/v7.metadata.json` is its seventh version, and
+`metadata/version-hint.text` has that number. That is the layout of the Iceberg specification
+("File System Tables"), which Spark and DuckDB read. A commit creates the file of the next version
+and fails if the file exists, so the folder must be on a local or mounted file system.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from jetspark.errors import ConfigError
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
 IDENTIFIER = ("folder", "table")
-"""What the library calls the one table that there is."""
+"""The name of the only table, for the library."""
 
 
 def local_folder(uri: str) -> Path:
-    """The folder. Raises ConfigError for one that is not on this machine."""
+    """The local folder of a path or URI. Raises ConfigError for another scheme than file."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ConfigError(
-            f"An Iceberg table at {uri} needs a catalog, which decides whose commit comes first: "
+            f"An Iceberg table at {uri} needs a catalog, which decides between concurrent commits: "
             "give the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
         )
     return Path(unquote(parts.path) if parts.scheme else uri).absolute()
 
 
 class FolderCatalog(MetastoreCatalog, NoopCatalog):
-    """The catalog of one table, which is a folder."""
+    """A catalog with one table, stored in a folder."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
         super().__init__("folder", **properties)
@@ -59,7 +59,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
     @property
     def location(self) -> str:
         """The table's location as a URI."""
-        # Not percent-encoded: the library takes what follows the scheme as it is.
+        # Not percent-encoded: the library uses the part after the scheme unchanged.
         return f"file://{self._folder}"
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -86,7 +86,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
-        """A new table. Raises CommitFailedException when there is one."""
+        """A new table. Raises CommitFailedException if the table exists."""
         making = self.create_table_transaction(
             identifier, schema, location or self.location, partition_spec, sort_order, properties
         )
@@ -98,7 +98,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """The next version. Raises CommitFailedException when another commit came first."""
+        """The next version. Raises CommitFailedException if another commit came first."""
         before: Table | None
         try:
             before = self.load_table(IDENTIFIER)
@@ -128,7 +128,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             beside.unlink(missing_ok=True)
 
     def _point_to_newest(self, version: int) -> None:
-        """The hint never goes back for long: whoever wrote a version looks whether it is last."""
+        """Write the hint; each writer repeats it until it names the newest version."""
         while True:
             beside = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
             beside.write_text(str(version), "utf-8")
@@ -139,7 +139,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             version = newest
 
     def _newest(self) -> int | None:
-        """The hint may be behind, after a kill between two steps of a commit."""
+        """The newest version; a writer killed during a commit may have left an older hint."""
         version = 0
         with suppress(OSError, ValueError):
             version = int((self._metadata / _HINT).read_text("utf-8"))
@@ -151,7 +151,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         return version or None
 
     def _remove_old(self, before: Any, after: Any) -> None:
-        """Metadata of versions that the table's properties say nobody wants."""
+        """Remove the metadata of old versions, as the table's properties say."""
         if after.properties.get("write.metadata.delete-after-commit.enabled") != "true":
             return
         kept = {one.metadata_file for one in after.metadata_log}

@@ -1,4 +1,4 @@
-"""Compaction and removal of files of an Iceberg table, for which pyiceberg has only the parts."""
+"""Compaction and vacuum of Iceberg tables, for which pyiceberg has only the primitives."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def compact(
     layout: Layout,
     storage: Storage,
 ) -> Compaction:
-    """Put small files of each partition together. `commit` raises CommitConflict, and then
-    `table` and `transaction` give what is newest.
+    """Merge the small files of each partition. After `commit` has raised CommitConflict, `table`
+    and `transaction` return the newest version.
 
     Files with rows that were deleted by another program are left as they are.
     """
@@ -47,7 +47,7 @@ def compact(
                 if not one.delete_files
             }
             if not old <= live.keys():
-                break  # somebody else has replaced them, or deleted rows: ours are nobody's
+                break  # they were replaced, or rows were deleted: discard the new files
             making = transaction()
             with making.update_snapshot().overwrite() as replacing:
                 for path in old:
@@ -59,7 +59,7 @@ def compact(
             except CommitConflict:
                 if time.monotonic() >= deadline:
                     raise TableError(
-                        "Others have committed without a break: compact again later."
+                        "Other writers committed without a break: compact the table later."
                     ) from None
                 continue
             removed += len(old)
@@ -69,7 +69,7 @@ def compact(
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
-    """Snapshots that nobody needs any more: older, and no branch's or tag's newest."""
+    """Snapshots that are older and not the head of a branch or tag."""
     kept = {one.snapshot_id for one in table.metadata.refs.values()}
     limit = int(before.timestamp() * 1000)
     return [
@@ -80,8 +80,8 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
 
 
 def unnamed_files(table: Table, kept: Sequence[int], retention: timedelta) -> list[str]:
-    """Data files, manifests and lists of manifests in the table's folders that none of these
-    snapshots names, as URIs, and older than the retention."""
+    """URIs of data files, manifests and manifest lists in the table's folders that are older than
+    the retention and that none of these snapshots refers to."""
     named = set()
     for snapshot in table.metadata.snapshots:
         if snapshot.snapshot_id not in kept:
@@ -127,7 +127,7 @@ def _files(table: Table) -> Iterator[tuple[str, datetime]]:
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(
-            "Files that nobody names can be found only where PyArrow reaches the storage: set the "
+            "Files without a reference can be listed only through PyArrow: set the "
             "catalog's py-io-impl to pyiceberg.io.pyarrow.PyArrowFileIO."
         )
     scheme, netloc, path = PyArrowFileIO.parse_location(table.location().rstrip("/"))

@@ -1,8 +1,8 @@
-"""Few large files in place of many small ones, and files that no version needs removed.
+"""Compaction of small files into large ones, and removal of files that no version needs.
 
-Both may run while a query writes: a compaction replaces files by files with the same rows in one
-commit and conflicts with nothing that only adds, and files younger than the retention stay, since
-they may be those of a batch that is about to be committed.
+Both may run while a query writes: a compaction replaces files with files of the same rows in one
+commit, which does not conflict with commits that only add; and files younger than the retention are
+kept, since a batch may be about to commit them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from jetspark.errors import ConfigError
 
 LEAST_RETENTION = timedelta(hours=1)
-"""A batch may be about to commit files that are younger."""
+"""A batch may be about to commit younger files."""
 
 
 class TableFacts(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     format: str
     location: str
     version: int
-    """Of Delta; of Iceberg the number of snapshots that are kept."""
+    """Delta: its version; Iceberg: how many snapshots are kept."""
     rows: int
     files: int
     bytes: int
@@ -40,24 +40,24 @@ class Compaction:
     """What a compaction did."""
 
     removed: int
-    """Small files, which former versions still name until they are vacuumed."""
+    """Small files that were replaced; older versions refer to them until they are vacuumed."""
     added: int
 
 
 class Maintained(Protocol):
-    """What both formats offer."""
+    """Maintenance that both formats support."""
 
     def facts(self) -> TableFacts:
         """The newest version."""
         ...
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Put small files together into files of about this size."""
+        """Merge small files into files of about this size."""
         ...
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
-        """Remove files that no version younger than the retention names, and forget the older
-        versions; the paths. `dry_run`: only say which."""
+        """Remove the files that no version younger than the retention refers to, and expire older
+        versions. Returns the paths; `dry_run`: only returns them."""
         ...
 
 
@@ -71,7 +71,7 @@ def check_retention(retention: timedelta) -> None:
 
 
 def groups_of(files: Sequence[Any], sizes: Sequence[int], target: int) -> list[list[Any]]:
-    """Small files in groups of about the target size, in their order; none of a single file."""
+    """Small files, in order, in groups of about the target size; no group has only one file."""
     groups: list[list[Any]] = [[]]
     filled = 0
     for one, size in zip(files, sizes, strict=True):

@@ -1,7 +1,7 @@
-"""Rows become Parquet files that no table knows of yet; on an executor.
+"""Writes rows into Parquet files that are not part of the table yet; runs on an executor.
 
-The driver decides with one commit which of them count. A file that is never committed, of a task
-that failed or ran twice, is nobody's rows and is removed by `vacuum`.
+The driver adds them to the table in one commit. Files that are never committed, because a task
+failed or ran twice, are ignored by readers and removed by `vacuum`.
 """
 
 from __future__ import annotations
@@ -20,53 +20,53 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.partitions import folders
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Of Arrow memory; a row group of a file that is nobody's target size is cut there."""
+"""Arrow memory of a row group at most, in bytes."""
 ROW_GROUP_ROWS = 1024 * 1024
 BUFFERED_BYTES = 256 * 1024 * 1024
-"""Of Arrow memory in one task, over all its partitions."""
+"""Arrow memory of all partitions in one task, in bytes."""
 OPEN_FILES = 64
-"""In one task: rows of many partitions must not open as many files."""
+"""Files that one task has open at a time, however many partitions its rows have."""
 
 
 class Storage(Protocol):
-    """Where a table's files are; handed to executors, so it can be pickled."""
+    """Where a table's files are; sent to executors, so it must be picklable."""
 
     def create(self, path: str) -> Any:
         """A new file below the table's location, as a binary stream."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file that is not wanted any more."""
+        """Remove a file that is no longer needed."""
         ...
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of a table look; handed to executors."""
+    """Layout of a table's data files; sent to executors."""
 
     schema: pa.Schema
-    """Of the table's rows, with what the format keeps in its metadata."""
+    """The table's columns, with the metadata that the format adds."""
     partition_by: tuple[str, ...] = ()
     keeps_partition_columns: bool = True
     folder: str = ""
-    """Of data files below the table's location; ends with a slash unless it is empty."""
+    """Folder of data files below the table's location; ends with a slash unless it is empty."""
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that was written and is to be committed."""
+    """A file that was written and will be committed."""
 
     path: str
-    """Below the table's location."""
+    """Relative to the table's location."""
     size: int
     """Bytes."""
     rows: int
     partition: tuple[Any, ...]
-    """Values of the columns that the table is partitioned by."""
+    """Values of the partition columns."""
     footer: bytes = field(repr=False)
-    """Parquet's metadata: the statistics come from there."""
+    """Parquet's metadata, with the statistics."""
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -75,7 +75,7 @@ class NewFile:
 
 
 class FileWriter:
-    """Writes record batches into new files, sorted by partition. Not for several threads."""
+    """Writes record batches into new files, sorted by partition. Not thread-safe."""
 
     def __init__(self, layout: Layout, storage: Storage, name: str) -> None:
         self._layout = layout
@@ -92,7 +92,7 @@ class FileWriter:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Raises ConfigError for a null where the table takes none."""
+        """Raises ConfigError for a null in a required column."""
         for key, rows in _by_partition(self._fitted(batch), self._layout.partition_by):
             self._of(key).add(rows.select(self._file_schema.names))
         while sum(one.buffered for one in self._open.values()) > BUFFERED_BYTES:
@@ -102,13 +102,13 @@ class FileWriter:
                 self._finish(key)
 
     def close(self) -> list[NewFile]:
-        """The files of all that was written."""
+        """Finish all files and return them."""
         for key in list(self._open):
             self._finish(key)
         return self._done
 
     def discard(self) -> None:
-        """Remove what was written, as far as that is possible."""
+        """Remove the files that were written, as far as possible."""
         for one in self._open.values():
             with suppress(Exception):
                 one.abandon()
@@ -117,7 +117,7 @@ class FileWriter:
                 self._storage.remove(path)
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """In the table's columns and types; a column that the rows lack is null."""
+        """The rows with the table's columns and types; a column that they lack is null."""
         columns = []
         for wanted in self._layout.schema:
             index = batch.schema.get_field_index(wanted.name)
@@ -128,7 +128,7 @@ class FileWriter:
                 if column.type != wanted.type:
                     column = column.cast(wanted.type)
             if not wanted.nullable and column.null_count:
-                raise ConfigError(f"The table takes no null in the column {wanted.name}.")
+                raise ConfigError(f"The column {wanted.name} of the table must not be null.")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
 
@@ -147,7 +147,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """One file, with the rows that wait for its next row group."""
+    """One open file, with the rows buffered for its next row group."""
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema, layout: Layout) -> None:
         self.path = path
@@ -200,7 +200,7 @@ class _OpenFile:
 def _by_partition(
     batch: pa.RecordBatch, partition_by: tuple[str, ...]
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """(values, rows) for each partition that the batch has rows of."""
+    """(values, rows) for each partition in the batch."""
     if batch.num_rows == 0:
         return
     if not partition_by:
@@ -214,7 +214,7 @@ def _by_partition(
         differs = None
         for column in keys:
             here, there = column.slice(1), column.slice(0, len(column) - 1)
-            # A null differs from every value and not from another null.
+            # Null differs from every value, but equals another null.
             one = pc.fill_null(
                 pc.not_equal(here, there), pc.xor(pc.is_null(here), pc.is_null(there))
             )

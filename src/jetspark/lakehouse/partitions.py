@@ -1,4 +1,4 @@
-"""Values of columns that a table is partitioned by: as texts, and as names of folders."""
+"""Values of partition columns as strings and as folder names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_value(value: Any) -> str | None:
-    """A value as Delta's log writes it (Delta protocol, "Partition Value Serialization")."""
+    """A value as it is written to Delta's log (Delta protocol, "Partition Value Serialization")."""
     match value:
         case None | "":
             return None
@@ -28,7 +28,7 @@ def partition_value(value: Any) -> str | None:
 
 
 def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    """The folders of a partition, as Hive names them: some readers take the values from there."""
+    """The folders of a partition in Hive's naming, since some readers take the values from it."""
     texts = map(partition_value, values)
     return "".join(
         f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}/"

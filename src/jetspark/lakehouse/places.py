@@ -1,4 +1,4 @@
-"""How a user says which table: a folder, a URI, or catalog:namespace.table."""
+"""How users name a table: a folder, a URI, or catalog:namespace.table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jetspark.lakehouse.formats import Format, format_of
 from jetspark.lakehouse.table import TableName
 
 STORAGE = "storage."
-"""Beginning of options that are for the library which reaches the storage and the catalog."""
+"""Prefix of the options for the library that accesses the storage and the catalog."""
 _IN_CATALOG = re.compile(r"([\w-]+):([\w-]+(?:\.[\w-]+)+)")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -20,7 +20,7 @@ _LEAST_SIZE = 64 * 1024
 
 
 def absolute(path: str) -> str:
-    """The same for the driver and its workers, whatever folder they run in."""
+    """Absolute, since the driver and its workers may have different working directories."""
     path = path.rstrip("/") or "/"
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
@@ -36,13 +36,15 @@ def in_catalog(place: str) -> tuple[str, str] | None:
 def table_at(
     place: str, format_: str | None, options: Mapping[str, str]
 ) -> tuple[Format, TableName]:
-    """The format and the table of a place. Raises ConfigError when nothing says the format."""
+    """The format and the table of a place. Raises ConfigError if the format is not known."""
     for name in options:
         if not name.startswith(STORAGE):
             raise ConfigError(f"Unknown option {name!r}; known: {STORAGE}… for the storage.")
     properties = {name.removeprefix(STORAGE): value for name, value in options.items()}
     if not place.strip():
-        raise ConfigError("The table's place is empty: name a folder.")
+        raise ConfigError(
+            "The name of the table is empty: give a folder, a URI or catalog:namespace.table."
+        )
     if (found := in_catalog(place)) is not None:
         catalog, identifier = found
         return Format.ICEBERG, TableName(
@@ -62,7 +64,7 @@ def table_at(
 
 
 def checked_format(said: str, name: str) -> Format:
-    """Raises ConfigError; `said`: how the user gave it."""
+    """Raises ConfigError; `said`: the name of the option or flag, for the message."""
     try:
         return Format(name.casefold())
     except ValueError:
@@ -70,7 +72,7 @@ def checked_format(said: str, name: str) -> Format:
 
 
 def file_size(said: str, value: str) -> int:
-    """Bytes of "128m". Raises ConfigError; `said`: how the user gave it."""
+    """Bytes of "128m". Raises ConfigError; `said`: the name of the option or flag."""
     match = _SIZE.fullmatch(value.strip().casefold())
     found = int(match[1]) * _UNITS[match[2]] if match else 0
     if found < _LEAST_SIZE:

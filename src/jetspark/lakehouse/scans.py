@@ -1,4 +1,4 @@
-"""Which files of a table are to be read, planned by its library and cut into pieces for tasks."""
+"""The files of a table to read, planned by its library and divided into pieces for tasks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 PIECE_BYTES = 128 * 1024 * 1024
-"""Of files in one piece; a larger file is a piece of its own."""
+"""Size of the files in one piece, in bytes; a larger file is a piece of its own."""
 FILE_COST = 4 * 1024 * 1024
-"""What opening a file counts, in bytes."""
+"""Added to the size of each file for the time to open it, in bytes."""
 _T = TypeVar("_T")
 
 
 class Piece(Protocol):
-    """Some files of one version of a table; handed to executors, so it can be pickled."""
+    """Some files of one version of a table; sent to executors, so it must be picklable."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Their rows."""
@@ -25,7 +25,7 @@ class Piece(Protocol):
 def pieces_of(
     files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
 ) -> Iterator[Sequence[_T]]:
-    """Files in groups of about the same size; `at_least` groups if there are as many files."""
+    """Files in groups of about the same size; at least `at_least` if there are as many files."""
     ordered = sorted(files, key=size, reverse=True)
     if not ordered:
         return

@@ -1,4 +1,4 @@
-"""Columns of rows against columns of a table. Pure."""
+"""Compares the columns of rows with those of a table. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from jetspark.errors import ConfigError
 
 @dataclass(frozen=True)
 class Differences:
-    """What rows have that a table has not."""
+    """How the columns of rows differ from those of a table."""
 
     added: Sequence[pa.Field]
     """Columns that the table lacks."""
     changed: Sequence[tuple[str, str, str]]
     """(name, type in the table, type in the rows)."""
     required: Sequence[str]
-    """Columns that the table wants in every row, and the rows lack."""
+    """Columns that the table requires and the rows lack."""
 
 
 def differences(table: pa.Schema, rows: pa.Schema) -> Differences:
-    """How the rows differ from the table; a column that the rows lack becomes null."""
+    """Compare rows with a table; a nullable column that the rows lack is filled with nulls."""
     there = {one.name: one for one in table}
     here = set(rows.names)
     return Differences(
@@ -50,7 +50,7 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
-    """Raises ConfigError for columns to partition by that are not there, or have no plain value."""
+    """Raises ConfigError for partition columns that do not exist or have nested types."""
     names = list(partition_by)
     for name in names:
         index = schema.get_field_index(name)
@@ -61,12 +61,12 @@ def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
         kind = schema.field(index).type
         if is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
             raise ConfigError(
-                f"partitionBy: the column {name!r} is {kind}, and such values make no partitions."
+                f"partitionBy: a table cannot be partitioned by {name!r}, whose type is {kind}."
             )
     if len(set(names)) < len(names):
         raise ConfigError("partitionBy names a column twice.")
     if names and len(names) == len(schema.names):
-        raise ConfigError("partitionBy names every column: leave one for the files.")
+        raise ConfigError("partitionBy names every column: leave out at least one, for the files.")
 
 
 def is_nested(kind: pa.DataType) -> bool:
@@ -75,7 +75,7 @@ def is_nested(kind: pa.DataType) -> bool:
 
 
 def nullable(field: pa.Field) -> pa.Field:
-    """The same column, with nulls allowed at every depth."""
+    """The same column, nullable at every depth."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([nullable(one) for one in kind])
@@ -87,7 +87,7 @@ def nullable(field: pa.Field) -> pa.Field:
 
 
 def small(field: pa.Field) -> pa.Field:
-    """The same column, field ids and all, with 32-bit offsets: Spark's, so that nothing is cast."""
+    """The same column with its field ids, with 32-bit offsets as in Spark, so nothing is cast."""
     kind = field.type
     if pa.types.is_large_string(kind):
         kind = pa.string()
@@ -103,7 +103,7 @@ def small(field: pa.Field) -> pa.Field:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type without what does not matter: offsets' width, names of elements, field ids."""
+    """The type without irrelevant details: width of offsets, names of elements, field ids."""
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, plain(one.type)) for one in kind])
     if pa.types.is_map(kind):

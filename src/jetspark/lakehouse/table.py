@@ -1,8 +1,8 @@
-"""What both formats do: a table at the version that was read, and commits on top of it.
+"""The interface of both formats: a table at the version that was read, and commits to it.
 
-A commit adds files and, in the same step, sets numbers: whole numbers under names of our own that
-the format keeps beside the rows (Delta: application transactions; Iceberg: table properties). The
-number of a query's last batch is one of them, so a batch that comes again is known.
+A commit adds files and atomically sets numbers: integers under names of our own that the format
+stores beside the rows (Delta: application transactions; Iceberg: table properties). The number of a
+query's last batch is one of them, so a repeated batch is recognised.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class TableName:
     path: str | None = None
     """Folder or URI; None for a table of a catalog."""
     identifier: str | None = None
-    """namespace.table in a catalog."""
+    """namespace.table in the catalog."""
     catalog: str | None = None
     """The catalog's name in PyIceberg's configuration."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For the library that reaches the storage and the catalog; may hold secrets."""
+    """For the library that accesses the storage and the catalog; may hold secrets."""
 
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
@@ -52,33 +52,33 @@ class Table(Maintained, Protocol):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that it is partitioned by."""
+        """The partition columns."""
         ...
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """How new files have to look.
+        """Layout of new files.
 
-        Raises ConfigError for a table with features that new files would have to obey and cannot.
+        Raises ConfigError for a table with features that would not be enforced in new files.
         """
         ...
 
     @property
     def storage(self) -> Storage:
-        """Where new files go."""
+        """Storage for new files."""
         ...
 
     def at_version(self, version: int) -> Table:
-        """The table as it was: a version of Delta, a snapshot's id of Iceberg. Raises ConfigError
-        when it is not there any more."""
+        """The table at a version (Delta) or snapshot id (Iceberg). Raises ConfigError if that does
+        not exist."""
         ...
 
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
-        """What tasks read. `prune`: files without a row for this condition are left out; it does
-        not filter rows. Raises ConfigError for a condition that is none."""
+        """The pieces that tasks read. `prune`: skips files in which no row can meet this condition;
+        it does not filter rows. Raises ConfigError for an invalid condition."""
         ...
 
     def number(self, name: str) -> int | None:
-        """What a commit has set under this name last; None when none has."""
+        """The number that the last commit set under this name; None if no commit has."""
         ...
 
     def refresh(self) -> None:
@@ -86,13 +86,13 @@ class Table(Maintained, Protocol):
         ...
 
     def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Add the files. Raises CommitConflict when one of the numbers may have been set since."""
+        """Add the files. Raises CommitConflict if another commit may have set a number."""
         ...
 
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Let these files be all of the table. Raises CommitConflict."""
+        """Replace all files of the table. Raises CommitConflict."""
         ...
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in the rows that are there. Raises CommitConflict."""
+        """Add columns, which are null in existing rows. Raises CommitConflict."""
         ...

@@ -104,8 +104,8 @@ class SinkOptions:
         """These options for df.writeStream. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
-                "Option 'transactionId' is for batch writes; a streaming query is named by its "
-                "checkpoint."
+                "Option 'transactionId' is for batch writes; a streaming query is identified by "
+                "its checkpoint."
             )
         return self
 

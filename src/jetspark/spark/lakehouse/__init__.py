@@ -1,1 +1,1 @@
-"""Delta and Iceberg tables in PySpark without a JAR: any DataFrame in, rows out."""
+"""Delta and Iceberg tables in PySpark without a JAR."""

@@ -15,7 +15,7 @@ from jetspark.spark.table_files import place
 from jetspark.subjects import nearest_name
 
 PREFIX = "jetspark-"
-"""Beginning of the formats' names in Spark, where "delta" and "iceberg" may be those of a JAR."""
+"""Prefix of the formats' names in Spark, since a JAR may provide "delta" and "iceberg"."""
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -60,7 +60,7 @@ _WHERE = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
 
 @dataclass(frozen=True, kw_only=True)
 class LakehouseOptions:
-    """What docs/guide-tables.md explains, one by one."""
+    """The options, as explained in docs/guide-tables.md."""
 
     format: Format
     name: TableName
@@ -78,9 +78,9 @@ class LakehouseOptions:
 
     @property
     def query_name(self) -> str | None:
-        """What a streaming query is called in the table, over the loss of its checkpoint.
+        """The name of a streaming query in the table, which survives the loss of its checkpoint.
 
-        None when its checkpoint comes from a setting of Spark, which no sink is told.
+        None if the checkpoint comes from a Spark setting, which sinks do not see.
         """
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name
@@ -107,8 +107,8 @@ class LakehouseOptions:
         """These options for df.writeStream. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
-                "Option 'transactionId' is for batch writes; a streaming query is named by its "
-                "checkpoint."
+                "Option 'transactionId' is for batch writes; a streaming query is identified by "
+                "its checkpoint."
             )
         return self._for_writing()
 
@@ -120,7 +120,7 @@ class LakehouseOptions:
 
 
 def lakehouse_format(name: str) -> Format | None:
-    """The table format behind a name of Spark's formats; None when it is none of ours."""
+    """The table format of a Spark format name; None if it is none of ours."""
     found = name.casefold().removeprefix(PREFIX)
     return Format(found) if found != name.casefold() and found in tuple(Format) else None
 

@@ -1,4 +1,4 @@
-"""spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet into Arrow."""
+"""spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jetspark.spark.short_errors import without_traceback
 
 @dataclass
 class PiecePartition(InputPartition):
-    """What one task reads."""
+    """The piece that one task reads."""
 
     piece: Piece
 
@@ -29,8 +29,8 @@ class PiecePartition(InputPartition):
 class LakehouseReader(DataSourceReader):
     """Reads one version of the table.
 
-    `pushFilters` is deliberately not overridden: on Spark 4.3 that fails every read while
-    `spark.sql.python.filterPushdown.enabled` is off, and mixes plans up while it is on.
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
     """
 
     def __init__(self, options: LakehouseOptions, schema: StructType) -> None:

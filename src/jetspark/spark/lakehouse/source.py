@@ -1,4 +1,4 @@
-"""The formats that Spark finds under the names "jetspark-delta" and "jetspark-iceberg"."""
+"""The data sources "jetspark-delta" and "jetspark-iceberg"."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _LakehouseDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> LakehouseReader:
-        """The batch reader; columns that a schema of the user leaves out are not read.
+        """The batch reader; columns that the user's schema leaves out are not read.
 
         Raises ConfigError.
         """

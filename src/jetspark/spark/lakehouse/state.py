@@ -1,4 +1,4 @@
-"""What a Delta or Iceberg table and the note beside it say of the query that writes the table."""
+"""The state of a Delta or Iceberg table and its note: which query writes it, and how far it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jetspark.spark.table_state import TableState
 def read_lakehouse_table(
     files: Files, folder: str, options: LakehouseOptions, query: str | None
 ) -> TableState:
-    """The state of a table. `query`: whom the checkpoint belongs to, for a table without a note.
+    """The state of a table. `query`: the query of the checkpoint, for a table without a note.
 
     Raises ConfigError without the format's library.
     """
@@ -25,6 +25,6 @@ def read_lakehouse_table(
         return TableState(note=note)
     writer = query if note is None else note.query
     batch = None if writer is None else last_batch(table, writer)
-    # A table whose first batch did not come to its end has no rows, and is nobody's yet.
+    # A table whose first batch was not committed has no rows, and belongs to no query yet.
     others = () if note is not None or batch is not None else (options.name.path or "",)
     return TableState(batch=batch, note=note, others=others)

@@ -1,4 +1,4 @@
-"""The table that a DataFrame is written to: made or looked at before a row is written."""
+"""The table that a DataFrame is written to: created or checked before a row is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jetspark.spark.lakehouse.writer import Target
 
 
 def prepare(options: LakehouseOptions, schema: StructType) -> Target:
-    """The table for rows of this schema; made, or given new columns if that is allowed.
+    """The table for rows of this schema; created, or extended by new columns if that is allowed.
 
     Raises ConfigError for rows that do not fit.
     """
@@ -40,7 +40,7 @@ def prepare(options: LakehouseOptions, schema: StructType) -> Target:
 
 
 def check_fit(options: LakehouseOptions, schema: StructType) -> None:
-    """Whether rows of this schema may be written; changes nothing. Raises ConfigError."""
+    """Check that rows of this schema fit, without a change. Raises ConfigError."""
     rows = arrow_schema(schema)
     table = find_table(options.format, options.name)
     if table is None:
@@ -52,7 +52,7 @@ def check_fit(options: LakehouseOptions, schema: StructType) -> None:
 
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
-    """The same, as far as the names of the columns tell. Raises ConfigError."""
+    """The same, by the names of the columns only. Raises ConfigError."""
     table = find_table(options.format, options.name)
     if table is not None:
         _check_partitions(options, table)
@@ -63,7 +63,7 @@ def _check_partitions(options: LakehouseOptions, table: Table) -> None:
     if options.partition_by is not None and table.partition_by != options.partition_by:
         raise ConfigError(
             f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
-            f"{_listed(options.partition_by)}: leave partitionBy out, or take another table."
+            f"{_listed(options.partition_by)}: leave partitionBy out, or write to another table."
         )
 
 
@@ -71,39 +71,39 @@ def _check_added(options: LakehouseOptions, names: Sequence[str]) -> None:
     if names and not options.merge_schema:
         raise ConfigError(
             f"{options.name} has no column {', '.join(names)}: set the option 'mergeSchema' to "
-            "true to add it (rows that are there have null in it), or leave it out of the rows."
+            "true to add it (it is null in existing rows), or leave it out of the rows."
         )
 
 
 def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
-    """What the rows have that the table lacks, and may be added. Raises ConfigError."""
+    """Columns of the rows that the table lacks. Raises ConfigError for other differences."""
     found = differences(table.schema, rows)
     check_names(pa.schema([*table.schema, *found.added]))
     changed = [
-        f"{name} is {there} there and {here} here"
+        f"{name} is {there} in the table and {here} in the rows"
         for name, there, here in found.changed
         if here not in ("int8", "int16") or there != "int32"
     ]
     if changed:
         raise ConfigError(
-            f"{options.name} has other types: {'; '.join(changed)}. Cast these columns, or take "
-            "another table."
+            f"{options.name} has other types: {'; '.join(changed)}. Cast these columns, or write "
+            "to another table."
         )
     if found.required:
         raise ConfigError(
-            f"{options.name} wants a value in every row of {', '.join(found.required)}, which the "
-            "rows do not have."
+            f"{options.name} requires {', '.join(found.required)}, which the rows do not have: add "
+            "the missing columns."
         )
     _check_added(options, [one.name for one in found.added])
     return found
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns in Arrow's types. Raises ConfigError for those that no table has."""
+    """The columns as Arrow types. Raises ConfigError for types that no table can have."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except PySparkException as error:
-        raise ConfigError(f"A column cannot be in a table: {error}") from error
+        raise ConfigError(f"A table cannot have a column of this type: {error}") from error
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -1,9 +1,9 @@
 """df.write and df.writeStream into a Delta or Iceberg table.
 
-Tasks write Parquet files; the driver's commit adds those of a whole batch in one transaction with
-the query's id and the batch's number (`lakehouse.batches`). Spark may attempt a task or a batch
-again and calls `abort` even after a commit that failed half-way: so a writer has no state, `abort`
-removes nothing, and the files of attempts that do not count are left to `vacuum`.
+Tasks write Parquet files; the driver commits all files of a batch in one transaction with the
+query's id and the batch's number (`lakehouse.batches`). Spark may attempt a task or a batch again,
+and calls `abort` even after a commit whose outcome is not known: so a writer has no state, `abort`
+removes nothing, and files of other attempts are left to `vacuum`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jetspark.spark.lakehouse.options import LakehouseOptions
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A task's answer: the query's id, empty in a batch write, and the files."""
+    """A task's commit message: the query's id (empty in a batch write) and the files."""
 
     writer: str
     files: Sequence[NewFile]
@@ -36,14 +36,14 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Target:
-    """What tasks have to know of the table."""
+    """What tasks need to know about the table."""
 
     layout: Layout
     storage: Storage
 
 
 class _Sink:
-    """What the batch and the streaming writer share."""
+    """The common part of the batch and the streaming writer."""
 
     def __init__(self, options: LakehouseOptions, target: Target, *, replace: bool) -> None:
         self._options = options
@@ -69,10 +69,10 @@ class _Sink:
 
 
 class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
-    """df.write; with a transaction's id the rows are there once, however often it is tried."""
+    """df.write; with a transaction id the rows are added once, however often it is attempted."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor. Raises ConfigError for a null where the table takes none."""
+        """Runs on an executor. Raises ConfigError for a null in a required column."""
         return self._write("", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -88,14 +88,14 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
             commit_batch(table, self._options.transaction_id, 0, files, replace=self._replace)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do: files that no commit names are nobody's rows."""
+        """Nothing to do: readers ignore files without a commit."""
 
 
 class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
-    """df.writeStream; the writer is named by the query's id, which the checkpoint keeps."""
+    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor. Raises ConfigError for a null where the table takes none."""
+        """Runs on an executor. Raises ConfigError for a null in a required column."""
         return self._write(needed_query_id(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -115,4 +115,4 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to do: files that no commit names are nobody's rows."""
+        """Nothing to do: readers ignore files without a commit."""
