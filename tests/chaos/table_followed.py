@@ -101,7 +101,7 @@ class Followed:
             reader = readers[number % 2]
             try:
                 rows, different, least, most = reader(self._format, self.table)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 self.wrong.append(f"look {number}, {reader.__name__}: {error!r}")
                 continue
             if not rows == different == most - least + 1 or least != 1 or rows < before:
@@ -126,9 +126,9 @@ def follow(format_: str, minutes: float, rate: int, looks: int, compact_every: f
             nc.jetstream().create_stream(name="FOLLOWED", subjects=["followed"])
         one = Followed(format_, server.url, folder, rate)
         log = stack.enter_context((folder / "ingest.log").open("wb"))
+        followed = ("ingest", "FOLLOWED", "--server", server.url, "--to", str(one.table))
         ingest = subprocess.Popen(
-            [*_COMMAND, "ingest", "FOLLOWED", "--server", server.url, "--to", str(one.table)]
-            + ["--format", format_, "--follow", "--interval", "2", "--json-output"],
+            [*_COMMAND, *followed, "--format", format_, "--follow", "--interval", "2"],
             stdout=subprocess.PIPE,
             stderr=log,
         )
@@ -151,9 +151,7 @@ def follow(format_: str, minutes: float, rate: int, looks: int, compact_every: f
                     thread.join()
         ingest.send_signal(signal.SIGINT)
         ingest.communicate(timeout=300)
-        subprocess.check_call(
-            [*_COMMAND, "ingest", "FOLLOWED", "--server", server.url, "--to", str(one.table), "-q"]
-        )
+        subprocess.check_call([*_COMMAND, *followed, "-q"])
         before = one.info()
         subprocess.check_call([*_COMMAND, "table", "compact", str(one.table)])
         after = one.info()

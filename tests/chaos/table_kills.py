@@ -34,7 +34,7 @@ from tests.support.table_readers import column
 
 from jetspark.blocking import JetStream, connect
 from jetspark.errors import TableError
-from jetspark.lakehouse.formats import open_table
+from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.server import NatsServer
 
@@ -82,7 +82,7 @@ class Round:
 
     def __init__(self, folder: Path, server: NatsServer, format_: str, tables: int, seed: str):
         self.folder = folder
-        self.random = random.Random(seed)  # noqa: S311
+        self.random = random.Random(seed)
         self._server = server
         self._format = format_
         self._tables = tables
@@ -183,7 +183,9 @@ class Round:
                 if not place.exists():
                     continue
                 try:
-                    done = open_table(self._format, TableName(path=str(place))).compact(2**27)
+                    done = open_table(Format(self._format), TableName(path=str(place))).compact(
+                        2**27
+                    )
                     figures.compacted += bool(done.removed)
                 except TableError as error:
                     if "not a" not in str(error):
@@ -217,7 +219,7 @@ class Round:
             place = self.folder / f"table{number}"
             try:
                 found = column(self._format, place, "data")
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 figures.wrong.append(f"{place}: {error!r}")
                 continue
             ids = Counter(int(data) for data in found.elements())

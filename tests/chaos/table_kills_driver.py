@@ -20,11 +20,14 @@ from jetspark.spark.starting import begun
 
 def main(settings: dict[str, Any]) -> None:
     folder = Path(settings["folder"])
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
     spark = local_session(
-        "table-kills", master="local[2]", log_file=folder / "spark.log",
-        conf={"spark.driver.memory": "1g", "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-              "spark.sql.warehouse.dir": str(folder / "warehouse")},
-    )  # fmt: skip
+        "table-kills", master="local[2]", log_file=folder / "spark.log", conf=conf
+    )
     register_formats(spark)
     gateway: Any = spark.sparkContext._gateway
     (folder / "pids").write_text(json.dumps([os.getpid(), gateway.proc.pid]))

@@ -24,7 +24,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname != WRITER:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         loader, execute = spec.loader, spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
