@@ -408,7 +408,7 @@ def test_a_full_storage_is_told_and_then_copied_into(
         while b'"error"' not in admin.link.request("full", filler, 10).payload:
             pass
     with pytest.raises(
-        RequestTimeoutError, match="accepted no rows for 2 s; it said: insufficient"
+        RequestTimeoutError, match="accepted no rows for 2 s; its answer: insufficient"
     ):
         target.writer(timeout=2).commit(0, pieces)
     with Admin(target.url) as admin:

@@ -251,7 +251,7 @@ def one_of(*kinds: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
     return act
 
 
-_LOST_LEDGER = "what was written in between is not known"
+_LOST_LEDGER = "it has no record of the batches in between"
 _LOST_ROWS = "has lost acknowledged messages"
 
 ledger_lost: Any = one_of(

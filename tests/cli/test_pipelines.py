@@ -121,7 +121,9 @@ def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
             code, out, err = finish(command, SECONDS)
         assert (code, out) == (1, ""), err
         said = " ".join(err.split())
-        assert f'sink copy: Stream "{target}" holds what copy/copy wrote with another' in said
+        assert (
+            f'sink copy: Stream "{target}" holds the rows that copy/copy wrote with another' in said
+        )
         assert "set the option adoptLedger to true for one run." in said
     assert stored(admin, target) == 100
 

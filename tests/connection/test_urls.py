@@ -136,8 +136,8 @@ async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
     ("option", "value", "sentence"),
     [
         ("servers", "nats://127.0.0.1:0", "with a port of 1 to 65535"),
-        ("servers", "nats://a\0b", "it holds what is no text"),
-        ("servers", "nats://user\ud800:pw@a", "it holds what is no text"),
+        ("servers", "nats://a\0b", "it is not valid text"),
+        ("servers", "nats://user\ud800:pw@a", "it is not valid text"),
         ("creds_file", "a\0b", "creds_file is not a valid file path"),
         ("creds_file", "a\ud800b", "creds_file is not a valid file path"),
         ("nkey_seed_file", "a\0b", "nkey_seed_file is not a valid file path"),

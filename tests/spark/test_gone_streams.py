@@ -95,7 +95,7 @@ def test_what_was_planned_of_a_deleted_stream_is_left_out_with_a_warning(
     end = strict.latestOffset(start, strict.getDefaultReadLimit())
     [part] = strict.partitions(start, end)
     admin.call(f"STREAM.DELETE.{name}_A")
-    with pytest.raises(StreamNotFoundError, match="failOnDataLoss to false to go on without it"):
+    with pytest.raises(StreamNotFoundError, match="failOnDataLoss to false to continue without it"):
         list(strict.read(part))
     assert list(lenient.read(part)) == []
     assert "are left out" in caplog.text

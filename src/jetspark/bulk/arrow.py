@@ -20,8 +20,8 @@ A stream that is a Key-Value bucket may be read with other columns:
 | created | timestamp[us, UTC] | no | when the server stored it |
 | operation | string | no | PUT, DEL or PURGE |
 
-In a subject or header that is not UTF-8, U+FFFD takes the place of the bad bytes, so that one
-message of a careless publisher cannot stop a pipeline.
+In a subject or header that is not UTF-8, invalid bytes become U+FFFD, so that one malformed message
+cannot stop a pipeline.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ BUCKET_SCHEMA: pa.Schema = pa.schema(
 BUCKET_COLUMNS: tuple[str, ...] = tuple(BUCKET_SCHEMA.names)
 
 WITH_PAYLOAD = frozenset({"data", "headers", "value"})
-"""Columns for which the server has to send payloads; without one of them it sends headers only."""
+"""Columns that need payloads; for other columns the server sends headers only."""
 
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 class _Rows(Columns):
-    """With the values that several columns are made of."""
+    """Values that several columns are derived from."""
 
     @cached_property
     def operations(self) -> list[str]:
-        """What was done to each row's key, by its headers."""
+        """The operation of each row, from its headers."""
         return [_operation(block) for block in _blocks(self)]
 
 
@@ -185,7 +185,7 @@ def _headers(rows: Columns) -> Any:
 
 
 def _operation(block: bytes) -> str:
-    """What was done to a bucket's key, by the headers of the entry."""
+    """The operation of a bucket's entry, from its headers."""
     if not has_operation(block):
         return Operation.PUT
     said = dict(line.decode("utf-8", "replace").partition(":")[::2] for line in header_lines(block))
@@ -200,7 +200,7 @@ def _values(rows: _Rows) -> Any:
 
 
 def header_lines(block: bytes) -> list[bytes]:
-    """The lines of a header block behind its version line."""
+    """The lines of a header block after its version line."""
     if not block.startswith(VERSION):
         return []
     return block.split(b"\r\n")[1:-2]

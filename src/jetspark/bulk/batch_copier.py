@@ -79,13 +79,13 @@ class Lane:
         """The stream's last sequence that the next chunk expects, after a torn chunk."""
         self.rows: Iterator[EncodedMessage] = iter(())
         self.held: EncodedMessage | None = None
-        """A row that was too much for the last chunk."""
+        """A row that did not fit into the last chunk."""
         self.under_way: tuple[str, int] | None = None
-        """Reply subject and number of rows of the chunk that has no answer yet."""
+        """Reply subject and number of rows of the chunk in flight."""
 
     @property
     def done(self) -> bool:
-        """Whether all its rows are stored."""
+        """Whether all rows of the lane are stored."""
         return self.offset >= self.plan.rows
 
 
@@ -117,12 +117,12 @@ class BatchCopier:
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
     def last_markers(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
-        """Sequences of the lanes' last markers, 0 for none; those `known` are not asked for.
+        """Sequences of the lanes' last markers, 0 for none; `known` ones are not asked for.
 
-        Raises LedgerError for what is no marker, and as `Leaders.message`.
+        Raises LedgerError for an unreadable marker, and as `Leaders.message`.
         """
         known = known or {}
-        with self._leaders.proven():  # written down in a decision, which never changes
+        with self._leaders.proven():  # recorded in a decision, which never changes
             return [
                 known[lane]
                 if lane in known
@@ -135,7 +135,8 @@ class BatchCopier:
     def check_stored(self, decision: Decision) -> dict[int, int]:
         """Sequences of the batch's last markers, by lane.
 
-        Raises LedgerError unless they say that the whole batch is stored, and as `Leaders.message`.
+        Raises LedgerError unless they show that the whole batch is stored, and as
+        `Leaders.message`.
         """
         markers: dict[int, int] = {}
         for number, plan in enumerate(decision.lanes):
@@ -156,7 +157,7 @@ class BatchCopier:
         return markers
 
     def is_stored(self, decision: Decision) -> bool:
-        """Whether a decided batch is stored as a whole.
+        """Whether a decided batch is stored completely.
 
         Raises LedgerError for rows that were stored and are lost, and as `Leaders.message`.
         """
@@ -168,9 +169,9 @@ class BatchCopier:
     def copy(self, decision: Decision, *, begun: bool) -> None:
         """Store the missing rows of a decided batch. `begun`: an earlier attempt may have begun.
 
-        Raises LedgerError when the target lacks what it must hold, or another run of the query goes
-        on; APIError for what it refuses for good, RequestTimeoutError without progress,
-        ConnectionFailure and ProtocolError, and as `Leaders.message`.
+        Raises LedgerError when the target lacks rows or markers that it must have, or another run
+        of the query has continued; APIError for a permanent refusal, RequestTimeoutError without
+        progress, ConnectionFailure and ProtocolError, and as `Leaders.message`.
         """
         self._retry.since = time.monotonic()
         lanes = self._lanes(decision)
@@ -195,7 +196,7 @@ class BatchCopier:
     # -- rows ----------------------------------------------------------------------------------
 
     def _rewind(self, lane: Lane) -> None:
-        """The next row is the first one that is not stored."""
+        """Continue with the first row that is not stored."""
         lane.rows = self._rows_from(lane.plan, lane.offset)
         lane.held = None
 
@@ -206,7 +207,7 @@ class BatchCopier:
             offset = max(0, offset - len(rows))
 
     def _take(self, lane: Lane) -> list[EncodedMessage]:
-        """The rows of the next chunk; none are left when it is empty."""
+        """The rows of the next chunk; empty when none are left."""
         rows: list[EncodedMessage] = []
         size = 0
         while len(rows) < _CHUNK_ROWS:
@@ -224,9 +225,9 @@ class BatchCopier:
     # -- chunks --------------------------------------------------------------------------------
 
     def _round(self, lanes: list[Lane], decision: Decision) -> None:
-        """Send one chunk of each lane, then wait for all the answers."""
+        """Send one chunk of each lane, then wait for all answers."""
         if time.monotonic() > self._retry.deadline:
-            said = f"; it said: {self._refusal}." if self._refusal else "."
+            said = f"; its answer: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
                 f'Stream "{self._target}" accepted no rows for {self._timeout:g} s{said}'
             )
@@ -240,9 +241,9 @@ class BatchCopier:
                 raise
             self._drop_link()
             for lane in lanes:
-                self._rewind(lane)  # rows may have been taken that were not sent
+                self._rewind(lane)  # rows may have been taken and not sent
         for lane in lanes:
-            if lane.under_way is not None:  # no answer, or one that leaves open what is stored
+            if lane.under_way is not None:  # it is not known whether it is stored
                 lane.under_way = None
                 before = lane.offset
                 self._locate(lane, decision)
@@ -277,7 +278,7 @@ class BatchCopier:
         link.send(encode_batch(batch_id, messages, reply), self._timeout)
 
     def _wait(self, lane: Lane) -> None:
-        """Take in answers until this lane's has come."""
+        """Process answers until this lane's has arrived."""
         answers = self._answers
         assert lane.under_way is not None  # noqa: S101
         reply, rows = lane.under_way
@@ -296,7 +297,7 @@ class BatchCopier:
         self._retry.since = time.monotonic()
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
-        """None when the answer leaves open whether the chunk is stored: see its marker."""
+        """The ack; None if the answer does not tell whether the chunk is stored."""
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
             return None
@@ -325,7 +326,7 @@ class BatchCopier:
     # -- recovery ------------------------------------------------------------------------------
 
     def _marker(self, subject: str) -> tuple[int, Marker, str] | None:
-        """A lane's last marker: its sequence, what it says, the id of its atomic batch."""
+        """A lane's last marker: its sequence, its content, the id of its atomic batch."""
         stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
             return None
@@ -336,7 +337,7 @@ class BatchCopier:
         return stored.seq, body, _batch_id(stored.headers)
 
     def _locate(self, lane: Lane, decision: Decision) -> None:
-        """Set how much of the lane the target holds, by the lane's last marker."""
+        """Find how many rows of the lane are stored, from its last marker."""
         found = self._marker(lane.subject)
         lane.expected_last = None
         if (0 if found is None else found[0]) == lane.plan.previous:
@@ -350,14 +351,14 @@ class BatchCopier:
         seq, marker, batch_id = found
         if marker.batch > decision.batch:
             raise LedgerError(
-                f"Batch {marker.batch} has begun meanwhile: another run of this query writes to "
+                f"Batch {marker.batch} has already begun: another run of this query writes to "
                 f'stream "{self._target}". This one, at batch {decision.batch}, stops.'
             )
         if marker.batch < decision.batch or seq < lane.plan.previous:
             raise LedgerError(
                 f'Stream "{self._target}" has lost acknowledged messages: the last marker of '
-                f"{lane.subject!r} is of batch {marker.batch}, before batch {decision.batch} was "
-                "decided there was a newer one. Was the stream restored from a backup?"
+                f"{lane.subject!r} is of batch {marker.batch}, but a newer one existed when batch "
+                f"{decision.batch} was decided. Was the stream restored from a backup?"
             )
         lane.marker = seq
         end = self._leaders.message(self._target, last_by_subj=f"{lane.subject}.end")
@@ -365,18 +366,18 @@ class BatchCopier:
             lane.offset = marker.offset + marker.rows
             return
         if not self._leaders.only_proven:
-            # Rows that an old answer does not count would be written again.
+            # Rows that an outdated answer does not count would be written again.
             with self._leaders.proven():
                 self._locate(lane, decision)
             return
-        # Before counting, so that the condition also covers what is stored meanwhile.
+        # Before counting, so that the condition also covers what is stored in the meantime.
         lane.expected_last = self._leaders.last_sequence(self._target)
         lane.offset = marker.offset + self._stored_rows(
             seq, marker.rows, batch_id, lane.expected_last
         )
 
     def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:
-        """Rows of a torn chunk that are stored: up to the last one that is still there."""
+        """Rows of a torn chunk that are stored: up to the last one that still exists."""
         for seq in range(min(marker + rows, last), marker, -1):
             stored = self._leaders.message(self._target, seq=seq)
             if stored is not None and _batch_id(stored.headers) == batch_id:

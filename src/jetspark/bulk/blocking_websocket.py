@@ -14,10 +14,10 @@ _RECEIVE_BYTES = 1 << 18
 
 
 class BlockingWebSocket:
-    """Frames over `sock`, which is connected and, for wss, through TLS. `open_websocket` makes it.
+    """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
 
-    Reading and sending raise OSError and TimeoutError of the socket, and ConnectionError for bytes
-    that are no frames.
+    Reading and sending raise OSError and TimeoutError of the socket, and ConnectionError for
+    malformed frames.
     """
 
     def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
@@ -27,7 +27,7 @@ class BlockingWebSocket:
         self._payloads: deque[memoryview] = deque()
 
     def read(self) -> bool:
-        """Receive once and keep the payloads; False when the server has hung up."""
+        """Receive once and keep the payloads; False when the server has closed the connection."""
         count = self._socket.recv_into(self._buffer)
         if count == 0:
             self._codec.receive_eof()
@@ -39,7 +39,7 @@ class BlockingWebSocket:
         return True
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Payload bytes into `buffer`, as many as it has room for; 0 at the end."""
+        """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
         while not self._payloads:
             if self._codec.failure is not None:
                 raise ConnectionError(self._codec.failure)
@@ -57,21 +57,22 @@ class BlockingWebSocket:
         self._socket.sendall(self._codec.send(data))
 
     def settimeout(self, seconds: float) -> None:
-        """The timeout of each call from now on."""
+        """Set the timeout of all further calls."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:
-        """Close without the closing handshake, whose end a closed link would not wait for."""
+        """Close without the closing handshake, since a closed link would not wait for its end."""
         self._socket.close()
 
 
 def open_websocket(
     sock: socket.socket, options: ConnectOptions, server: ServerURL
 ) -> BlockingWebSocket:
-    """The opening handshake of a WebSocket, to its end.
+    """Perform the opening handshake of a WebSocket.
 
     Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
-    does not speak WebSocket, BrokenSocketError when it hangs up, ConfigError without the library.
+    does not speak WebSocket, BrokenSocketError when it closes the connection, ConfigError without
+    the library.
     """
     codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
     websocket = BlockingWebSocket(sock, codec)

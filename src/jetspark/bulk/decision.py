@@ -13,7 +13,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class InlinePack:
-    """Packed rows that travel in the task's answer, and are listed in the decision as they are."""
+    """Packed rows that are sent in the task's commit message and stored inline in the decision."""
 
     packed: bytes
 
@@ -53,11 +53,11 @@ class Decision:
     batch: int
     lanes: list[LanePlan]
     name: str = ""
-    """The key of the writer's name (`name_key`), which is in the ledger; empty: it may not be."""
+    """The key of the writer's name (`name_key`) if it is in the ledger; empty: it may not be."""
 
     @property
     def rows(self) -> int:
-        """Rows of the whole batch."""
+        """Number of rows of the batch."""
         return sum(lane.rows for lane in self.lanes)
 
 
@@ -76,7 +76,7 @@ class _StoredLane(msgspec.Struct):
 class _StoredDecision(msgspec.Struct, omit_defaults=True):
     batch: int
     lanes: list[_StoredLane]
-    name: str = ""  # ledgers from before names have none
+    name: str = ""  # older ledgers have no names
 
 
 def encode_decision(decision: Decision) -> bytes:

@@ -18,7 +18,7 @@ from jetspark.errors import (
 
 
 class SocketLike(Protocol):
-    """What a link calls of a socket, or of a `BlockingWebSocket`."""
+    """The methods of a socket, or of a `BlockingWebSocket`, that a link calls."""
 
     def settimeout(self, seconds: float, /) -> None: ...
     def sendall(self, data: bytes, /) -> None: ...
@@ -27,7 +27,7 @@ class SocketLike(Protocol):
 
 
 def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
-    """TCP for nats:// and tls://, whose TLS comes with the handshake; a WebSocket for ws and wss.
+    """TCP for nats:// and tls:// (TLS follows in the handshake); a WebSocket for ws and wss.
 
     Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
     unusable TLS files and without the library for WebSockets.
@@ -44,7 +44,7 @@ def start_tls(
         raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
     try:
         return context.wrap_socket(sock, server_hostname=hostname)
-    except (OSError, ValueError) as error:  # ssl.SSLError is one; a name that no host can have
+    except (OSError, ValueError) as error:  # ssl.SSLError; ValueError for an impossible host name
         raise TLSError(f"TLS with {server} failed: {error}.", server=str(server)) from error
 
 

@@ -1,9 +1,9 @@
 """A range by batched direct gets (ADR-31), for streams where a consumer would remove messages.
 
 The batches are small, since large ones delay the stream's publishers. Any replica may answer, and
-may be behind, so the end of a batch proves nothing; the reader asks the leader. Each message has
-the sequence of the one sent before it, and the end of a batch that of the last one, so that a lost
-message is noticed.
+may lag, so the end of a batch proves nothing; the reader asks the leader. Each message has the
+sequence of the one sent before it, and the end of a batch that of the last one, so that a lost
+message is detected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class DirectBatches:
-    """Batches of one range, one after the other. After an error the caller makes another.
+    """Batches of one range, one after the other. After an error the caller creates another one.
 
     Raises UnsupportedByServerError before nats-server 2.11.
     """
@@ -57,9 +57,9 @@ class DirectBatches:
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
         """Append the messages from `start` on that are before `end`.
 
-        Returns the sequence behind the last message seen, None when there was none. Raises
-        MissedHeartbeatError (silence, or a message that did not come), NoRespondersError, APIError
-        for a refusal, and as `BlockingLink.messages`.
+        Returns the sequence after the last message seen, None if there was none. Raises
+        MissedHeartbeatError (silence, or a lost message), NoRespondersError, APIError for a
+        refusal, and as `BlockingLink.messages`.
         """
         request: dict[str, int | str] = {
             "seq": start,

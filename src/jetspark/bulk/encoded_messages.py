@@ -17,7 +17,7 @@ EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
 """Subject, header block (None without headers) and payload."""
 
 PACKING_BYTES = 16
-"""What MessagePack adds to a message at most."""
+"""Bytes that MessagePack adds to a message at most."""
 _DECODER = msgspec.msgpack.Decoder(list[tuple[bytes, bytes | None, bytes]])
 
 
@@ -38,12 +38,12 @@ def pack(messages: list[EncodedMessage]) -> bytes:
 
 
 def unpack(packed: bytes) -> list[EncodedMessage]:
-    """What `pack` was given. Raises msgspec.MsgspecError for anything else."""
+    """The messages of a pack. Raises msgspec.MsgspecError for anything else."""
     return _DECODER.decode(packed)
 
 
 def in_packs(messages: Iterable[EncodedMessage], max_bytes: int) -> Iterator[list[EncodedMessage]]:
-    """Cut into lists of about `max_bytes` packed at most, with one message at least."""
+    """Split into lists of at most about `max_bytes` when packed, with at least one message each."""
     current: list[EncodedMessage] = []
     size = 0
     for message in messages:

@@ -29,7 +29,7 @@ _DECISION_BYTES = 256 * 1024
 
 
 def stage(ledger: Ledger, rows: Iterable[EncodedMessage]) -> Piece:
-    """Put a task's rows where the decision can name them; a few rows stay in the piece itself.
+    """Stage a task's rows; few rows stay inline in the piece.
 
     Raises as `Ledger.stage`.
     """
@@ -48,7 +48,7 @@ class ExactlyOnceWriter:
     """Commits batches of one writer to one stream. `timeout`: seconds without progress.
 
     `keep_markers`: markers do not expire with the stream's other messages (the stream has
-    allow_msg_ttl). `name`: what stays the same when a lost checkpoint gives the writer a new id.
+    allow_msg_ttl). `name`: stays the same when the checkpoint is lost and the writer gets a new id.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class ExactlyOnceWriter:
         )
 
     def stored(self, batch: int) -> int | None:
-        """Rows of a batch that is stored as a whole; None when it is not, or is not the last one.
+        """Number of rows of the last batch if it is `batch` and completely stored, else None.
 
-        Raises LedgerError when rows that were stored are lost, and as `Leaders.ask`.
+        Raises LedgerError when stored rows were lost, and as `Leaders.ask`.
         """
         try:
             last = self.ledger.last_decision()
@@ -85,7 +85,7 @@ class ExactlyOnceWriter:
     def check_name(self) -> None:
         """Raises LedgerError when this writer is new and another one of its name has written.
 
-        Changes nothing, and is merely early: `commit` has the last word. Raises as `Leaders.ask`.
+        An early check without changes; `commit` decides. Raises as `Leaders.ask`.
         """
         try:
             found = None if self._name is None else self.ledger.named(self._name)
@@ -98,10 +98,10 @@ class ExactlyOnceWriter:
             return
 
     def register_name(self) -> None:
-        """Note the name of a writer that has written and goes on, unless the ledger has it.
+        """Record the name of a writer that continues, unless the ledger has it.
 
-        Its next batch would do it as well, but may come only after its checkpoint is lost. Raises
-        as `Leaders.ask`.
+        The next batch would do so, too, but the checkpoint may be lost before it. Raises as
+        `Leaders.ask`.
         """
         if self._name is None:
             return
@@ -110,17 +110,17 @@ class ExactlyOnceWriter:
                 return
         except StreamNotFoundError:
             return
-        with suppress(WrongLastSequenceError):  # somebody has taken it meanwhile
+        with suppress(WrongLastSequenceError):  # another writer has taken it in the meantime
             self.ledger.take_name(self._name, 0)
 
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False
     ) -> None:
-        """Store a batch. Rows of one piece keep their order; `lanes` are copied side by side.
+        """Store a batch. Rows of one piece keep their order; `lanes` are copied concurrently.
 
         `adopt`: begin here although earlier batches are not in the ledger, or another writer of
-        this name has written. Raises LedgerError when going on could lose or repeat rows, APIError
-        for what the target refuses for good, RequestTimeoutError without progress, and as
+        this name has written. Raises LedgerError when rows could be lost or repeated, APIError for
+        a permanent refusal by the target, RequestTimeoutError without progress, and as
         `Leaders.ask`.
         """
         try:
@@ -139,7 +139,7 @@ class ExactlyOnceWriter:
             except LedgerError:
                 before, last = last, self.ledger.last_decision()
                 if last == before:
-                    raise  # no other run has begun meanwhile, which would explain it
+                    raise  # not explained by another run that has begun
         if last is not None and last[1].batch >= batch:
             self._finish(batch, *last)
             return
@@ -158,9 +158,9 @@ class ExactlyOnceWriter:
         self.ledger.forget_staged(seq)
 
     def _take_name(self, name: str, *, new: bool, adopt: bool) -> None:
-        """Note the name, before a decision. What is noted changes with a `new` writer only.
+        """Record the name, before a decision; only a `new` writer may change it.
 
-        Raises LedgerError when that is one, and another of its name has written, unless `adopt`.
+        Raises LedgerError if another writer of this name has written, unless `adopt`.
         """
         found = self.ledger.named(name)
         if found is None:
@@ -177,14 +177,14 @@ class ExactlyOnceWriter:
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
             return
         raise LedgerError(
-            f'Stream "{self._target}" holds what {self._name} wrote with another checkpoint, up to '
-            f"its batch {last[1].batch}; a new one would write it again. Restore that "
-            "checkpoint, or write to another stream; if the rows may be there twice, or are "
-            "others, set the option adoptLedger to true for one run."
+            f'Stream "{self._target}" holds the rows that {self._name} wrote with another '
+            f"checkpoint, up to its batch {last[1].batch}; this run would write them again. "
+            "Restore that checkpoint, or write to another stream; if the rows may be stored twice, "
+            "or are different ones, set the option adoptLedger to true for one run."
         )
 
     def _finish(self, batch: int, seq: int, decision: Decision) -> None:
-        """Copy what another attempt has decided. Raises LedgerError for another batch."""
+        """Copy the batch that another attempt has decided. Raises LedgerError for another batch."""
         if decision.batch != batch:
             raise LedgerError(
                 f'Batch {decision.batch} of this query was decided for stream "{self._target}" '
@@ -204,8 +204,8 @@ class ExactlyOnceWriter:
             known = "none" if last is None else str(last[1].batch)
             raise LedgerError(
                 f"This run is at batch {batch}, and the last batch in the ledger "
-                f'"{self.ledger.stream}" is {known}: what was written in between is not known. '
-                "If that is right (another guarantee before, a ledger deleted on purpose), set "
+                f'"{self.ledger.stream}" is {known}: it has no record of the batches in between. '
+                "If that is expected (another guarantee before, a ledger deleted on purpose), set "
                 "the option adoptLedger to true for one run."
             )
         if last is not None:
@@ -222,7 +222,7 @@ class ExactlyOnceWriter:
     def _plan(
         self, batch: int, pieces: Sequence[Piece], lanes: int, markers: dict[int, int]
     ) -> Decision:
-        """A decision: whole pieces are dealt to the lanes in turn.
+        """A decision: whole pieces are assigned to the lanes in turn.
 
         `markers`: last markers that are known, by lane.
         """

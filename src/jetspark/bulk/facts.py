@@ -1,4 +1,4 @@
-"""The facts of a stream that planning and checking need, out of its STREAM.INFO."""
+"""The facts of a stream that planning and checks need, from its STREAM.INFO."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from jetspark.timestamps import NANOSECONDS, parse_isotime
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What a stream reports of itself."""
+    """The configuration and state of a stream."""
 
     name: str
     created: str
-    """Creation time as the server writes it: another one means another stream."""
+    """Creation time as the server writes it; it identifies the stream."""
     first_seq: int
     last_seq: int
     messages: int
     bytes: int
     retention: str
     keeps_last_per_subject: bool
-    """max_msgs_per_subject is the only limit: the first sequence moves without a loss."""
+    """max_msgs_per_subject is the only limit: the first sequence increases without a loss."""
     consumers: int = 0
     allows_direct: bool = False
     """Direct gets are allowed."""
     is_mirror: bool = False
     longest_inactive: float | None = None
-    """Seconds for which the stream lets its consumers be inactive at most; None: no limit."""
+    """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
     limits: str = ""
-    """What removes messages by itself, in words; empty when nothing does."""
+    """The limits that remove messages, for a sentence; empty if there are none."""
     copies: int = 1
     """Replicas, including the leader."""
     leader: str = ""
-    """The leader that has answered; empty outside of clusters, and when no leader has."""
+    """The leader that has answered; empty outside of a cluster, and if no leader has."""
     oldest: str = ""
     """Time of the first message, as the server writes it; meaningless without messages."""
     subjects: tuple[str, ...] = ()
-    """Its subjects, unless it changes the subjects of what it stores."""
+    """Its subjects, unless it stores messages under other ones."""
     holds_others: bool = False
     """It may store messages under other subjects: a mirror, sources, a subject transform."""
 
     @property
     def removed_by(self) -> str:
-        """What may have removed messages, in words."""
+        """What may have removed messages, for a sentence."""
         if self.limits:
             return f"by its limits ({self.limits}) or a purge"
         return "by a purge or deletion, since it has no limits"
 
     def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
-        """The error when this is not the stream of that name that was `created` then.
+        """The error if the stream was recreated: its creation time is not `created`.
 
         `advice`: what to do, in a sentence.
         """
@@ -63,10 +63,10 @@ class StreamFacts:
 
 
 def leader_of(answer: Mapping[str, Any]) -> str:
-    """The leader of the stream or consumer that gave this answer; empty when it was no leader.
+    """The leader that gave this answer about a stream or consumer; empty if it was not a leader.
 
-    A leader does not list itself among its replicas. A server that does has just learnt of another
-    leader.
+    A leader does not list itself among its replicas. A server that does has just been informed of
+    another leader.
     """
     cluster: Mapping[str, Any] = answer.get("cluster") or {}
     name: str = cluster.get("leader") or ""
@@ -74,7 +74,7 @@ def leader_of(answer: Mapping[str, Any]) -> str:
 
 
 def copies_of(answer: Mapping[str, Any]) -> int:
-    """How many replicas a stream has, or is configured to have, whichever is more."""
+    """The number of a stream's replicas, or of configured ones, whichever is greater."""
     others = (answer.get("cluster") or {}).get("replicas") or ()
     return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
 

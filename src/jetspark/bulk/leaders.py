@@ -1,4 +1,4 @@
-"""Questions to the leaders of streams, asked again over a new link when one is lost."""
+"""Questions to the leaders of streams, repeated over a new link when one is lost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jetspark.connection.options import ConnectOptions
 T = TypeVar("T")
 
 _answered: set[ConnectOptions] = set()
-"""What has answered this process before."""
+"""Servers that have answered this process before."""
 
 
 class Leaders:
-    """Those that are reached by `options`. Each question has a link of its own meanwhile."""
+    """The leaders of streams on the servers of `options`. Each question uses a link of its own."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class Leaders:
         timeout: float = 5.0,
         at_once_if_new: bool = False,
     ) -> None:
-        """`within`: seconds for which a question is asked again, `timeout`: for each of its calls.
+        """`within`: seconds for which a question is repeated; `timeout`: seconds for each call.
 
-        `at_once_if_new`: what has never answered this process gets one attempt only, so that a
-        wrong address or a server that was not started is told at once, while what is running
-        outlives the restart of a server.
+        `at_once_if_new`: servers that have never answered this process get one attempt only. So a
+        wrong address, or a server that was not started, is an error at once, while a running query
+        survives the restart of a server.
         """
         self._options = options
         self._within = within
@@ -43,10 +43,10 @@ class Leaders:
         """Whether messages are read from proven leaders only; see `proven`."""
 
     def ask(self, question: Callable[[StreamAPI], T]) -> T:
-        """The answer to a question, which must be harmless to ask twice.
+        """The answer to a question, which must be idempotent.
 
         Raises what the question raises, and JetsparkError of the link (ConnectionFailure,
-        RequestTimeoutError, ProtocolError) when it lasts.
+        RequestTimeoutError, ProtocolError) that persist.
         """
 
         def once() -> T:
@@ -60,10 +60,10 @@ class Leaders:
 
     @contextmanager
     def proven(self) -> Iterator[None]:
-        """In the block, messages that are read hold all that was acknowledged before.
+        """In the block, messages are read from proven leaders, so everything acknowledged is seen.
 
-        Else they may come from a leader that was replaced: good enough where a compare-and-set
-        follows, and for what is there, but not for what is not.
+        Outside of it they may come from a leader that was replaced. That is enough where a
+        compare-and-set follows, and to find a message, but not to find that there is none.
         """
         before, self.only_proven = self.only_proven, True
         try:

@@ -26,35 +26,35 @@ from jetspark.bulk.facts import copies_of, leader_of
 from jetspark.timestamps import NANOSECONDS
 
 GUARD_SECONDS = 0.2
-"""Within this time a server that runs has read what its replicas had sent before it was asked.
+"""Seconds within which a running server has read everything that its replicas have sent.
 
-Replies that were under way while it stood still are read when it goes on, and look new.
+Replies that arrived while it was suspended are read when it resumes, and look new.
 """
 LEASE_SECONDS = 3.0
-"""Less than the 4 seconds of silence after which a replica stands for election."""
+"""Seconds; less than the 4 seconds of silence after which a replica stands for election."""
 _KEPT_SECONDS = LEASE_SECONDS + 1.0
 _APART_SECONDS = 0.04
-"""Of answers closer together than this, only some are kept."""
+"""Seconds; of answers closer together than this, only some are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one answer says about its leader."""
+    """What one answer shows about its leader."""
 
     sent: float
     """When the question was sent and the answer came, `time.monotonic()`."""
     received: float
     leader: tuple[str, str, str] = ("", "", "")
-    """Its name, since when it leads, and its Raft group; no name: no leader has answered."""
+    """Name, start of its leadership, and Raft group; no name: no leader has answered."""
     quorum: int = 1
-    """How many replicas make a quorum, the leader included; 1: the leader alone."""
+    """Replicas of a quorum, including the leader; 1: the leader is the only replica."""
     heard: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since the leader heard from other replicas, without those it never heard from."""
+    """Seconds since the leader's last contact with each replica that it has had contact with."""
     replicas: int = 1
 
     @property
     def alone(self) -> bool:
-        """There is one replica, so no other one can have been elected."""
+        """Whether there is one replica, so that no other one can have been elected."""
         return self.replicas == 1 and bool(self.leader[0])
 
 
@@ -63,14 +63,14 @@ def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
     cluster: Mapping[str, Any] | None = answer.get("cluster")
     count = copies_of(answer)
     if cluster is None:
-        # Outside of clusters; or in one that does not name the leader, which proves nothing.
+        # Outside of a cluster; or in one that does not name the leader: proves nothing.
         return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
     return Look(
         sent,
         received,
         (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
         count // 2 + 1,
-        # 0 means that the leader has never heard from that one.
+        # 0: the leader never had contact with this replica.
         {
             str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
             for one in cluster.get("replicas") or ()
@@ -87,7 +87,7 @@ class Tenure:
         self._looks: deque[Look] = deque()
 
     def add(self, look: Look) -> None:
-        """Take in the newest answer."""
+        """Add the newest answer."""
         looks = self._looks
         if looks and looks[-1].leader != look.leader:
             looks.clear()
@@ -101,7 +101,7 @@ class Tenure:
         looks.append(look)
 
     def led_since(self, begun: float) -> bool:
-        """Whether the newest answer holds all that any leader had acknowledged by then."""
+        """Whether the newest answer includes all that any leader had acknowledged by then."""
         if not self._looks or self._looks[-1].sent < begun:
             return False
         last = self._looks[-1]
@@ -112,7 +112,7 @@ class Tenure:
         )
 
     def unrivalled_since(self, begun: float) -> bool:
-        """Whether, besides, all replicas agreed, so that none still takes itself for the leader."""
+        """Whether all replicas have also confirmed it, so that none believes to be leader."""
         if not self.led_since(begun):
             return False
         return self._looks[-1].alone or any(
@@ -137,7 +137,7 @@ class Tenure:
             agreed: set[str] = set()
             stood_still = 0.0
             for look in looks[number + 1 : -1]:
-                # While it did not answer, it may have stood still.
+                # It may have been suspended while it did not answer.
                 stood_still = max(stood_still, look.received - before.sent)
                 before = look
                 earliest = base.received + GUARD_SECONDS + stood_still

@@ -48,7 +48,7 @@ def ledger_stream(target: str) -> str:
 
 
 def marker_subjects(target: str) -> str:
-    """What the target has to listen to, besides its own subjects."""
+    """The subject of markers, which the target needs besides its own subjects."""
     return f"_spark.{target}.mark.>"
 
 
@@ -60,8 +60,8 @@ def name_key(name: str) -> str:
 class Ledger:
     """The ledger of one writer to one target.
 
-    Every method asks the server, again over new links for `timeout` seconds, and raises as
-    `Leaders.ask` when that does not help.
+    Every method asks the server, for `timeout` seconds also over new links, and then raises as
+    `Leaders.ask`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Ledger:
         self._answer_within = answer_within(timeout)
 
     def make_stream(self, replicas: int) -> None:
-        """Make the ledger's stream unless it is there. Raises APIError."""
+        """Create the ledger's stream if it does not exist. Raises APIError."""
         config = {
             "name": self.stream,
             "description": f"What Spark's exactly-once writers to {self._target} decided",
@@ -95,9 +95,9 @@ class Ledger:
     # -- decisions -----------------------------------------------------------------------------
 
     def last_decision(self, writer: str | None = None) -> tuple[int, Decision] | None:
-        """The sequence of the last decision, and the decision; None when there is none.
+        """The sequence of the last decision, and the decision; None if there is none.
 
-        `writer`: another one. Raises StreamNotFoundError, LedgerError for what is no decision.
+        `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
         """
         subject = self._decisions(writer or self._writer)
         stored = self.leaders.message(self.stream, last_by_subj=subject)
@@ -109,9 +109,9 @@ class Ledger:
             raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error}.') from None
 
     def decide(self, decision: Decision, after: int) -> int:
-        """Store a decision as the successor of the one at sequence `after`; its own sequence.
+        """Store a decision as the successor of the one at sequence `after`; returns its sequence.
 
-        Raises WrongLastSequenceError when that is not the last one.
+        Raises WrongLastSequenceError if `after` is not the last one.
         """
         subject = self._decisions(self._writer)
         return self._publish(subject, encode_decision(decision), after, rollup=True)
@@ -122,7 +122,7 @@ class Ledger:
     # -- names ---------------------------------------------------------------------------------
 
     def named(self, name: str) -> tuple[int, str] | None:
-        """The sequence of the entry of a name, and the writer that has it; None for none.
+        """The sequence of a name's entry, and the writer that has the name; None if there is none.
 
         Raises StreamNotFoundError.
         """
@@ -130,9 +130,9 @@ class Ledger:
         return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
 
     def take_name(self, name: str, after: int) -> None:
-        """Give this writer a name, behind the entry at sequence `after`.
+        """Give a name to this writer, as the successor of the entry at sequence `after`.
 
-        Raises WrongLastSequenceError when that is not the last one.
+        Raises WrongLastSequenceError if `after` is not the last one.
         """
         self._publish(self._entry(name), self._writer.encode(), after, rollup=True)
 
@@ -142,9 +142,9 @@ class Ledger:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(self, rows: Iterable[EncodedMessage]) -> Piece:
-        """Pack rows and store the packs in order, each of them exactly once.
+        """Pack rows and store the packs in order, each exactly once.
 
-        Raises APIError when the stream refuses one.
+        Raises APIError if the stream refuses one.
         """
         subject = self._new_subject()
         packs: list[Pack] = []
@@ -156,11 +156,11 @@ class Ledger:
         return Piece(count, packs)
 
     def stage_pack(self, inline: InlinePack) -> StagedPack:
-        """Store one pack as it is. Raises APIError when the stream refuses it."""
+        """Store one pack unchanged. Raises APIError if the stream refuses it."""
         return StagedPack(self._publish(self._new_subject(), inline.packed, 0))
 
     def rows_of(self, one: Pack) -> list[EncodedMessage]:
-        """The rows of a pack. Raises LedgerError when it was staged and is gone."""
+        """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
         if isinstance(one, InlinePack):
             return unpack(one.packed)
         stored = self.leaders.message(self.stream, seq=one.sequence)
@@ -172,7 +172,7 @@ class Ledger:
         return unpack(stored.data)
 
     def forget_staged(self, before: int) -> None:
-        """Remove the writer's packs before a sequence, also those of attempts that failed."""
+        """Remove the writer's packs before a sequence, including those of failed attempts."""
         self.leaders.ask(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
 
     def _new_subject(self) -> str:
@@ -183,9 +183,9 @@ class Ledger:
         return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
-        """Store it as the successor of `expected` on its subject; its sequence.
+        """Store a message as the successor of `expected` on its subject; returns its sequence.
 
-        Raises WrongLastSequenceError when that is not the last one, APIError for other refusals.
+        Raises WrongLastSequenceError if `expected` is not the last one, APIError for others.
         """
         block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
             expected,

@@ -1,8 +1,8 @@
 """A blocking connection: one socket, no event loop, no threads.
 
-Made for reading many messages at once, for example in a Spark worker. It uses the same handshake as
-the asyncio client, and answers the server's PINGs whenever it reads. It is used by one thread at a
-time and does not reconnect: the caller opens another link and continues at its position.
+For reading many messages at once, for example in a Spark worker. It uses the same handshake as the
+asyncio client, and answers the server's PINGs whenever it reads. Only one thread at a time may use
+it. It does not reconnect: the caller opens another link and continues at its position.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REQUEST_SID = 1
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
-    """Try each server once, in random order if the options say so.
+    """Connect; tries each server once, in random order if the options say so.
 
     Raises the server's own error when there is one server, else NoServersError with the last
     error as its cause.
@@ -65,7 +65,7 @@ class BlockingLink:
     def __init__(self, options: ConnectOptions, server: ServerURL) -> None:
         self.server = str(server)
         self.api_prefix = options.api_prefix
-        """What the subjects of the JetStream API begin with."""
+        """Prefix of the subjects of the JetStream API."""
         self._timeout = options.connect_timeout
         self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
         self._ready: list[Frame] = []
@@ -119,7 +119,10 @@ class BlockingLink:
     # -- bytes -----------------------------------------------------------------------------
 
     def send(self, data: bytes, timeout: float | None = None) -> None:
-        """Write all of it, in `timeout` seconds (the connect timeout). Raises BrokenSocketError."""
+        """Send all of `data` within `timeout` seconds (default: the connect timeout).
+
+        Raises BrokenSocketError.
+        """
         try:
             self._socket.settimeout(self._timeout if timeout is None else timeout)
             self._socket.sendall(data)
@@ -127,7 +130,7 @@ class BlockingLink:
             raise self._broken(error) from error
 
     def _receive(self, deadline: float) -> bytes | None:
-        """Bytes that may hold whole frames; None when a large frame is still incomplete."""
+        """Bytes that may contain complete frames; None while a large frame is incomplete."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise RequestTimeoutError(f"Nothing from {self.server} in time.")
@@ -158,13 +161,13 @@ class BlockingLink:
         return self._ready.pop()
 
     def _split(self, data: bytes) -> None:
-        """Queue the whole frames of `data`; the rest stays in the buffer."""
+        """Queue the complete frames of `data`; the rest stays in the buffer."""
         runs: list[Event] = []
         self._buffer.consumed(*split_frames(data, runs))
         self._ready = list(one_by_one(runs))
 
     def _message_of(self, event: Frame) -> MessageFrame | None:
-        """The message that it is; None for a control event, which is answered or noted here."""
+        """The event if it is a message; None for a control event, which is handled here."""
         if isinstance(event, MessageFrame):
             return event
         if isinstance(event, Ping):
@@ -190,7 +193,7 @@ class BlockingLink:
         """
         others: list[MessageFrame] = []
         if self._ready:
-            # Left over by a request, and for subscriptions that nobody reads any more.
+            # Left over from a request, or for subscriptions that have ended.
             for event in reversed(self._ready):
                 self._message_of(event)
             self._ready.clear()
@@ -219,11 +222,11 @@ class BlockingLink:
 
     @property
     def receiving(self) -> bool:
-        """Whether a frame has come in part."""
+        """Whether a part of a frame was received."""
         return self._buffer.pending > 0
 
     def messages(self, deadline: float) -> list[MessageFrame]:
-        """Wait for bytes once; the messages in them, which may be none.
+        """Wait for bytes once; returns the messages in them, possibly none.
 
         Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
         AuthError for a -ERR.
@@ -241,17 +244,17 @@ class BlockingLink:
     # -- calls -----------------------------------------------------------------------------
 
     def subscribe(self, subject: str) -> int:
-        """Subscribe; the id to unsubscribe with."""
+        """Subscribe; returns the subscription's id."""
         self._sids += 1
         self.send(frames.sub(subject, self._sids))
         return self._sids
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription. Messages under way still arrive, and are told by its id."""
+        """End a subscription. Messages in flight still arrive; its id identifies them."""
         self.send(frames.unsub(sid))
 
     def new_inbox(self) -> str:
-        """A unique subject for replies."""
+        """A unique reply subject."""
         return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
 
     def request(
@@ -280,7 +283,7 @@ class BlockingLink:
             return frame
 
     def check(self) -> bool:
-        """Whether the server still answers a PING; else the link is closed. Raises nothing."""
+        """Whether the server answers a PING; if not, the link is closed. Raises nothing."""
         if self.closed:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The pool of this process's idle links: one Python worker reads many partitions."""
+"""The process's pool of idle links, since one Python worker reads many partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jetspark.bulk.link import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions
 
 _TRUSTED_SECONDS = 5.0
-"""A link that was idle for longer is tried with a PING before it is used."""
+"""Seconds; a link that was idle for longer is checked with a PING before it is used."""
 
 _idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
 
@@ -23,12 +23,12 @@ os.register_at_fork(after_in_child=_idle.clear)
 def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
     """A link for the block. Raises as `connect`.
 
-    It returns to the pool unless the block raises, or is a generator that is closed half-way.
+    It returns to the pool unless the block raises, or is in a generator that is closed early.
     """
     link = _borrow(options)
     try:
         yield link
-    except BaseException:  # GeneratorExit too, after a LIMIT: messages may be under way
+    except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
         link.close()
         raise
     _give_back(options, link)
@@ -45,7 +45,7 @@ def _borrow(options: ConnectOptions) -> BlockingLink:
 
 
 def _give_back(options: ConnectOptions, link: BlockingLink) -> None:
-    """Keep a link for which nothing is under way."""
+    """Keep a link with no messages in flight."""
     if not link.closed:
         _idle.setdefault(options, []).append((link, time.monotonic()))
 

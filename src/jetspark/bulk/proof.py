@@ -1,11 +1,11 @@
 """Answers that include everything that the stream had acknowledged when the question was asked.
 
-An outdated answer does no harm if the rest is read later, or if a compare-and-set follows. But that
-a stream ends here, that its head has moved, that nothing is left, or that a marker is gone has to
-be the answer of a leader. `leading` and `proven` repeat a question until it is proven that the
-leader leads (`leadership`). For a stream with one replica that costs nothing. With more it costs
-the wait for the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just
-before; and nothing within the lease that a proof gives on the same link.
+An outdated answer does no harm if the rest is read later, or if a compare-and-set follows. But only
+a leader's answer can show that a stream ends here, that its head has moved, that nothing is left,
+or that a marker is gone. `leading` and `proven` repeat a question until it is proven that the
+leader leads (`leadership`). With one replica that takes no time. With more it takes until the next
+heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just before; and no time
+within the lease that a proof gives on the same link.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LOOK_EVERY = 0.05
 _WITHIN = 6.0
 """Seconds without a proof until it fails; the caller may try another link."""
 _RIVALS_WITHIN = 0.15
-"""Seconds for the last replica, if it runs, to agree as those of the quorum have."""
+"""Seconds within which a running replica outside the quorum also confirms the leader."""
 
 
 def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
-    """Facts of streams, by name, from leaders that led after this was called.
+    """Facts of streams, by name, from leaders that still led after the call.
 
     Raises RequestTimeoutError when a leader cannot be proven, and as `StreamAPI.stream`.
     """
@@ -36,11 +36,11 @@ def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
 
 
 def proven(api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]) -> T:
-    """An answer that holds whatever the leaders of `streams` had acknowledged before this call.
+    """An answer that includes all that the leaders of `streams` acknowledged before this call.
 
-    `question` asks about these streams, and must be harmless to ask twice. While a replica is
-    silent, which may be a former leader that stands still, two answers have to agree, with a proof
-    in between. Raises as `leading`, and what the question raises.
+    `question` asks about these streams, and must be idempotent. While a replica is silent, it may
+    be a suspended former leader: then two answers with a proof in between have to be equal. Raises
+    as `leading`, and what the question raises.
     """
     names = list(streams)
     _, unrivalled = _prove(api, names)

@@ -1,15 +1,14 @@
 """Publishing many messages to one stream over a blocking link, every ack awaited.
 
-Contract: at least once. A message is done when the stream has acknowledged it, and `flush` returns
-when all are done. At most `window` messages are without an ack at any time. After a lost link or a
-transient refusal (a leader election, a restarting server, a full queue), messages without an ack
-are published again; they may then be stored twice, and behind later ones. When a leader stops,
-messages and acks are lost without notice, so some seconds of silence count as a lost link. Without
-progress for `timeout` seconds, and at any other refusal, publishing fails; the messages that were
-acknowledged stay stored.
+Contract: at least once. `flush` returns when the stream has acknowledged every message. At most
+`window` messages are without an ack at any time. After a lost link or a transient refusal (a leader
+election, a restarting server, a full queue), messages without an ack are published again; they may
+then be stored twice, and after later ones. When a leader stops, messages and acks are lost without
+notice, so some seconds of silence count as a lost link. Without progress for `timeout` seconds, and
+after any other refusal, publishing fails; acknowledged messages stay stored.
 
-`in_order`: with a message, all those behind it are published again. So the last message of a
-subject in the stream is the one that was sent last, which is the one that counts in a bucket.
+`in_order`: when a message is published again, so are all later ones. So the last message of a
+subject in the stream is the one that was sent last, which is the key's value in a bucket.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ _RETRY_SECONDS = 0.25
 
 
 class StreamPublisher:
-    """Use as a context manager; leaving it without an exception flushes.
+    """A context manager that flushes when the block ends without an exception.
 
-    Making one connects, and raises as `connect`.
+    The constructor connects, and raises as `connect`.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class StreamPublisher:
     # -- acks --------------------------------------------------------------------------------
 
     def _collect(self, most: int) -> None:
-        """Take in acks until at most `most` messages are without one."""
+        """Process acks until at most `most` messages are without one."""
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, most):
             silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
@@ -141,7 +140,7 @@ class StreamPublisher:
                 self._connect_again()
 
     def _on_ack(self, frame: MessageFrame) -> bool:
-        """Whether the message is stored; one that was refused temporarily is sent again later."""
+        """Whether the message is stored; after a transient refusal it is sent again later."""
         index = int(frame.subject[len(self._inbox) :])
         if frame.payload.startswith(self._plain_ack):
             self._on_good_ack(index)
@@ -210,7 +209,7 @@ class StreamPublisher:
         attempt(lambda: self._use(connect(self._options)), self._retry)
         self._refused = []
         self._linked = time.monotonic()
-        if self._linked > self._retry.deadline:  # e.g. by servers that accept links and drop them
+        if self._linked > self._retry.deadline:  # e.g. with servers that accept links and drop them
             self._on_silence()
         self._done.clear()
         self._block.clear()

@@ -1,8 +1,8 @@
 """Overlapping pull requests on one consumer: the next one is sent before the last one ends.
 
-The server serves waiting requests in turn, so only the total number of messages still to be
-delivered is tracked, not each request. A request that ends early says in its status how many
-messages were not delivered (ADR-13).
+The server serves waiting requests in turn, so only the total number of undelivered messages is
+tracked, not each request. The status of a request that ends early has the number of messages that
+were not delivered (ADR-13).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEADROOM = 64 * 1024
 
 
 class OverlappingPull:
-    """Keeps two requests under way. After an error the caller makes another consumer."""
+    """Keeps two requests in flight. After an error the caller creates another consumer."""
 
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
         self._link = link
@@ -49,10 +49,10 @@ class OverlappingPull:
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
         self.owed = 0
-        """Messages requested, neither received nor given up yet."""
+        """Messages that were requested and are neither received nor given up."""
 
     def top_up(self, wanted: int) -> None:
-        """Ask for more unless `wanted` messages are owed already, two requests at most."""
+        """Request more unless `wanted` messages are outstanding already; two requests at most."""
         requests = b""
         while self.owed <= self._batch and self.owed < wanted:
             count = min(self._batch, wanted - self.owed)
@@ -71,14 +71,14 @@ class OverlappingPull:
         return frames.pub(self._subject, request.encode(), self._inbox)
 
     def received(self, count: int) -> None:
-        """Count messages that have come."""
+        """Count received messages."""
         self.owed = max(0, self.owed - count)
 
     def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
-        """Take in a frame that is no delivery. `consumer_sequence` is the last one received.
+        """Handle a frame that is not a delivery. `consumer_sequence`: the last one received.
 
-        Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than came),
-        NoRespondersError: make a new consumer; ConsumerIsPushError, PullError: give up.
+        Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than arrived),
+        NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
         """
         status = status_of(frame.headers) if frame.sid == self._sid else None
         if status is None:
@@ -96,13 +96,13 @@ class OverlappingPull:
         if status.code == NO_RESPONDERS:
             raise NoRespondersError(self._subject)
         if end is PullEnd.NO_LEADER:
-            # An ephemeral consumer in memory is gone with its server.
+            # An ephemeral consumer in memory disappears with its server.
             raise ConsumerDeletedError(status.code, status.description)
         if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
             self._bytes *= 2
         if end is PullEnd.LIMITED and (limit := limit_of(status)) is not None:
-            # Of the server's own, which every consumer has.
+            # The server's default, which every consumer has.
             self._batch = min(self._batch, limit.batch or self._batch)
             self._bytes = min(self._bytes, limit.max_bytes or self._bytes)
             self._expires = min(self._expires, limit.expires or self._expires)
@@ -111,5 +111,5 @@ class OverlappingPull:
         self.owed = 0 if left is None else max(0, self.owed - left)
 
     def stop(self) -> None:
-        """Unsubscribe; the link's next reader drops the messages that are still under way."""
+        """Unsubscribe; the link's next reader drops the messages in flight."""
         self._link.unsubscribe(self._sid)

@@ -12,8 +12,8 @@ class SequenceRange:
     """Sequences `start` (included) to `end` (not included) of one stream.
 
     Deleted, expired and filtered sequences inside are normal gaps. `created` is the stream's
-    creation time as planned: another one means that the sequences name other messages. Raises
-    ConfigError for no range.
+    creation time as planned: with another one the sequences mean other messages. Raises ConfigError
+    for an invalid range.
     """
 
     stream: str
@@ -23,7 +23,7 @@ class SequenceRange:
     subjects: tuple[str, ...] = ()
     """Only messages under one of these subjects (wildcards allowed); all when empty."""
     from_earliest: bool = False
-    """The start means "the earliest message": what retention has removed since is no loss."""
+    """The start means "the earliest message": messages removed by retention are no loss."""
     direct: bool = False
     """Read by direct gets, where a consumer would remove the messages (work queues)."""
 
@@ -37,18 +37,18 @@ class SequenceRange:
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How a range is cut into batches, and how long reading may stall. Raises ConfigError."""
+    """How a range is divided into batches, and how long reading may stall. Raises ConfigError."""
 
     max_rows: int = 30_000
-    """Rows in one record batch at most."""
+    """Maximum rows in one record batch."""
     max_bytes: int = 8 * 1024 * 1024
-    """Bytes in one record batch at most, unless a single message is larger."""
+    """Maximum bytes in one record batch, unless a single message is larger."""
     pull_messages: int = 20_000
-    """Messages asked for in one pull request; two are under way at a time."""
+    """Messages of one pull request; two requests are in flight at a time."""
     pull_bytes: int = 16 * 1024 * 1024
-    """Bytes asked for in one pull request. Without a limit, a server cuts off a slow reader."""
+    """Bytes of one pull request. Without this limit, the server disconnects a slow reader."""
     heartbeat: float = 2.5
-    """Seconds; twice this without any message means that the server is gone."""
+    """Seconds; after twice this time without a message the link counts as lost."""
     timeout: float = 60.0
     """Seconds without progress after which reading fails, reconnecting included."""
 

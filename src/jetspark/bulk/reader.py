@@ -3,10 +3,10 @@
 An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
 missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer continues
 after the last message in order. The range is complete once a sequence at or after its end has been
-delivered, or a leader that is proven to lead (`proof`) says that nothing is left before the end. An
-empty answer or "pending 0" does not prove that, as a lagging replica says the same. The stream's
-creation time and first sequence are checked before and after, so that a recreated stream, or
-messages removed by limits, are always noticed.
+delivered, or a leader that is proven to lead (`proof`) has answered that nothing is left before the
+end. An empty answer or "pending 0" does not prove that, since a lagging replica answers the same.
+The stream's creation time and first sequence are checked before and after, so that a recreated
+stream, and messages removed by limits, are always detected.
 
 Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
 long as the stream keeps them.
@@ -59,7 +59,7 @@ def read_range(
     """The messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
 
     Without the columns data and headers, the server does not send the payloads. With
-    `fail_on_data_loss=False`, what is gone is left out, with a warning in the log.
+    `fail_on_data_loss=False`, lost messages are left out, with a warning in the log.
 
     Raises DataLossError, StreamRecreatedError, StreamNotFoundError; IncompleteRangeError without
     progress for `limits.timeout` seconds, caused by the last failure; UnsupportedByServerError; and
@@ -82,7 +82,7 @@ class _RangeReader:
         self._limits = limits
         self._columns = columns
         self._strict = strict
-        self._next = wanted.start  # what comes before was delivered, or is not stored
+        self._next = wanted.start  # all before it was delivered, or is not stored
         self._unbroken = wanted.start  # all sequences from the start up to here were delivered
         self._end = wanted.end
         self._rows = Deliveries()
@@ -100,7 +100,7 @@ class _RangeReader:
                 if not self._retry.again(error, first_pause=self._next > before):
                     at = f" at sequence {self._next} of {self._wanted.start} to {self._end - 1}"
                     stop_reading(self._name, self._retry, error, at)
-                logger.info("%s: going on from sequence %d: %s", self._name, self._next, error)
+                logger.info("%s: continuing from sequence %d: %s", self._name, self._next, error)
 
     @property
     def _name(self) -> str:
@@ -109,7 +109,7 @@ class _RangeReader:
     # -- one link --------------------------------------------------------------------------
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Read on over one link; True when the range is complete."""
+        """Continue over one link; True when the range is complete."""
         with links.borrowed(self._options) as link:
             api = StreamAPI(link)
             if not self._still_there(api):
@@ -128,7 +128,7 @@ class _RangeReader:
     def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Pull until the end is seen or the consumer has nothing more."""
+        """Pull until the end is reached or the consumer has no more messages."""
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
             self._name,
@@ -148,10 +148,10 @@ class _RangeReader:
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
             elif link.receiving:
-                # A part of a large message: the rest is coming, however long that takes.
+                # A part of a large message has arrived: wait for the rest.
                 silent_since = self._retry.since = time.monotonic()
             elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
-                # Only heartbeats: the pending messages may have been removed meanwhile.
+                # Only heartbeats: the pending messages may have been removed.
                 break
         pull.stop()
         api.delete_reader(self._name, consumer)
@@ -160,14 +160,14 @@ class _RangeReader:
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Ask for batch after batch until the end is seen or an answer is empty."""
+        """Request batch after batch until the end is reached or an answer is empty."""
         batches = DirectBatches(link, self._wanted, self._limits)
         while self._next < self._end:
             had = len(self._rows)
             try:
                 behind = batches.next_batch(self._next, self._rows, self._end)
             except BaseException:
-                self._rows.truncate(had)  # they will come again
+                self._rows.truncate(had)  # they will be read again
                 raise
             if behind is None:
                 break
@@ -180,7 +180,7 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:
-        """Decode what was received; returns the number of messages, also of those after the end."""
+        """Decode what was received; the number of messages, including those after the end."""
         rows = self._rows
         had = len(rows)
         seen = decoder.consumer_sequence
@@ -192,7 +192,7 @@ class _RangeReader:
                 f"nothing from {link.server} for {2 * self._limits.heartbeat:g} s"
             ) from None
         except BaseException:
-            # The position has not moved, so these rows will come again.
+            # The position has not moved, so these rows will be read again.
             rows.truncate(had)
             raise
         new = len(rows) - had
@@ -210,7 +210,7 @@ class _RangeReader:
         return new
 
     def _advance(self, had: int) -> None:
-        """Move on behind the rows from `had` on, and drop those behind the end."""
+        """Move the position after the rows from index `had` on, and drop those after the end."""
         rows = self._rows
         last = rows.last_sequence
         if last >= self._end:
@@ -235,7 +235,7 @@ class _RangeReader:
     # -- proofs ----------------------------------------------------------------------------
 
     def _nothing_left(self, api: StreamAPI) -> bool:
-        """Whether the rest of the range holds no message."""
+        """Whether the rest of the range has no message."""
         found = self._next_stored(api)
         if found is not None:  # a server that has a sequence has all before it
             return found >= self._end
@@ -251,9 +251,9 @@ class _RangeReader:
     def _still_there(self, api: StreamAPI, *, last: bool = False) -> bool:
         """Whether the stream is the one that was planned, and still has what was not read yet.
 
-        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless it is to go on
-        without what is lost; False when nothing of the range is left. `last`: the range has been
-        read, and this is the check afterwards.
+        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages are
+        to be left out; False when nothing of the range is left. `last`: the check after the range
+        has been read.
         """
         try:
             facts = api.stream(self._name)
@@ -265,13 +265,13 @@ class _RangeReader:
             if self._strict:
                 raise facts.another_than(
                     self._wanted.created,
-                    "Set failOnDataLoss to false to go on without what was not read of the old "
+                    "Set failOnDataLoss to false to continue without unread messages of the old "
                     "one.",
                 )
             logger.warning(
                 "%s",
                 facts.another_than(
-                    self._wanted.created, "What was not read of the old one is left out."
+                    self._wanted.created, "The unread messages of the old one are left out."
                 ),
             )
             return False
@@ -293,10 +293,10 @@ class _RangeReader:
                 error.code,
                 error.err_code,
                 error.description,
-                f"{error} Set failOnDataLoss to false to go on without it.",
+                f"{error} Set failOnDataLoss to false to continue without it.",
             ) from None
         try:
-            # Rows are left out for this, so it must not come from a leader that is cut off.
+            # Rows are left out for this, so it must not be the answer of an isolated leader.
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except StreamNotFoundError:
             logger.warning("%s Its messages are left out.", error)
@@ -304,7 +304,7 @@ class _RangeReader:
         raise MissedHeartbeatError(f"the stream was not found for a moment: {error}") from error
 
     def _is_bad(self, facts: StreamFacts) -> bool:
-        # A head that has moved is not one of these: a leader that is behind has an earlier one.
+        # A moved head is not one of these: an outdated leader would show an earlier one.
         return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
@@ -326,7 +326,7 @@ class _RangeReader:
 
     def _lost(self, first: int, last: int, message: str) -> None:
         if self._strict:
-            hint = " Set failOnDataLoss to false to go on without them."
+            hint = " Set failOnDataLoss to false to continue without them."
             raise DataLossError(self._name, first, last, message + hint)
         logger.warning("%s They are left out.", message)
 
@@ -343,7 +343,7 @@ class _RangeReader:
         batch = to_batch(self._name, columns, self._columns)
         for start, count in cut(memoryview(columns.data_offsets).cast("B").cast("i"), self._limits):
             yield batch.slice(start, count)
-        # The time that the caller took for these batches is no silence of the link.
+        # The time that the caller spent on these batches is not silence of the link.
         self._retry.since = time.monotonic()
 
 

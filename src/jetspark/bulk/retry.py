@@ -37,19 +37,19 @@ logger = logging.getLogger("jetspark.bulk")
 T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.1
-"""Between two attempts, by default."""
+"""Seconds between two attempts, by default."""
 NO_RESPONDERS_SECONDS: Final = 1.0
-"""After this long without responders on its API, JetStream counts as not there."""
+"""Seconds without responders on its API after which JetStream is considered absent."""
 NOT_FOUND_SECONDS: Final = 1.5
-"""Longer than a former leader of the cluster's metadata, once it runs, does not know that it is."""
+"""Seconds; longer than a resumed former metadata leader does not know that it was replaced."""
 CUT_OFF_SECONDS: Final = 25.0
-"""Longer than a metadata leader without a quorum keeps answering."""
+"""Seconds; longer than a metadata leader without a quorum keeps answering."""
 _ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
 _NOT_FOUND: Final = (StreamNotFoundError, ConsumerNotFoundError)
 
 
 class Retry:
-    """How long something is attempted, and the pauses in between. In seconds."""
+    """How long to retry, and the pauses between attempts. In seconds."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Retry:
     ) -> None:
         """`within`: since the last progress. Pauses double up to `longest_pause`, if given."""
         self.since = time.monotonic()
-        """`time.monotonic()` of its beginning, or of the last progress: the caller sets it then."""
+        """`time.monotonic()` of the start, or of the last progress, which the caller sets."""
         self.within = within
         self._first_pause = self._pause = pause
         self._longest_pause = longest_pause or pause
@@ -72,7 +72,7 @@ class Retry:
 
     @property
     def deadline(self) -> float:
-        """When the time is over, `time.monotonic()`."""
+        """`time.monotonic()` after which there are no more attempts."""
         return self.since + self.within
 
     def is_worth(self, error: JetsparkError) -> bool:
@@ -80,9 +80,9 @@ class Retry:
         return is_transient(error)
 
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
-        """Pause for another attempt; False, at once, when there is none to be made.
+        """Pause before another attempt; returns False at once if there is to be none.
 
-        `first_pause`: start again with the first pause, as the attempt got somewhere.
+        `first_pause`: restart with the first pause, since the attempt made progress.
         """
         if first_pause:
             self._pause = self._first_pause
@@ -100,20 +100,20 @@ class CallRetry(Retry):
     """For calls of the JetStream API on one link."""
 
     def __init__(self, timeout: float, *, not_found_for: float) -> None:
-        """`not_found_for`: seconds of not being found until that is believed."""
+        """`not_found_for`: seconds after which "not found" is final."""
         super().__init__(timeout)
         self._not_found_for = not_found_for
 
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
-        """As above; what is not found may take longer than the timeout to be believed."""
+        """As above; "not found" may take longer than the timeout to be final."""
         if isinstance(error, _NOT_FOUND):
             self.within = max(self.within, self._not_found_for + PAUSE_SECONDS)
         return super().again(error, first_pause=first_pause)
 
     def is_worth(self, error: JetsparkError) -> bool:
-        """As above, but no responders and not found are only worth it for a while.
+        """As above, but "no responders" and "not found" are retried for a limited time only.
 
-        And "JetStream is not enabled" is not: only another link may answer otherwise.
+        "JetStream is not enabled" is not retried: only another link may get another answer.
         """
         if isinstance(error, NoRespondersError):
             return self.idle < NO_RESPONDERS_SECONDS
@@ -138,9 +138,9 @@ def attempt(once: Callable[[], T], retry: Retry) -> T:
 
 
 def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") -> NoReturn:
-    """Raise what ends the reading of a stream after `error`, `at` what had been reached.
+    """Raise the error that ends the reading of a stream; `at`: the position, for the message.
 
-    That is the error itself, or IncompleteRangeError when it is transient and the time is over.
+    That is `error` itself, or IncompleteRangeError if it is transient and the time is over.
     """
     if not is_transient(error):
         raise error
@@ -153,7 +153,7 @@ def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
     """Seconds to wait for an answer, for each time that a request is sent.
 
-    A leader that stops takes a request along, and nobody says so.
+    When a leader stops, its requests are lost without notice.
     """
     for part in _ANSWER_PARTS:
         now = time.monotonic()
@@ -161,5 +161,5 @@ def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
 
 
 def answer_within(timeout: float) -> float:
-    """Seconds to wait for one answer, of the `timeout` in which all has to succeed."""
+    """Seconds to wait for one answer, a part of the `timeout` of the whole operation."""
     return min(5.0, timeout / 4)

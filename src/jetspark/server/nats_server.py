@@ -1,9 +1,9 @@
-"""A nats-server of one's own: started, watched, stopped.
+"""Starts, monitors and stops a nats-server.
 
 Contract: a server belongs to the process that started it and never outlives it (see `process`).
-Its port and its store stay the same over `stop`, `kill` and `start`, so clients find it again;
-`close`, or leaving the `with` block, ends it and removes what was temporary. Methods block,
-for milliseconds when all is well, and may be called from any thread, from one at a time.
+Port and store stay the same over `stop`, `kill` and `start`, so clients can reconnect; `close`, or
+the end of the `with` block, stops it and removes temporary files. Methods block, normally for
+milliseconds, and may be called from any thread, from one at a time.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class NatsServer:
         port: the port for clients. None: the one of `config`, or a free one when there is no
             `config`. 0: a free one in any case. A free one is chosen at the first start.
         host: the address to listen on. None: the one of `config`, or 127.0.0.1 without.
-        jetstream: switch JetStream on. None: as `config` says, or on when there is no `config`.
-        store_dir: where JetStream keeps its data; made when missing, never removed. None: a
-            temporary folder, removed by `close` (and where `config` decides, its folder).
-        config: a configuration file of nats-server. Arguments that are given win over it.
-        name: the server's name. None: the server makes one up.
+        jetstream: enable JetStream. None: as in `config`, or enabled when there is no `config`.
+        store_dir: JetStream's store; created if missing, never removed. None: the one of `config`,
+            or a temporary folder, which `close` removes.
+        config: a configuration file of nats-server. Arguments override it.
+        name: the server's name. None: the server generates one.
         extra: further arguments for the command line of nats-server.
         binary: the nats-server to run; None: see `find_server`.
         start_timeout: seconds within which the server has to be ready; a large store takes time.
@@ -93,13 +93,13 @@ class NatsServer:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts the server; returns when it accepts clients and JetStream, if on, is up.
+        """Starts the server; returns when it accepts clients and JetStream, if enabled, is ready.
 
-        Does nothing when it runs already.
+        Does nothing when it is running.
 
         Raises:
-            EmbeddedServerError: no binary, or the server did not come up; the message has the
-                reason that the server gives (port in use, mistake in the configuration, ...).
+            EmbeddedServerError: no binary, or the server did not start; the message has the
+                server's reason (port in use, invalid configuration, ...).
         """
         if self.running:
             return self
@@ -111,7 +111,7 @@ class NatsServer:
                 self._launch(binary, port)
                 return self
             except EmbeddedServerError as error:
-                # Somebody took the free port between our look and the server's.
+                # Another process took the free port before the server did.
                 if attempt == attempts or readiness.ADDRESS_IN_USE not in str(error):
                     raise
         raise AssertionError("unreachable")
@@ -144,8 +144,8 @@ class NatsServer:
             self._remove_home = weakref.finalize(self, _remove, home, os.getpid())
             home.mkdir(0o700)
             self._home = home
-        # A server that was killed leaves its ports file; a log of an earlier life would
-        # hide the reason of a failure.
+        # A killed server leaves its ports file, and an earlier log would hide the reason of a
+        # failure.
         shutil.rmtree(self._home / "ports", ignore_errors=True)
         (self._home / "ports").mkdir()
         self.log_file.unlink(missing_ok=True)
@@ -171,11 +171,11 @@ class NatsServer:
     def stop(self) -> None:
         """Stops the server gracefully, kills it after `stop_timeout` seconds; keeps its data.
 
-        Does nothing when it does not run.
+        Does nothing when it is not running.
         """
         if (child := self._child) is not None and child.running:
             if hasattr(signal, "SIGCONT"):
-                child.signal(signal.SIGCONT)  # a paused server would not hear the next one
+                child.signal(signal.SIGCONT)  # a suspended server would not handle the next signal
             child.signal(signal.SIGTERM)
             if child.wait(self._stop_timeout) is None:
                 child.kill()
@@ -183,7 +183,7 @@ class NatsServer:
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Ends the server at once (SIGKILL), as a crash would."""
+        """Kills the server (SIGKILL), like a crash."""
         if self._child is not None:
             self._child.kill()
         self.stop()
@@ -194,24 +194,24 @@ class NatsServer:
         return self.start()
 
     def close(self) -> None:
-        """`stop`, and remove what was temporary: the log and, when none was given, the store."""
+        """`stop`, and remove the log and, unless `store_dir` was given, the store."""
         self.stop()
         if self._remove_home is not None:
             self._remove_home()
         self._home = self._remove_home = None
 
     def pause(self) -> None:
-        """Freezes the server (SIGSTOP): its sockets stay open and nothing answers."""
+        """Suspends the server (SIGSTOP): its sockets stay open, but it does not answer."""
         self._running_child().pause()
 
     def resume(self) -> None:
-        """Lets a paused server go on (SIGCONT)."""
+        """Resumes a suspended server (SIGCONT)."""
         self._running_child().signal(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits until the server ends by itself: its exit code, negative for a signal.
+        """Waits until the server ends by itself; returns its exit code, negative for a signal.
 
-        None when it still runs after `timeout` seconds. Ctrl-C interrupts the wait.
+        Returns None if it still runs after `timeout` seconds. Ctrl-C interrupts the wait.
 
         Raises:
             EmbeddedServerError: it was not started.
@@ -235,7 +235,7 @@ class NatsServer:
 
     @property
     def running(self) -> bool:
-        """True from a successful start until the process has ended, for whatever reason."""
+        """True from a successful start until the process ends, for whatever reason."""
         return self._child is not None and self._child.running
 
     @property
@@ -274,7 +274,7 @@ class NatsServer:
 
     @property
     def log_file(self) -> Path:
-        """What the server writes to its standard error since its last start."""
+        """The server's standard error since its last start."""
         if self._home is None:
             raise EmbeddedServerError("The log exists from start to close only.")
         return self._home / "server.log"
@@ -286,7 +286,7 @@ class NatsServer:
 
     @property
     def last_words(self) -> str:
-        """Why the server ended, in its own words: the fatal line of the log, or the last one."""
+        """Why the server ended: the fatal line of its log, or the last one."""
         return readiness.failure_reason(self.log_file)
 
     def _running_child(self) -> ChildProcess:

@@ -1,4 +1,4 @@
-"""Free ports, and what a running server says about the ones it opened."""
+"""Free ports, and the ports that a running server has opened."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 from jetspark.errors import EmbeddedServerError
 
-# Below the ports that systems hand to outgoing connections (32768 and up on Linux, 49152
-# elsewhere). A port from those may be taken by any client while a server restarts, and a client
-# that keeps dialling one on the loopback can even end up connected to itself.
+# Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Any
+# client may take one of those while a server restarts, and a client that keeps connecting to one on
+# the loopback interface can even connect to itself.
 _RANGE = range(20_000, 32_000)
 _ATTEMPTS = 200
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port at `host` that nobody uses at this moment.
+    """A TCP port at `host` that is free at this moment.
 
     Raises:
-        EmbeddedServerError: `host` is no address of this machine, or no port is free.
+        EmbeddedServerError: `host` is not an address of this machine, or no port is free.
     """
     try:
         family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
@@ -36,7 +36,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def _is_free(host: str, port: int, family: int) -> bool:
-    # Without SO_REUSEADDR: a port that somebody has bound and will listen on later is not free.
+    # Without SO_REUSEADDR: a port that is bound, but not listened on yet, is not free.
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((host, port))
@@ -48,7 +48,7 @@ def _is_free(host: str, port: int, family: int) -> bool:
 
 
 def read_ports_file(folder: Path) -> list[str] | None:
-    """The client URLs in the ports file that a server wrote into `folder`; None: not there yet."""
+    """The client URLs in a server's ports file in `folder`; None while there is none."""
     for file in folder.glob("*.ports"):
         try:
             urls = json.loads(file.read_text("utf-8")).get("nats")
@@ -59,7 +59,7 @@ def read_ports_file(folder: Path) -> list[str] | None:
 
 
 def best_url(urls: list[str]) -> str:
-    """Of the URLs of all interfaces the loopback one, else the first."""
+    """The loopback URL if there is one, else the first."""
     for url in urls:
         if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
             return url

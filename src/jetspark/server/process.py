@@ -1,15 +1,14 @@
 """One child process that cannot outlive this one.
 
-Who owns what: each child has a daemon thread that forks it and then waits for its end. That
-thread is the reason why the parent-death signal of Linux can be used soundly: the kernel sends it
-when the *thread* that forked goes away, and this one goes away with the child or with the
-whole process, never before.
+Each child has a daemon thread that forks it and then waits for its end. That makes Linux's
+parent-death signal reliable: the kernel sends it when the *thread* that forked ends, and this one
+ends with the child or with the whole process, never before.
 
-- Linux: the child asks for SIGKILL at the death of its parent, so even a SIGKILL of this process
-  leaves nothing behind. Elsewhere only an orderly exit of this process ends the child (`atexit`,
+- Linux: the child requests SIGKILL at the death of its parent, so even a SIGKILL of this process
+  leaves no child behind. Elsewhere only an orderly exit of this process ends the child (`atexit`,
   in `nats_server`).
 - The child has a session of its own: Ctrl-C in the terminal reaches this process only, which
-  then ends the child when it has finished with it.
+  then stops the child itself.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# Runs in a fresh interpreter that then becomes the program (same process id), rather than as a
+# Runs in a new interpreter that then executes the program (same process id), and not as a
 # preexec_fn, which may deadlock in a process with threads. The parent may have died before prctl
-# took effect, hence the look at getppid. 1 is PR_SET_PDEATHSIG.
+# took effect, so getppid is checked. 1 is PR_SET_PDEATHSIG.
 _BECOME = """
 import os, signal, sys
 try:
@@ -66,7 +65,7 @@ class ChildProcess:
         ).start()
         try:
             self._started.wait()
-        except BaseException:  # Ctrl-C just now: the program must not stay behind
+        except BaseException:  # Ctrl-C at this moment: the program must not be left behind
             self._started.wait()
             self.kill()
             raise
@@ -83,7 +82,7 @@ class ChildProcess:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-        except BaseException as error:  # handed to the thread that waits in __init__
+        except BaseException as error:  # raised by the thread that waits in __init__
             self._failure = error
             self._exited.set()
         finally:
@@ -110,19 +109,19 @@ class ChildProcess:
         return self._process.returncode
 
     def signal(self, number: int) -> None:
-        """Sends a signal; nothing happens when the process has ended."""
+        """Sends a signal; does nothing when the process has ended."""
         if self._process is not None and self.running:
             self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Freezes the process (SIGSTOP); returns when all its threads stand still."""
+        """Suspends the process (SIGSTOP); returns when all its threads are stopped."""
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid") and self.running:
             try:
                 # WNOWAIT leaves the state to be seen again, so pausing twice does not hang.
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
             except ChildProcessError:
-                pass  # it ended meanwhile
+                pass  # it has just ended
 
     def kill(self) -> None:
         """Ends the process at once (SIGKILL) and waits until it is gone."""

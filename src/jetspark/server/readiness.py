@@ -1,4 +1,4 @@
-"""When is a starting nats-server ready, and if it never is: why, in one sentence."""
+"""Waits until a starting nats-server is ready, or finds out why it did not start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from jetspark.server.process import ChildProcess
 
-_LOOK_EVERY = 0.003  # seconds between two looks at the ports file; the exit of the child wakes us
+_LOOK_EVERY = (
+    0.003  # seconds between two checks of the ports file; the exit of the child ends the wait
+)
 _INFO_TIMEOUT = 0.5  # seconds
 _MAX_INFO = 1 << 20  # bytes
 
@@ -29,10 +31,10 @@ _LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[(?P<level>\w+)\] ")
 def wait_until_ready(
     child: ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
 ) -> str:
-    """Returns the client URL once the server accepts clients (and JetStream is up if wanted).
+    """Returns the client URL when the server accepts clients (and JetStream is ready, if wanted).
 
     The server writes its ports file after it has opened its listeners; its INFO line then shows
-    that it answers, and whether JetStream is on.
+    that it answers, and whether JetStream is enabled.
 
     Raises:
         EmbeddedServerError: the server ended, or is not ready after `timeout` seconds.
@@ -56,7 +58,7 @@ def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
     try:
         info = read_info(parts.hostname, parts.port)
     except TimeoutError:
-        # A server with `handshake_first` is silent until it has seen a TLS hello.
+        # A server with `handshake_first` sends nothing before the TLS client hello.
         return parts.scheme == "tls" and "Server is ready" in read_log(log)
     except (OSError, ValueError):
         return False
@@ -67,8 +69,8 @@ def read_info(host: str, port: int) -> dict[str, object]:
     """The INFO document that a server sends to a new client.
 
     Raises:
-        OSError: no connection, or none of it within half a second (TimeoutError).
-        ValueError: what answers is not a NATS server.
+        OSError: no connection, or no INFO within half a second (TimeoutError).
+        ValueError: the peer is not a NATS server.
     """
     received = b""
     with socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link:
@@ -92,7 +94,7 @@ def read_log(log: Path) -> str:
 
 
 def failure_reason(log: Path) -> str:
-    """What the server says about its end, without time stamps and without a full stop."""
+    """The server's reason for its end, without time stamps and without a full stop."""
     lines = [line for line in read_log(log).splitlines() if line.strip()]
     line = next((found for found in map(_complaint, lines) if found), None)
     if line is None:
@@ -103,7 +105,7 @@ def failure_reason(log: Path) -> str:
 
 
 def _complaint(line: str) -> str | None:
-    # Fatal errors come as log lines, mistakes in the configuration or in the arguments as text.
+    # Fatal errors are log lines; errors in the configuration or the arguments are plain text.
     if prefix := _LOG_PREFIX.match(line):
         return line[prefix.end() :] if prefix["level"] == "FTL" else None
     for start in ("nats-server: ", "flag provided", "invalid value"):

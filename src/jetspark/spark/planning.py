@@ -111,7 +111,7 @@ def reach(
                 head(facts) - 1,
                 f"Stream {facts.name!r} begins at sequence {head(facts)} now: sequences {begin} "
                 f"to {head(facts) - 1} were removed {facts.removed_by}, before they were read. "
-                "Set failOnDataLoss to false to go on without them.",
+                "Set failOnDataLoss to false to continue without them.",
             )
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
@@ -189,7 +189,7 @@ def next_offsets(
                 STREAM_NOT_FOUND,
                 "stream not found",
                 f'Stream "{name}" is gone, with its unread messages. Set failOnDataLoss to '
-                "false to go on without it, and to read it from its first message if it comes "
+                "false to continue without it, and to read it from its first message if it comes "
                 "back.",
             )
         else:
