@@ -60,7 +60,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--checkpoint", " "], "--checkpoint is empty: name a folder."),
         (["demo", "--to", ""], "--to is empty: name a folder."),
         (["demo", "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
-        ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark's settings"),
+        ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark ignores "),
         ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
@@ -239,7 +239,7 @@ format = "noop"
     monkeypatch.setattr("jetspark.cli.run.quiet_spark", stopped)
     assert app.run(["run", str(file), "--check"]) == 128 + signal.SIGTERM
     assert capsys.readouterr().out == (
-        "Stopped before everything was looked at; nothing was changed.\n"
+        "Stopped before everything was checked; nothing was changed.\n"
     )
 
 

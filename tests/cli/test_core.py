@@ -150,7 +150,7 @@ def test_errors_are_sentences(
         ("request", subject, "--server", url): f"No responders on {subject!r}.",
         ("pub", "a b", "--server", url): "Bad subject 'a b': white space is not allowed.",
         ("pub", "a", "-H", "x", "--server", url): "--header 'x': write name:value.",
-        ("pub", "a", "x", "--stdin"): ("Give the payload either as argument or with --stdin."),
+        ("pub", "a", "x", "--stdin"): ("Give the payload either as an argument or with --stdin."),
         ("pub", "a", "--count", "0", "--server", url): "--count must be at least 1.",
         ("sub", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
         ("sub", "a", "--server", ""): "--server is empty: write nats://host:4222, or leave it out.",

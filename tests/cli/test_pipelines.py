@@ -70,7 +70,7 @@ def test_a_pipeline_runs_follows_and_stops(
         code, out, err = finish(command, SECONDS)
     assert code == 0, err
     fine, *would, not_checked = out.splitlines()
-    assert fine == f"{file} is fine: rows → copy."
+    assert fine == f"{file} is valid: rows → copy."
     assert would == [
         f"A run would change stream {target}: the subject _spark.{target}.mark.>, allow_atomic, "
         "allow_rollup_hdrs, allow_msg_ttl.",

@@ -50,7 +50,7 @@ def test_a_stream_is_made_once(
         assert run(*arguments) == (0, f"Stream {name} takes in {name}.a, {name}.b.\n", "")
     code, out, err = run("add", name, "--storage", "memory")
     assert (code, out) == (1, "")
-    assert err == f'There is a stream "{name}" already, with another configuration.\n'
+    assert err == f'The stream "{name}" exists already, with another configuration.\n'
     file = tmp_path / "config.json"
     file.write_text('{"max_msgs": 5, "storage": "memory"}')
     code, out, err = run("add", f"{name}_2", "--config", str(file), "--storage", "file", "--json")

@@ -46,7 +46,7 @@ def test_remove_says_that_one_is_being_made(
     assert app.run(["warm-up"]) == app.DONE
     assert codes == [app.FAILED]
     assert capsys.readouterr().err == (
-        "One is being made by another process, and stays: run this again when that is done.\n"
+        "Another process is creating an archive, which stays: run this again afterwards.\n"
     )
 
 
@@ -55,7 +55,7 @@ def test_failure_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
     assert app.run(["warm-up"]) == app.FAILED
-    assert capsys.readouterr().err == "Spark starts as before: no space left\n"
+    assert capsys.readouterr().err == "Spark does not start faster: no space left\n"
 
 
 def test_switched_off_it_says_so(

@@ -196,7 +196,7 @@ def test_the_commands(
     assert str(format_) in out
     assert "100" in out
     assert said("compact", place) == (0, "20 files replaced by 2.\n")
-    assert said("compact", place) == (0, "No small files to put together.\n")
+    assert said("compact", place) == (0, "There are no small files to merge.\n")
     assert said("vacuum", place) == (0, "0 files removed.\n")
     assert said("vacuum", place, "--keep", "1m") == (
         1,

@@ -20,7 +20,7 @@ _ROLES = {
     for name, function in vars(Roles).items()
     if not name.startswith("_") and callable(function)
 }
-# The options of parameters that have not the same name.
+# The options whose parameters have other names.
 _OPTIONS = {
     "streams": "stream",
     "subjects": "subject",
@@ -28,7 +28,7 @@ _OPTIONS = {
     "kinds": "kind",
     "prefix": "event-prefix",
 }
-# What a role is about, as ROLE=NAME says it.
+# What ROLE=NAME names, by role.
 _ABOUT = ("stream", "bucket")
 _Several = Annotated[list[str] | None, Parameter(negative="")]
 _Flag = Annotated[bool, Parameter(negative=())]
@@ -59,37 +59,37 @@ def acl(
     api_prefix: str | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the permissions that a role needs; of several roles, what they need together.
+    """Print the permissions that a role needs, or that several roles need together.
 
-    A role may name what it is about, as in spark-source=ORDERS,RETURNS spark-sink=TOTALS; roles
-    that do not are about what --stream or --bucket say. Nothing is connected to: paste the block
+    A role may name its streams or buckets, as in spark-source=ORDERS,RETURNS spark-sink=TOTALS;
+    the others use those of --stream or --bucket. The command connects to no server: paste the block
     into the user's entry in the server's configuration.
 
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
-            restore, events. Without one: what each of them is.
+            restore, events. Without one: print what each role is for.
         stream: The stream; may be given again.
-        subject: publisher, spark-sink: what is published to; may be given again.
-        consumer: pull-reader, push-reader: the consumer. events: only about this one.
+        subject: publisher, spark-sink: subject to publish to; may be given again.
+        consumer: pull-reader, push-reader: the consumer. events: only of this consumer.
         deliver_subject: push-reader: where the consumer delivers.
         deliver_group: push-reader: the queue group to join.
-        may_create: pull-reader, push-reader: may make and change the consumer.
-        responses: pull-reader, push-reader: acknowledge by leave to answer, in place of subjects.
+        may_create: pull-reader, push-reader: may create and change the consumer.
+        responses: pull-reader, push-reader: permit acks with allow_responses instead of subjects.
         exactly_once: spark-sink: with guarantee exactly-once.
         prepare_stream: spark-sink: with exactly-once and prepareStream.
         pattern: spark-source: with streamPattern.
-        sole_reader: spark-source: removes what it has read from a work queue.
+        sole_reader: spark-source: with soleReader, which removes messages from a work queue.
         interest_consumer: spark-source: with this option.
         progress_consumer: spark-source: with this option.
         bucket: kv-reader, kv-writer: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.
-        event_prefix: events: where those of another account are imported to.
-        inbox_prefix: The connection's option of this name.
+        event_prefix: events: prefix under which another account's events are imported.
+        inbox_prefix: Prefix of reply subjects, as in the connection's option of this name.
         domain: The JetStream domain.
-        api_prefix: The API prefix, in place of a domain.
+        api_prefix: The JetStream API prefix, instead of a domain.
         json: Print JSON.
     """
     maker = Roles(inbox_prefix=inbox_prefix, domain=domain, api_prefix=api_prefix)
@@ -151,7 +151,7 @@ def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Para
 
 
 def _subject_of(role: str, names: Mapping[str, str]) -> str:
-    """The option that says what a role is about."""
+    """The option that names a role's streams or buckets."""
     for option in _ABOUT:
         if option in names.values():
             return option
@@ -171,15 +171,15 @@ def _calls(
     names: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """What a role's method is called with, once for each of what it is about; `names`: the option
-    of each parameter."""
+    """The arguments of a role's method, once for each stream or bucket; `names`: the option of
+    each parameter."""
     arguments: dict[str, Any] = {}
     each: tuple[str, list[str]] | None = None
     for name, parameter in _parameters(method).items():
         option = names[name]
         if option in options:
             arguments[name] = options[option]
-            if name in _ABOUT:  # and not `streams`, which takes them all
+            if name in _ABOUT:  # not `streams`, which takes all of them
                 each = name, options[option]
         elif parameter.default is parameter.empty:
             raise ConfigError(f"{role} needs --{option}.")

@@ -1,9 +1,9 @@
-"""All commands in one table, and the one place where errors become sentences and exit codes.
+"""The application: dispatches commands, and turns errors into sentences and exit codes.
 
-A command is a function in a file of its own, named in `commands` with its line of help and
-imported when it is called: `jetspark --help` stays quick, and loads neither Spark nor Arrow.
-It returns None (or an exit code), prints through `jetspark.cli.console`, and raises
-JetsparkError when something is wrong.
+A command is a function in a file of its own, listed in `commands` with its summary and imported
+when it is called, so that `jetspark --help` is fast and loads neither Spark nor Arrow. It returns
+None (or an exit code), prints through `jetspark.cli.console`, and raises a JetsparkError when
+something is wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-# What brings the library that a command misses.
+# The extra that installs a missing library.
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
@@ -32,7 +32,7 @@ _EXTRAS = {
 def make_app(called: str = "") -> App:
     """The application with all its commands, none of them imported yet.
 
-    `called`: the command that is called, whose own docstring is its help, in full.
+    `called`: the command that is called, whose docstring is its full help.
     """
     app = App(
         name="jetspark",
@@ -53,9 +53,9 @@ def make_app(called: str = "") -> App:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; the exit code.
+    """Runs one command line; returns the exit code.
 
-    0: done. 1: failed, one sentence on standard error says why. 2: unknown command or option.
+    0: done. 1: failed, with one sentence on standard error. 2: unknown command or option.
     128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM.
     """
     try:

@@ -1,4 +1,4 @@
-"""All commands in the order of their use, each with its line of help and examples."""
+"""All commands, in the order of their help, each with its summary and examples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """`function` as "module:name": imported when it is called. One that has commands of its own has
-    its examples there."""
+    """`function` as "module:name": imported when it is called. Examples of a group of commands
+    are in its module."""
 
     function: str
     line: str
@@ -17,7 +17,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command(
         "jetspark.cli.demo:demo",
-        "See it all work, on real data and a server of its own.",
+        "Run the whole path on real data, with a server of its own.",
         ("jetspark demo", "jetspark demo --to flights"),
     ),
     "ingest": Command(
@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "run": Command(
         "jetspark.cli.run:run",
-        "Run a pipeline that a file describes.",
+        "Run a pipeline from a file.",
         (
             "jetspark run orders.toml --check",
             "jetspark run orders.toml --follow",
@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "table": Command(
         "jetspark.cli.table:table",
-        "Look at Delta and Iceberg tables, compact them, remove old files.",
+        "Show Delta and Iceberg tables, compact them, remove old files.",
     ),
     "server": Command(
         "jetspark.cli.server:server",
@@ -59,11 +59,11 @@ COMMANDS = {
     ),
     "stream": Command(
         "jetspark.cli.stream:stream",
-        "Look at streams; make, empty and remove them; back them up and restore them.",
+        "Show, create, purge and remove streams; back them up and restore them.",
     ),
     "consumer": Command(
         "jetspark.cli.consumer:consumer",
-        "Look at a stream's consumers.",
+        "Show a stream's consumers.",
     ),
     "pub": Command(
         "jetspark.cli.pub:pub",
@@ -75,17 +75,17 @@ COMMANDS = {
     ),
     "sub": Command(
         "jetspark.cli.sub:sub",
-        "Show messages as they come.",
+        "Show messages as they arrive.",
         ('jetspark sub "orders.>"', 'jetspark sub "orders.>" --count 10 --json'),
     ),
     "request": Command(
         "jetspark.cli.request:request",
-        "Ask and show the answer.",
+        "Send a request and show the reply.",
         ("jetspark request price.eu 42 --timeout 0.5", "jetspark request ping --count 0"),
     ),
     "events": Command(
         "jetspark.cli.events:events",
-        "Show what JetStream tells of itself.",
+        "Show JetStream's advisories, metrics and API audits.",
         ("jetspark events", "jetspark events --stream ORDERS --kind max_deliver --json"),
     ),
     "acl": Command(
@@ -115,5 +115,5 @@ COMMANDS = {
 
 
 def examples(*lines: str) -> str:
-    """What stands below a command's options in its help."""
+    """The examples below a command's options in its help."""
     return "\n".join(["Examples:", "```", *lines, "```"])

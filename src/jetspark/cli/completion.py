@@ -1,4 +1,4 @@
-"""`jetspark completion`: what a shell needs to complete commands and options."""
+"""`jetspark completion`: prints a shell's completion script."""
 
 from __future__ import annotations
 

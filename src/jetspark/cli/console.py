@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.text import Text
 
 
-# No highlighting: rich would colour digits at random. Lines are not cut at the width of the
-# terminal (soft_wrap below), since people copy URLs and paths out of them.
+# No highlighting, since rich would colour digits at random. Lines are not wrapped at the width of
+# the terminal (soft_wrap below), since people copy URLs and paths from them.
 def _console(*, stderr: bool) -> Console:
     """Colours for a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
-        # Without any style: rich's own `no_color` leaves bold and dim.
+        # Without any style: rich's own `no_color` keeps bold and dim.
         return Console(stderr=stderr, highlight=False, color_system=None)
     if forced:
         return Console(stderr=stderr, highlight=False, force_terminal=True, color_system="standard")
@@ -30,18 +30,18 @@ err = _console(stderr=True)
 
 
 def is_live() -> bool:
-    """Standard error is a terminal on which a line can be written again; colours or not."""
+    """Whether standard error is a terminal on which a line can be rewritten; colours or not."""
     return err.file.isatty() and not _is_dumb()
 
 
 def say(*lines: Text | str) -> None:
-    """Prints lines on standard output, in one piece; strings are not taken for markup."""
+    """Prints lines on standard output, in one write; strings are not interpreted as markup."""
     text = Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines)
     out.print(text, soft_wrap=True)
 
 
 def field(label: str, value: str, remark: str = "") -> Text:
-    """A line `label  value  (remark)`, for a few facts below each other."""
+    """A line `label  value  (remark)` of a list of facts."""
     line = Text.assemble((f"  {label:<7}", "dim"), value)
     return line.append(f"  ({remark})", style="dim") if remark else line
 

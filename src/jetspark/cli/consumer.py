@@ -1,4 +1,4 @@
-"""`jetspark consumer`: look at a stream's consumers."""
+"""`jetspark consumer`: shows a stream's consumers."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def ls(
 
     Args:
         stream: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        json: One JSON array of what the server says of each consumer.
+        json: Print one JSON array with the server's document of each consumer.
     """
 
     async def ask(js: JetStream) -> list[ConsumerInfo]:
@@ -89,15 +89,15 @@ def info(
     context: str | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a consumer's configuration and how far it is.
+    """Show a consumer's configuration and position.
 
     Args:
         stream: Name of the stream.
         name: Name of the consumer.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        json: What the server says, as one JSON document.
+        json: Print the server's JSON document.
     """
     found = with_jetstream(
         server, context, lambda js: js.consumer_info(stream, name), stream=stream, consumer=name

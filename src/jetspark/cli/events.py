@@ -1,4 +1,4 @@
-"""`jetspark events`: show what JetStream tells of itself, as it happens."""
+"""`jetspark events`: shows JetStream's events as they happen."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def events(
     count: CountOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Show advisories, metrics and API audits as they come, until Ctrl-C.
+    """Show advisories, metrics and API audits as they arrive, until Ctrl-C.
 
     Args:
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222. A user of
-            the system account sees what is told of servers, too.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
+            A user of the system account sees events of servers, too.
         context: A context of the nats command, in place of --server.
-        stream: Only what is about this stream.
-        consumer: Only what is about this consumer.
+        stream: Only events of this stream.
+        consumer: Only events of this consumer.
         kind: Only events of this kind, such as max_deliver; may be given again.
-        count: End after so many events; 0 goes on.
-        json: The whole event as one line of JSON.
+        count: End after this many events; 0: until Ctrl-C.
+        json: Print each event as one line of JSON.
     """
     options = where(server, context)
     if count < 0:
@@ -75,7 +75,7 @@ def events(
 
 
 def _line(event: Event) -> Text:
-    """Time (here), kind, stream and consumer, and the rest as name=value."""
+    """Local time, kind, stream and consumer, and the rest as name=value."""
     time = event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.timestamp else ""
     named = [getattr(event, what, None) for what in ("stream", "consumer")]
     return Text.assemble(

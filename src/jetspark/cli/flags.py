@@ -1,4 +1,4 @@
-"""Errors that name an option of Spark's format name the flag that the user gave in its place."""
+"""Replaces the names of Spark options in errors by the flags that the user gave."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pathlib import Path
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """A new folder, removed at the end.
 
-    Its name is known before it is there: a signal raises its exception between any two steps, also
-    between `mkdtemp`, which made a folder, and whoever should get its name.
+    Its name is chosen before it is created: a signal may raise its exception between any two steps,
+    also after `mkdtemp` has created a folder and before its name is stored.
     """
     folder = Path(tempfile.gettempdir(), f"{prefix}{secrets.token_hex(8)}")
     try:

@@ -1,4 +1,4 @@
-"""`jetspark ingest`: a stream of the user's own server becomes a table."""
+"""`jetspark ingest`: turns a stream into a table."""
 
 from __future__ import annotations
 
@@ -57,35 +57,35 @@ def ingest(
     quiet: QuietOption = False,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
-    """Turn a stream into a table, and go on from there the next time.
+    """Turn a stream into a table, and continue where the last run ended.
 
-    Every message becomes one row, exactly once, however often the command is stopped or killed
-    and run again. DuckDB, Polars, pandas and Spark read the table, while the command runs too.
+    Every message becomes exactly one row, however often the command is stopped or killed and run
+    again. DuckDB, Polars, pandas and Spark can read the table, also while the command runs.
 
     Args:
         stream: Name of the stream.
-        to: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
         start: Where the first run begins: earliest, latest, a sequence, a time such as
-            2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs go on.
+            2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
         partition_by: Column to partition by, or name=expression in Spark SQL, such as
             "hour=hour(timestamp)"; day alone is the day of the timestamp; may be given again.
-        follow: Go on until Ctrl-C or SIGTERM, which is then no failure; --available-now, the
-            default, ends at what is there now.
+        follow: Run until Ctrl-C or SIGTERM, which then is a success; --available-now, the default,
+            ends with the messages that are there now.
         interval: Seconds between two batches with --follow.
-        checkpoint: Where the progress is kept; the folder _checkpoint in the table by default.
-        adopt: Go on with a table that another program has written, whose query's checkpoint is
-            --checkpoint; a Delta or Iceberg table gets the rows added to those that are there.
-        format: delta, iceberg or parquet. A table that is there keeps its format, a new one is in
-            delta; parquet is a folder of files that only Spark reads rightly.
+        checkpoint: Folder for the progress; by default _checkpoint in the table.
+        adopt: Continue a table that another program has written, with its query's checkpoint as
+            --checkpoint; in a Delta or Iceberg table the rows are added to the existing ones.
+        format: delta, iceberg or parquet. An existing table keeps its format, a new one is in
+            delta; parquet is a folder of files that only Spark reads correctly.
         merge_schema: Add columns that a Delta or Iceberg table lacks, instead of refusing the rows.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
-        max_offsets_per_trigger: Sequences in one batch at most.
+        max_offsets_per_trigger: Maximum number of sequences in one batch.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
@@ -163,7 +163,7 @@ def ingest(
 
 
 def check_source(source: dict[str, str]) -> int:
-    """Ask the server before Spark is started, to report errors at once; the number of messages."""
+    """Ask the server before Spark is started, so that errors come at once; number of messages."""
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import streams_facts
 

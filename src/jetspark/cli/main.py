@@ -14,7 +14,7 @@ _EXTRA = frozenset({"cyclopts", "rich"})
 
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code (see `jetspark.cli.app.run`)."""
-    # Not left to the default: a first process of a container would not get SIGTERM at all.
+    # Explicitly, since the first process of a container does not get SIGTERM by default.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _stop)
     try:
@@ -25,7 +25,7 @@ def main() -> None:
                 raise
             sys.exit(f"The command line needs {missing.name}: pip install 'jetspark[cli]'.")
         sys.exit(run(sys.argv[1:]))
-    except KeyboardInterrupt:  # while it is still importing
+    except KeyboardInterrupt:  # during the imports
         sys.exit(130)
 
 

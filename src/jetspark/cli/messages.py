@@ -1,4 +1,4 @@
-"""What `pub`, `sub` and `request` share: reading headers and payloads, showing messages."""
+"""Shared by `pub`, `sub` and `request`: reading headers and payloads, showing messages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CountOption: TypeAlias = Annotated[int, Parameter(name=("--count",))]
 StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
 
-# A message may hold what a terminal takes for a command; shown as text it must stay text.
+# A message may contain control sequences, which a terminal would execute.
 _HARMLESS = "\n\t"
 
 
 def read_headers(texts: list[str] | None) -> Headers | None:
-    """Headers from texts "name: value". Raises ConfigError, BadHeaderError."""
+    """Headers from strings "name: value". Raises ConfigError, BadHeaderError."""
     headers = Headers()
     for text in texts or ():
         name, colon, value = text.partition(":")
@@ -47,9 +47,9 @@ def read_headers(texts: list[str] | None) -> Headers | None:
 def read_payload(text: str, *, stdin: bool) -> bytes:
     """The bytes of the argument, or standard input to its end. Raises ConfigError for both."""
     if not stdin:
-        return text.encode("utf-8", "surrogateescape")  # an argument that is no UTF-8: its bytes
+        return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
     if text:
-        raise ConfigError("Give the payload either as argument or with --stdin.")
+        raise ConfigError("Give the payload either as an argument or with --stdin.")
     return sys.stdin.buffer.read()
 
 
@@ -68,7 +68,7 @@ def show(message: Message, *, as_json: bool) -> None:
 
 
 def document_of(message: Message) -> dict[str, object]:
-    """subject, reply, headers, and data as text or, when it is none, data_base64."""
+    """subject, reply, headers, and data; data_base64 instead if the payload is not UTF-8."""
     document: dict[str, object] = {"subject": message.subject}
     if message.reply is not None:
         document["reply"] = message.reply
@@ -94,7 +94,7 @@ def run_until_stopped(
 ) -> None:
     """Runs the work to its end, or until Ctrl-C or SIGTERM.
 
-    These are the end of what is `endless` by then. Otherwise raises StopRequested: it is not done.
+    These are the normal end of `endless` work. Otherwise raises StopRequested: it is not done.
     """
     stop = Stop()
 
@@ -104,7 +104,7 @@ def run_until_stopped(
         assert task is not None  # noqa: S101
 
         def request_stop(number: int) -> None:
-            if stop.requested is None:  # an orderly end is not cut short
+            if stop.requested is None:  # an orderly end is not interrupted
                 stop.requested = number
                 task.cancel()
 

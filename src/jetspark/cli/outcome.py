@@ -1,4 +1,4 @@
-"""How `ingest`, `replay` and `run` tell what they did: for people, for programs, or not at all."""
+"""How `ingest`, `replay` and `run` report their result: for people, for programs, or not at all."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ QuietOption: TypeAlias = Annotated[bool, Parameter(name=("--quiet", "-q"), negat
 JsonOutputOption: TypeAlias = Annotated[
     bool, Parameter(name=("--json-output", "--json"), negative=())
 ]
-# Where --json is something else.
+# For commands where --json means something else.
 JsonOutputFlag: TypeAlias = Annotated[bool, Parameter(name=("--json-output",), negative=())]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`quiet`: nothing but errors and what was asked for as JSON. `as_json`: one document at the
-    end, on standard output, whether the work was done or stopped."""
+    """`quiet`: print only errors, and JSON if requested. `as_json`: one document at the end, on
+    standard output, whether the work was done or stopped."""
 
     quiet: bool = False
     as_json: bool = False
 
     def note(self, sentence: str) -> None:
-        """A line on standard error while the work goes on."""
+        """Print a line on standard error during the work."""
         if not self.quiet:
             console.err.print(Text(sentence), soft_wrap=True)
 
     def tell(self, *sentences: str, **facts: object) -> None:
-        """The end of it: sentences for people, or facts for programs."""
+        """Print the result: sentences for people, or facts for programs."""
         if self.as_json:
             console.say(json.dumps(facts, ensure_ascii=False))
         elif not self.quiet:

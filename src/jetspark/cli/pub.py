@@ -1,4 +1,4 @@
-"""`jetspark pub`: publish a message, for a first try."""
+"""`jetspark pub`: publishes a message."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def pub(
     reply: str | None = None,
     count: CountOption = 1,
 ) -> None:
-    """Publish a message; returns when the server has it, whether anybody listens or not.
+    """Publish a message; returns when the server has received it, with or without subscribers.
 
     Args:
-        subject: Where to.
-        payload: The message; empty without one.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        subject: Subject to publish to.
+        payload: The payload; empty by default.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.
-        reply: Subject for answers.
-        count: Publish it so many times.
+        reply: Reply subject.
+        count: Publish it this many times.
     """
     options = where(server, context)
     headers = read_headers(header)
@@ -53,7 +53,7 @@ def pub(
             for _ in range(count):
                 await nc.publish(subject, data, reply=reply, headers=headers)
             await nc.flush()
-            # The server tells a refused subject before it answers the flush.
+            # The server reports a refused subject before it answers the flush.
             if isinstance(nc.last_error, jetspark.PermissionsError):
                 raise nc.last_error
 

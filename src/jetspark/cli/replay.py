@@ -55,8 +55,8 @@ def replay(
     Args:
         table: Folder or URI of the table.
         to: Name of the stream.
-        server: URL of the server, several with commas. Without it and --context: what the NATS_…
-            variables say, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         format: Format of the table: delta, iceberg, parquet, json, csv, or another of Spark's.
             Without it: Delta or Iceberg if the folder shows that, else parquet.
@@ -65,10 +65,10 @@ def replay(
         data: Spark SQL for the payload; by default the column data, or else JSON of the columns.
         msg_id: Spark SQL for the message id, for --guarantee effectively-once.
         rows: Spark SQL: only these rows, such as "day >= '2026-01-01'".
-        order_by: Column in whose order to publish, such as seq; one message after the other.
+        order_by: Publish in the order of this column, such as seq, one message after the other.
         guarantee: at-least-once, effectively-once or exactly-once.
-        transaction_id: Name of this replay, for exactly-once: under one name it is written once.
-        prepare_stream: Change the stream's configuration where exactly-once needs it.
+        transaction_id: Name of this replay, for exactly-once: a repeated name is written once.
+        prepare_stream: Change the stream's configuration as exactly-once requires.
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
@@ -103,7 +103,7 @@ def replay(
             order_by=order_by,
         )
         job.check()
-        # What is wrong with the options or the stream is said before Spark is started.
+        # Errors in the options or the stream are reported before Spark is started.
         look_at(parse_sink_options(sink).for_batch())
         if (before := job.already()) is not None:
             sentence = f"Published before as {transaction_id}: {before:,} rows; nothing written."

@@ -1,4 +1,4 @@
-"""`jetspark request`: ask and show the answer, for a first try."""
+"""`jetspark request`: sends a request and shows the reply."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def request(
     count: CountOption = 1,
     json: JsonOption = False,
 ) -> None:
-    """Ask and show the answer.
+    """Send a request and show the reply.
 
     Args:
-        subject: Whom to ask.
-        payload: The question; empty without one.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        subject: Subject to publish to.
+        payload: The payload; empty by default.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.
         timeout: Seconds to wait.
-        count: Gather so many answers; 0 gathers all that come in time.
-        json: One line of JSON for each answer.
+        count: Number of replies to gather; 0: all that arrive in time.
+        json: One line of JSON for each reply.
     """
     options = where(server, context)
     headers = read_headers(header)

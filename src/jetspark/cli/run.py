@@ -1,4 +1,4 @@
-"""`jetspark run`: a pipeline described in a file."""
+"""`jetspark run`: runs a pipeline from a file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 
 _REPEATED = Parameter(negative="")
-_NOT_CHECKED = (
-    "Not checked: what only rows tell, and whether the places of tables can be written to."
-)
+_NOT_CHECKED = "Not checked: the rows themselves, and whether the tables' folders are writable."
 
 
 def run(
@@ -34,17 +32,17 @@ def run(
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
 
     The file is TOML; docs/guide-pipelines.md has all its keys. Stop it with Ctrl-C and run it
-    again: it goes on where it was.
+    again: it continues where it was.
 
     Args:
         file: The pipeline file.
-        follow: Go on until Ctrl-C or SIGTERM, which is then no failure, or --available-now: end at
-            what is there now. As the file says by default.
-        check: Only look: read the file, ask the servers, let Spark read schemas and SQL; say what
-            a run would change on the servers. Starts Spark, but no query.
-        adopt: Go on with tables of files that another program has written, with its checkpoints.
+        follow: Run until Ctrl-C or SIGTERM, which then is a success; or --available-now: end with
+            the messages that are there now. Default: as in the file.
+        check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
+            what a run would change on the servers. Starts Spark, but no query.
+        adopt: Continue tables of files that another program has written, with its checkpoints.
         master: Spark's master.
-        conf: Setting of Spark, as name=value, on top of the file's; may be given again.
+        conf: Setting of Spark, as name=value, in addition to the file's; may be given again.
         quiet: Print errors only.
         json_output: Print the result as one JSON document.
     """
@@ -102,7 +100,7 @@ def run(
         stopped = stop_requested
     if check and stopped is None:
         sentences = [
-            f"{file} is fine: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
+            f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
             *(f"A run would {one}." for one in servers.missing),
             _NOT_CHECKED,
         ]
@@ -110,7 +108,7 @@ def run(
         outcome.tell(*sentences, file=str(file), **names, would=servers.missing)
         return None
     if stopped is not None and check:
-        sentences = ["Stopped before everything was looked at; nothing was changed."]
+        sentences = ["Stopped before everything was checked; nothing was changed."]
     elif stopped is not None:
         sentences = ["Stopped; the same command goes on from here."]
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 4222
 _TEMPORARY = "removed at the end; --store DIR keeps data"
-_LOG_EVERY = 0.1  # seconds between two looks at the log, with --log
+_LOG_EVERY = 0.1  # seconds between two reads of the log, with --log
 
 
 def server(
@@ -34,12 +34,12 @@ def server(
     """Run a nats-server with JetStream on this machine until Ctrl-C.
 
     Args:
-        port: Port for clients; 4222 or what the configuration file says. 0 takes a free one.
-        host: Address to listen on; 127.0.0.1 or what the configuration file says.
-        store: Folder for JetStream's data. Without it the data is gone when the server stops.
-        config: Configuration file of nats-server; the options given here win over it.
+        port: Port for clients; by default that of the configuration file, or 4222. 0: a free one.
+        host: Address to listen on; by default that of the configuration file, or 127.0.0.1.
+        store: Folder for JetStream's data. Without it the data is removed when the server stops.
+        config: Configuration file of nats-server; the options given here override it.
         name: Name of the server.
-        jetstream: Switch JetStream on or off; on or what the configuration file says.
+        jetstream: Enable JetStream or not; by default as in the configuration file, or enabled.
         log: Show the server's log.
     """
     if port is None and config is None:
@@ -65,7 +65,7 @@ def server(
 
 
 def _run(nats: NatsServer, facts: list[Text], show_log: Callable[[], None] | None) -> NoReturn:
-    """Waits for the server's end, which is an error; StopRequested leaves through here."""
+    """Waits for the server's end, which is an error; a signal raises StopRequested."""
     try:
         console.say(Text(nats.url, style="bold green"), *facts, console.field("stop", "Ctrl-C"))
         while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:

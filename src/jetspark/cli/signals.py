@@ -15,7 +15,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not there on Windows
 
 
 class StopRequested(BaseException):
-    """Somebody asked this process to end. Not an Exception, so no `except Exception` eats it."""
+    """A signal asked this process to end. Not an Exception, so `except Exception` lets it pass."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)
@@ -28,21 +28,21 @@ class StopRequested(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """What shells and service managers take for "ended by this signal", unfinished."""
+        """The exit code by which shells and service managers recognise an end by this signal."""
         return 128 + self.number
 
 
 @dataclass(slots=True)
 class Stop:
-    """Whether a signal asked for the end, and which one."""
+    """The signal that asked for the end, if any."""
 
     requested: int | None = None
     held: bool = False
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Inside, a signal is only noted, for `check`: an exception in the middle of a call to the
-        JVM would leave its answer to be taken for the next call's."""
+        """In the block a signal is only recorded, for `check`: after an exception in a call to the
+        JVM, the next call would read its answer."""
         self.held = True
         try:
             yield
@@ -50,17 +50,17 @@ class Stop:
             self.held = False
 
     def check(self) -> None:
-        """Raises StopRequested if so: for loops that run long."""
+        """Raises StopRequested after a signal; for long loops."""
         if self.requested is not None:
             raise StopRequested(self.requested)
 
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Inside, a signal to stop is only noted; at the end, what has come arrives.
+    """Holds signals back in the block and delivers them at its end.
 
-    For imports of native modules (pandas, PyArrow): an exception in the middle of their
-    initialisation can crash the process. Other threads than the main one get no signals anyway.
+    For imports of native modules (pandas, PyArrow): an exception during their initialisation can
+    crash the process. Only the main thread gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -79,7 +79,7 @@ def signals_held() -> Iterator[None]:
 
 
 def _handlers() -> dict[int, Any]:
-    """Those of the signals that are not ignored."""
+    """The signals that are not ignored."""
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     found = {number: signal.getsignal(number) for number in numbers}
     return {
@@ -91,15 +91,15 @@ def _handlers() -> dict[int, Any]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Inside, the first signal to stop raises StopRequested in the main thread.
+    """In the block, the first signal to stop raises StopRequested in the main thread.
 
-    Python throws away what is raised in a finalizer (Py4J has one for every Java object) and in
-    some callbacks, so the request is also kept: look at it in a loop, and at the end it is raised
-    again. A failure after it counts as its consequence: Ctrl-C reaches Spark's workers too.
+    Python discards exceptions in finalizers (Py4J has one for every Java object) and in some
+    callbacks, so the request is also recorded: loops check it, and it is raised again at the end of
+    the block. A failure after it counts as its consequence, since Ctrl-C reaches Spark's workers
+    too.
 
-    Further signals are ignored, so an orderly end is not cut short: to the end of the process, of
-    which some is left when this is. Signals that were ignored before, as under nohup, stay
-    ignored. For the main thread only.
+    Further signals are ignored until the process ends, so that an orderly end is not interrupted.
+    Signals that were ignored before, as under nohup, stay ignored. For the main thread only.
     """
     stop = Stop()
     before = _handlers()

@@ -1,4 +1,4 @@
-"""Spark for commands: started quietly, watched with one line of figures, gone at the end."""
+"""Spark for commands: starts it quietly, shows progress in one line, stops it at the end."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def quiet_spark(
     look_only: bool = False,
     told: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
-    """A session whose log goes to a file, which is kept only when Spark fails: not when it has
-    found a mistake of the user.
+    """A session whose log goes to a file, which is kept only when Spark fails, not for a user's
+    mistake.
 
-    `messages`: how many the job reads at most; None when it is not known, or the job goes on.
-    `look_only`: the command leaves nothing, not even a class archive. `told`: how a setting is
-    called in an error.
+    `messages`: how many the job reads at most; None if that is not known, or the job has no end.
+    `look_only`: the command leaves nothing behind, not even a class archive. `told`: returns how an
+    error should name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError
@@ -102,7 +102,7 @@ def _start_faster_next_time(*, quiet: bool) -> None:
 
 
 def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
-    """Of all that Spark wrote only its log stays, as a file of its own."""
+    """Keep the log of all files that Spark has written."""
     kept = log.parent.with_suffix(".log")
     with suppress(OSError):
         log.rename(kept)
@@ -110,10 +110,10 @@ def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
 
 
 def log_failures(server: Any) -> None:
-    """What goes wrong with a request to the server is logged; it would be printed as a traceback.
+    """Log errors of requests to the server, which would be printed as tracebacks.
 
-    For PySpark's server of accumulators, which takes the end of a connection for an error, as of a
-    query that was stopped.
+    For PySpark's accumulator server, to which the end of a connection is an error, also when a
+    query was stopped.
     """
 
     def handle_error(_request: object, address: object) -> None:
@@ -124,13 +124,13 @@ def log_failures(server: Any) -> None:
 
 @contextmanager
 def _logs_in(file: Path) -> Iterator[None]:
-    """What PySpark and Py4J log in this process is for the file, too: among it are the Java stack
-    traces of errors that are told in a sentence."""
+    """Send the logs of PySpark and Py4J in this process to the file, too: they include the Java
+    stack traces of errors that are shown in one sentence."""
     from pyspark.logger import PySparkLogger
 
     handler = logging.FileHandler(file, delay=True)
     loggers = [logging.getLogger(name) for name in ("py4j", "py.warnings")]
-    # Loggers that write to the terminal from the moment when they are made.
+    # Loggers that write to the terminal from their creation on.
     loggers += [
         PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
     ]
@@ -148,7 +148,7 @@ def _logs_in(file: Path) -> Iterator[None]:
 
 
 def _temporary(folder: Path) -> dict[str, str]:
-    """Settings that keep what Spark and its libraries unpack in one folder."""
+    """Settings that keep the temporary files of Spark and its libraries in one folder."""
     return {
         "spark.local.dir": str(folder),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
@@ -156,11 +156,11 @@ def _temporary(folder: Path) -> dict[str, str]:
 
 
 class Watch:
-    """Watches queries to their ends.
+    """Watches queries until they end.
 
-    The figures are live on a terminal. Elsewhere, in a pod's log for example, there is a line when
-    the first batch is done and one a minute. `waiting`: how many messages there are for the first
-    batches at most.
+    On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
+    the first batch and then one a minute. `waiting`: the maximum number of messages for the first
+    batches.
     """
 
     def __init__(self, outcome: Outcome, *, waiting: int | None = None) -> None:
@@ -178,14 +178,13 @@ class Watch:
 
     @property
     def lag(self) -> int | None:
-        """How far all queries together are behind, as far as they have said it."""
+        """The lag of all queries together, as far as they have reported it."""
         lags = [one.lag for one in self.done.values() if one.lag is not None]
         return sum(lags) if lags else None
 
     def run(self, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
-        """To the end of all. When one fails, or on leaving early (a signal), all are stopped; what
-        they had not finished they do next time. Raises PipelineError with the reason,
-        StopRequested.
+        """Wait for the end of all queries. When one fails, or after a signal, all are stopped; the
+        next run continues where they ended. Raises PipelineError with the reason, StopRequested.
         """
         with stop.holding():
             self._run(queries, stop)
@@ -242,7 +241,7 @@ class Watch:
 
 @contextmanager
 def spinner(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Shows that something slow is under way."""
+    """Shows that a slow operation is running."""
     with _display(quiet) as display:
         display.add_task(what, total=None)
         yield

@@ -1,4 +1,4 @@
-"""--master and --conf, looked at before Spark is started: Spark itself takes long to say no."""
+"""Checks --master and --conf before Spark is started, since Spark takes long to refuse them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PREFIX = "spark."
 
 
 def spark_settings(master: str, conf: list[str] | None) -> dict[str, str]:
-    """The settings of --conf. Raises ConfigError, SparkUnavailableError for a master not there."""
+    """The settings of --conf. Raises ConfigError, and SparkUnavailableError for the master."""
     settings = pairs("--conf", conf)
     for name in settings:
         if not name.startswith(_PREFIX):
             raise ConfigError(
-                f"--conf {name}: Spark's settings begin with {_PREFIX!r}, others it ignores; "
+                f"--conf {name}: Spark ignores settings that do not begin with {_PREFIX!r}; "
                 "write spark.hadoop.NAME for one of Hadoop's."
             )
     _check_master(master)
@@ -39,7 +39,7 @@ def _check_master(master: str) -> None:
         _LOCAL.fullmatch(master)
         or _LOCAL_CLUSTER.fullmatch(master)
         or master == "yarn"
-        or ("://" in master and not master.startswith("sc://"))  # k8s, and managers of others
+        or ("://" in master and not master.startswith("sc://"))  # k8s, and other cluster managers
     ):
         raise ConfigError(
             f"--master {master!r}: write local[*] for this machine, local[2] for two of its cores, "
@@ -48,7 +48,7 @@ def _check_master(master: str) -> None:
 
 
 def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
-    """Raises SparkUnavailableError when it cannot be reached: Spark would try for a minute."""
+    """Raises SparkUnavailableError if it cannot be reached, which takes Spark a minute."""
     for address in addresses:
         try:
             socket.create_connection(address, _KNOCK_SECONDS).close()

@@ -1,6 +1,6 @@
-"""`jetspark stream`: look at streams, make, empty and remove them, back them up and restore them.
+"""`jetspark stream`: shows, creates, purges and removes streams, backs them up and restores them.
 
-The `nats` tool stays the administrator's: what changes a stream's configuration is not here.
+Changes of a stream's configuration are left to the administrator's tool `nats`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def ls(*, server: str | None = None, context: str | None = None, json: JsonOptio
     """List the streams.
 
     Args:
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        json: One JSON array of what the server says of each stream.
+        json: Print one JSON array with the server's document of each stream.
     """
 
     async def ask(js: JetStream) -> list[StreamInfo]:
@@ -87,14 +87,14 @@ def info(
     context: str | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a stream's configuration and what it holds.
+    """Show a stream's configuration and state.
 
     Args:
         name: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        json: What the server says, as one JSON document.
+        json: Print the server's JSON document.
     """
     found = with_jetstream(server, context, lambda js: js.stream_info(name), stream=name)
     if json:

@@ -35,19 +35,19 @@ def backup(
     check: Annotated[bool, _Flag] = False,
     json: JsonOption = False,
 ) -> None:
-    """Save a stream in a folder, with its messages, configuration and consumers.
+    """Back up a stream to a folder, with its messages, configuration and consumers.
 
-    The folder is as `nats stream backup` makes it, and appears only when it is complete.
+    The folder has the format of `nats stream backup`, and appears only when it is complete.
 
     Args:
         name: Name of the stream.
-        folder: Where to; must not exist yet.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        folder: New folder for the backup.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        consumers: Save the consumers too, with their positions.
+        consumers: Include the consumers, with their positions.
         check: Let the server verify all messages first (servers of 2.15 and newer always do).
-        json: What was saved, as one JSON document.
+        json: Print what was saved as one JSON document.
     """
 
     async def save(js: JetStream) -> StreamBackup:
@@ -69,18 +69,18 @@ def restore(
     replicas: int | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a stream again from a backup.
+    """Restore a stream from a backup.
 
     Messages keep their sequences and times, consumers their positions. The stream must not exist.
 
     Args:
         folder: A backup of this command or of `nats stream backup`.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        config: JSON file with options of the stream that shall be other than in the backup.
-        replicas: So many replicas instead of those in the backup.
-        json: What the server says of the stream, as one JSON document.
+        config: JSON file with options of the stream that replace those in the backup.
+        replicas: Number of replicas instead of the one in the backup.
+        json: Print the server's JSON document of the stream.
     """
     options = {} if replicas is None else {"num_replicas": replicas}
 
@@ -100,11 +100,11 @@ def restore(
 
 
 def verify(folder: Path, /, *, json: JsonOption = False) -> None:
-    """Look whether a backup is complete and unchanged; asks no server.
+    """Check that a backup is complete and unchanged, without a server.
 
     Args:
         folder: A backup of this command or of `nats stream backup`.
-        json: What is in it, as one JSON document.
+        json: Print its contents as one JSON document.
     """
     _tell(verify_backup(folder), "Complete", json)
 

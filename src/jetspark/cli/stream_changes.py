@@ -1,6 +1,6 @@
 """`jetspark stream add`, `rm` and `purge`.
 
-Only what a first stream, a trial and a test need; `nats` has the rest.
+Only what a first stream, an experiment and a test need; the tool `nats` has the rest.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def add(
     config: Path | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a stream. One that is there with the same configuration is left alone.
+    """Create a stream. An existing one with the same configuration is left unchanged.
 
     Args:
         name: Name of the stream.
-        subject: What the stream takes in; may be given again. The stream's name by default.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        subject: Subject of the stream; may be given again. The stream's name by default.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        storage: file, which is the default, or memory.
-        replicas: So many servers of the cluster have it.
-        config: JSON file with any option of a stream; what is given here wins over it.
-        json: What the server says of it, as one JSON document.
+        storage: file (the default) or memory.
+        replicas: Number of replicas in the cluster.
+        config: JSON file with any options of a stream; flags override them.
+        json: Print the server's JSON document of the stream.
     """
     given = {"subjects": subject, "storage": storage, "num_replicas": replicas}
     options = {option: value for option, value in given.items() if value is not None}
@@ -57,7 +57,7 @@ def add(
         try:
             return await js.create_stream(config, name=name, **options)
         except NameInUseError as error:
-            sentence = f'There is a stream "{name}" already, with another configuration.'
+            sentence = f'The stream "{name}" exists already, with another configuration.'
             raise NameInUseError(error.code, error.err_code, error.description, sentence) from None
 
     made = with_jetstream(server, context, make, stream=name)
@@ -81,8 +81,8 @@ def rm(
 
     Args:
         name: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         force: Do not ask.
     """
@@ -113,11 +113,11 @@ def purge(
 
     Args:
         name: Name of the stream.
-        subject: Only messages under this subject; * stands for a word, > for all that follow.
-        keep: All but the last so many.
-        before: Only those before this sequence.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        subject: Only messages under this subject; * matches one token, > one or more at the end.
+        keep: All but this many of the last messages.
+        before: Only messages before this sequence.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         force: Do not ask.
     """
@@ -141,7 +141,7 @@ def purge(
 
 
 def _confirm(question: str, force: bool) -> None:
-    """Raises ConfigError unless a person says yes."""
+    """Raises ConfigError unless the user confirms."""
     if force:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""What `stream` and `consumer` share: one connection, names that are nearly right, ways to show."""
+"""Shared by `stream` and `consumer`: the connection, hints for misspelt names, output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_jetstream(
     stream: str = "",
     consumer: str = "",
 ) -> T:
-    """Connect, do the work, close. `stream` and `consumer`: the names that a person typed.
+    """Connect, do the work, close. `stream` and `consumer`: the names that the user typed.
 
     Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt and
     StopRequested.
@@ -81,7 +81,7 @@ def show_json(document: Any) -> None:
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
-    """Columns as wide as their longest cell, right-justified but for the first."""
+    """Columns as wide as their longest cell, right-justified except the first."""
     cells = [headings, *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(_padded(row, widths)) for row in cells]
@@ -95,7 +95,7 @@ def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
 
 
 def show_facts(facts: dict[str, object]) -> None:
-    """Names and values below each other, those that say nothing left out."""
+    """Names and values in lines, without empty values."""
     said = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     width = max(map(len, said))
     lines = (Text.assemble((f"{name:<{width}}  ", "dim"), value) for name, value in said.items())
@@ -103,7 +103,7 @@ def show_facts(facts: dict[str, object]) -> None:
 
 
 def size(count: int) -> str:
-    """Bytes as people read them."""
+    """Bytes for people, such as 1.5 MiB."""
     amount = float(count)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:
@@ -113,7 +113,7 @@ def size(count: int) -> str:
 
 
 def limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
-    """A limit of which -1, 0 and None mean that there is none."""
+    """A limit; -1, 0 and None mean that there is none."""
     return "unlimited" if value is None or value <= 0 else show(value)
 
 

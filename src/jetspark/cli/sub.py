@@ -1,4 +1,4 @@
-"""`jetspark sub`: show messages as they come, for a first try."""
+"""`jetspark sub`: shows messages as they arrive."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def sub(
     count: CountOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Show messages as they come, until Ctrl-C.
+    """Show messages as they arrive, until Ctrl-C.
 
     Args:
-        subject: What to listen to; * stands for a word, > for all that follow.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
+        subject: Subject to listen to; * matches one token, > one or more at the end.
+        server: URL of the server, several with commas; it may contain user and password.
+            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
-        queue: Share the messages with all that listen in this queue group.
-        count: End after so many messages; 0 goes on.
+        queue: Share the messages with the other members of this queue group.
+        count: End after this many messages; 0: until Ctrl-C.
         json: One line of JSON for each message.
     """
 

@@ -1,4 +1,4 @@
-"""`jetspark table`: look at Delta and Iceberg tables, compact them, remove what nobody needs."""
+"""`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old files."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def info(
     """Show a table: its rows, files and columns.
 
     Args:
-        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
-        format: delta or iceberg; without it, as the folder shows.
+        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        format: delta or iceberg; by default the format of the table in the folder.
         table_option: Option of the storage or the catalog, as name=value
             (storage.AWS_REGION=…); may be given again.
         json: One JSON document.
@@ -79,14 +79,14 @@ def compact(
     table_option: Annotated[list[str] | None, _REPEATED] = None,
     json: JsonOption = False,
 ) -> None:
-    """Put small files together. Readers and a query that writes are not disturbed.
+    """Merge small files into large ones, also while a query writes and others read.
 
-    The small files stay for readers of former versions until `vacuum` removes them.
+    The small files stay for readers of older versions until `vacuum` removes them.
 
     Args:
-        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
-        target_size: Size of a file that is not small any more, as 128m or 1g.
-        format: delta or iceberg; without it, as the folder shows.
+        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        target_size: Size of the large files, such as 128m or 1g.
+        format: delta or iceberg; by default the format of the table in the folder.
         table_option: Option of the storage or the catalog, as name=value; may be given again.
         json: One JSON document.
     """
@@ -99,7 +99,7 @@ def compact(
     elif done.removed:
         console.say(f"{done.removed:,} files replaced by {done.added:,}.")
     else:
-        console.say("No small files to put together.")
+        console.say("There are no small files to merge.")
 
 
 @table.command(sort_key=2, help_epilogue=examples("jetspark table vacuum lake/orders --keep 2d"))
@@ -113,16 +113,16 @@ def vacuum(
     table_option: Annotated[list[str] | None, _REPEATED] = None,
     json: JsonOption = False,
 ) -> None:
-    """Remove files that no version needs: of former versions, and of tasks that failed.
+    """Remove files that no version needs: of older versions, and of failed tasks.
 
-    Versions older than --keep cannot be read any more afterwards.
+    Versions older than --keep can no longer be read afterwards.
 
     Args:
-        place: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
-        keep: How long former versions, and files that nobody names yet, are kept: 12h, 7d, 2w; at
+        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        keep: How long older versions and uncommitted files are kept, such as 12h, 7d or 2w; at
             least 1h.
         dry_run: Only print the files.
-        format: delta or iceberg; without it, as the folder shows.
+        format: delta or iceberg; by default the format of the table in the folder.
         table_option: Option of the storage or the catalog, as name=value; may be given again.
         json: One JSON document.
     """

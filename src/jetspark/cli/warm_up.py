@@ -1,4 +1,4 @@
-"""`jetspark warm-up`: the class archive now, instead of beside the first commands."""
+"""`jetspark warm-up`: creates the class archive now, not in the background of other commands."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jetspark.errors import ConfigError, SparkUnavailableError
 def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
     """Make Spark start faster on this machine, or in an image.
 
-    Keeps Spark's classes in a file of about 200 MB that Java maps when it starts, in the folder
-    ~/.cache/jetspark, or the one that JETSPARK_CLASS_ARCHIVES names. demo, ingest, replay and run
-    make it by themselves, in the background, after they have needed it; an image has it from the
-    start with this command. With JETSPARK_CLASS_ARCHIVES=off there is none.
+    Stores Spark's classes in a file of about 200 MB that Java maps at its start, in the folder
+    ~/.cache/jetspark or JETSPARK_CLASS_ARCHIVES. demo, ingest, replay and run create it themselves,
+    in the background, when it is missing; with this command an image has it from the start. With
+    JETSPARK_CLASS_ARCHIVES=off there is none.
 
     Args:
-        remove: Remove what was made, for all versions of Spark and Java; with
+        remove: Remove the archives of all versions of Spark and Java; with
             JETSPARK_CLASS_ARCHIVES=off from ~/.cache/jetspark.
     """
     from jetspark.spark.class_archive import VARIABLE, class_archive, remove_archives, switched_off
@@ -30,18 +30,16 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
         console.say(f"{removed} removed.")
         if busy:
             raise ConfigError(
-                "One is being made by another process, and stays: run this again when that is done."
+                "Another process is creating an archive, which stays: run this again afterwards."
             )
         return
     archive = class_archive()
     if archive is None and switched_off():
         raise ConfigError(f"It is switched off: {VARIABLE}=off.")
     if archive is None:
-        raise ConfigError(
-            f"There is no folder for it: set {VARIABLE} to one that can be written to."
-        )
+        raise ConfigError(f"There is no writable folder for it: set {VARIABLE} to one.")
     with spinner("loading Spark's classes …"):
         made = archive.make()
     if not made:
-        raise SparkUnavailableError(f"Spark starts as before: {archive.failure()}")
+        raise SparkUnavailableError(f"Spark does not start faster: {archive.failure()}")
     console.say(f"Spark starts faster with {archive.file}.")

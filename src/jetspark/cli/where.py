@@ -1,4 +1,4 @@
-"""Which server a command talks to, and other options that commands share."""
+"""The server that a command connects to, and other options that commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def where(server: str | None, context: str | None) -> dict[str, Any]:
-    """The connection options; none for "as the environment says". Raises ConfigError for both."""
+    """The connection options; empty for those of the environment. Raises ConfigError for both."""
     if server is not None and context is not None:
         raise ConfigError("Give either --server or --context.")
     if context is not None:
@@ -60,13 +60,13 @@ def starting(text: str) -> dict[str, str]:
 
 
 def _from(ns: int) -> dict[str, str]:
-    # When there is nothing since then, the end of the stream is where that begins.
+    # Without messages since then, reading begins at the end of the stream.
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
     return {"startingTimestamp": format_isotime(ns)} | strategy
 
 
 def _moment(text: str) -> int:
-    """Nanoseconds since the epoch of a time with a zone, or here. Raises ValueError."""
+    """Nanoseconds since the epoch of a time with a zone, or a local one. Raises ValueError."""
     try:
         return parse_isotime(text)
     except ValueError:
@@ -74,7 +74,7 @@ def _moment(text: str) -> int:
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """Of texts name=value. Raises ConfigError."""
+    """A dict of strings name=value. Raises ConfigError."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

@@ -1,7 +1,7 @@
-"""Tasks and threads that somebody waits for: what they raise unexpectedly reaches who waits.
+"""Background tasks and threads whose unexpected exceptions reach the waiting caller.
 
 Contract: an exception that the task does not handle goes to `on_error` as a JetsparkError.
-Otherwise asyncio tells it only when the task is garbage, and a reader waits for ever.
+Otherwise asyncio reports it only when the task is garbage-collected, and a reader waits for ever.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """`asyncio.to_thread` for what may call user code.
+    """`asyncio.to_thread` for functions that may call user code.
 
-    No future takes a StopIteration, and who waits would wait for ever: it becomes a RuntimeError,
-    as in a generator.
+    A future does not accept a StopIteration, and its caller would wait for ever, so it becomes a
+    RuntimeError, as in a generator.
     """
     return await asyncio.to_thread(_without_stop_iteration, function, *args)
 
@@ -38,7 +38,7 @@ def background(
     *,
     name: str | None = None,
 ) -> asyncio.Task[None]:
-    """Start the task. `what` begins the error: "An ordered consumer of …"."""
+    """Start the task. `what`: the beginning of the error, such as "An ordered consumer of …"."""
 
     def done(task: asyncio.Task[None]) -> None:
         if task.cancelled() or not isinstance(error := task.exception(), Exception):

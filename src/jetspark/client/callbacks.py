@@ -13,13 +13,24 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from jetspark.errors import JetsparkError, user_error
+from jetspark.errors import ConfigError, JetsparkError, user_error
 
 T = TypeVar("T")
 
 
+def check_no_callback(callback: object) -> None:
+    """Raises ConfigError for iterating, or calling `next`, when there is a callback."""
+    if callback is not None:
+        raise ConfigError(
+            "The callback receives every item: to iterate or to call next(), give no callback."
+        )
+
+
 class Callback(Generic[T]):
-    """`if (rest := callback.call(value)) is not None: await rest`: no coroutine for a function."""
+    """Use: `if (rest := callback.call(value)) is not None: await rest`.
+
+    So a plain function costs no coroutine.
+    """
 
     __slots__ = ("_function", "_report", "_what")
 
@@ -29,13 +40,13 @@ class Callback(Generic[T]):
         what: str,
         report: Callable[[JetsparkError], None],
     ) -> None:
-        """`what` begins the report: "The callback of …"."""
+        """`what`: the beginning of the report, such as "The callback of …"."""
         self._function = function
         self._what = what
         self._report = report
 
     def call(self, value: T) -> Awaitable[None] | None:
-        """Call it; returns what remains to be awaited, at once and by a task."""
+        """Call it; returns what remains to be awaited, which a task has to do at once."""
         try:
             result = self._function(value)
         except BaseException as error:

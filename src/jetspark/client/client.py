@@ -1,7 +1,7 @@
 """Core NATS over asyncio: publish, subscribe, request.
 
 Contract
-- A client belongs to the event loop in which it was made and is used from that thread only.
+- A client belongs to the event loop in which it was created and is used from that thread only.
 - Methods without `await` only buffer what to send; it is written at the end of the loop's turn.
 - Arguments are checked before anything is buffered. Errors that no call can raise go to
   `last_error`, the log "jetspark" and the error callback.
@@ -54,7 +54,7 @@ DRAIN_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts since the client was made. Bytes are of payloads in, of protocol out."""
+    """Counts since the client was created. Bytes are of payloads in, of protocol out."""
 
     in_msgs: int
     in_bytes: int
@@ -65,7 +65,7 @@ class Statistics:
 
 @checked_but(also=("__init__",))
 class Client(RequestCalls):
-    """One connection to a NATS deployment. Made inside a running event loop, then connected."""
+    """One connection to a NATS deployment. Created in a running event loop, then connected."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Client(RequestCalls):
         except BaseException as error:
             cancelled = ConnectionClosedError("The connection was closed: its drain was cancelled.")
             drained.set_exception(error if isinstance(error, JetsparkError) else cancelled)
-            drained.exception()  # seen: perhaps nobody else waits
+            drained.exception()  # retrieved: perhaps no other caller waits
             raise
         else:
             drained.set_result(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Drops:
-    """Reported once for each episode: again after a whole queue has come since the last drop."""
+    """Drops are reported once an episode, which ends when a whole queue was accepted since."""
 
     __slots__ = ("_accepted", "count")
 
@@ -13,11 +13,11 @@ class Drops:
         self._accepted: int | None = None
 
     def add(self, accepted: int, queued: int) -> bool:
-        """Count one more; returns whether to report it.
+        """Count one more drop; returns whether to report it.
 
-        `accepted`: messages accepted so far; `queued`: those in the queue now. A reader that is too
-        slow makes room for one message at a time: that is one episode. When the queue was
-        emptied and is full again, a new one begins.
+        `accepted`: messages accepted so far; `queued`: messages in the queue. A slow reader makes
+        room for one message at a time: that is one episode. When the queue was emptied and is full
+        again, a new one begins.
         """
         self.count += 1
         last, self._accepted = self._accepted, accepted

@@ -3,8 +3,8 @@
 Contract
 - The read loop only appends raw frames. What user code gets is made when it is taken.
 - The iterator form has no task; any number of tasks may wait in it, and each item goes to one.
-- The callback form has one task, until the end, which calls for one item after the other. What a
-  callback raises is reported, and the next item comes.
+- The callback form has one task, until the end, which calls it for one item after the other. What a
+  callback raises is reported, and the next item follows.
 - What is queued at the end is still given out. Then the iterator ends, or raises the error that
   ended it, unless the connection was closed on purpose.
 """
@@ -18,13 +18,12 @@ from typing import Generic, TypeVar
 
 from jetspark.arguments import checked_but
 from jetspark.client.background import background
-from jetspark.client.callbacks import Callback
+from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.reading import ReadingClient
 from jetspark.connection.waiters import Waiters
 from jetspark.errors import (
     BadTimeoutError,
-    ConfigError,
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
@@ -55,7 +54,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         frames: deque[MessageFrame] | None = None,
         waiters: Waiters | None = None,
     ) -> None:
-        """`frames`, `waiters`: those of what fills the queue, when that is another object."""
+        """`frames`, `waiters`: of the object that fills the queue, if it is another one."""
         self._client = client
         self._callback = callback
         self._frames: deque[MessageFrame] = deque() if frames is None else frames
@@ -66,7 +65,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._release: Callable[[], None] = _nothing
 
     def _begin_reading(self, task: str) -> None:
-        """From now on the client drains and closes it. `task`: the name of the callback's."""
+        """From now on the client drains and closes it. `task`: name of the callback's task."""
         client = self._client
         self._release = client.adopt(self)
         if self._callback is not None:
@@ -79,15 +78,15 @@ class FrameReader(Leaving, Generic[ItemT]):
     # -- what a subclass says ------------------------------------------------------------------
 
     def _source(self) -> str:
-        """What the items come from, for a sentence."""
+        """The source of the items, for messages."""
         raise NotImplementedError
 
     def _take(self) -> ItemT | None:
-        """The item of the next frame; there is a frame. None when it makes none."""
+        """The item of the next frame, which must exist; None if the frame yields none."""
         raise NotImplementedError
 
     def _over(self) -> JetsparkError:
-        """What `next` raises when no item will come."""
+        """The error that `next` raises after the last item."""
         raise NotImplementedError
 
     def _discard(self) -> None:
@@ -95,17 +94,16 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._frames.clear()
 
     def _callback_ended(self, error: JetsparkError) -> None:
-        """The callback gets no more, because of this error."""
+        """The callback gets no more items, because of this error."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way."""
+        """Stop the deliveries, and receive all messages in flight."""
         raise NotImplementedError
 
     # -- taking --------------------------------------------------------------------------------
 
     def _check_iterated(self) -> None:
-        if self._callback is not None:
-            raise ConfigError("This has a callback: it cannot be iterated as well.")
+        check_no_callback(self._callback)
 
     async def __anext__(self) -> ItemT:
         while True:
@@ -115,7 +113,7 @@ class FrameReader(Leaving, Generic[ItemT]):
                 return item
 
     async def _fill(self) -> None:
-        """Return when there is a frame; StopAsyncIteration or the error when none will come."""
+        """Return when there is a frame; raises StopAsyncIteration or the error at the end."""
         while not self._frames:
             if self._ended:
                 if self._error is None or closed_on_purpose(self._error):
@@ -124,10 +122,9 @@ class FrameReader(Leaving, Generic[ItemT]):
             await self._waiters.wait()
 
     async def _next_within(self, timeout: Seconds | None) -> ItemT:
-        """The next item; waits `timeout` seconds, or for ever."""
+        """The next item; waits `timeout` seconds, None: without limit."""
         seconds = in_seconds(timeout)
-        if self._callback is not None:
-            raise ConfigError("This has a callback: next() would take its items.")
+        check_no_callback(self._callback)
         while self._frames:
             if (item := self._take()) is not None:
                 return item
@@ -137,7 +134,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         except StopAsyncIteration:
             raise self._over() from None
         except JetsparkError:
-            raise  # a lost connection is a TimeoutError, too
+            raise  # ConnectionLostError is a TimeoutError, too
         except TimeoutError:
             if seconds is not None and seconds < 0:
                 raise BadTimeoutError(seconds) from None
@@ -162,13 +159,13 @@ class FrameReader(Leaving, Generic[ItemT]):
     # -- ending --------------------------------------------------------------------------------
 
     def _broken(self, error: JetsparkError) -> None:
-        """The callback's task ended by an error that nobody expected."""
+        """The callback's task has ended with an unexpected error."""
         self._error = self._error or error
         self._client.report(error)
         self._leave()
 
     def _end_reading(self, error: JetsparkError | None) -> None:
-        """No more frames come. The first error counts."""
+        """End: no more frames will come. The first error counts."""
         self._ended = True
         if self._error is None:
             self._error = error
@@ -177,7 +174,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._waiters.wake()
 
     async def _callback_done(self, timeout: float | None) -> None:
-        """Return when the callback has been called for the last item, unless it is the caller."""
+        """Return after the callback's call for the last item; at once in the callback itself."""
         task = self._task
         if task is None or task.done() or task is asyncio.current_task():
             return
@@ -195,11 +192,11 @@ class FrameReader(Leaving, Generic[ItemT]):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """Of the client's drain: whether this task is in the callback."""
+        """For the client's drain: whether this task runs the callback."""
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """Of the client's close: a callback gets no more, and one that runs is cancelled."""
+        """For the client's close: the callback gets no more items, and is cancelled if it runs."""
         if self._task is not None:
             self._discard()
         return cancelled(self._task)

@@ -1,9 +1,9 @@
 """One request, many replies (ADR-47).
 
-Contract: nothing is sent before the first reply is requested. Whether the gathering is over is
-decided when a reply arrives, not when it is taken, so a slow reader gets the same replies as a
-fast one. The entry in the request table is removed at the end, on an error, a cancellation, or when
-the iterator is closed; leaving an `async for` early closes it.
+Contract: nothing is sent before the first reply is requested. The end is determined when a reply
+arrives, not when it is taken, so a slow reader gets the same replies as a fast one. The entry in
+the request table is removed at the end, on an error, a cancellation, or when the iterator is
+closed; leaving an `async for` early closes it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gathering:
         self._wake()
 
     def fail(self, error: JetsparkError) -> None:
-        """No more will come."""
+        """End: no more replies will come."""
         self._ended = True
         self._error = error
         self._wake()
@@ -81,7 +81,7 @@ class Gathering:
             self._waiter.set_result(None)
 
     async def next(self) -> MessageFrame | None:
-        """The next reply; None at the end. Raises what `fail` was given, after the replies."""
+        """The next reply; None at the end. Raises the error of `fail` after the last reply."""
         while not self._frames:
             if self._error is not None:
                 raise self._error
@@ -118,7 +118,7 @@ class Replies:
         return [message async for message in self._replies]
 
     async def aclose(self) -> None:
-        """Take no more replies."""
+        """Accept no more replies."""
         await self._replies.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""`async with` over what the client gives out: it ends when the block is left."""
+"""`async with` for subscriptions and the like: they end when the block is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel a callback's task; returns it to be awaited, None if it is over or the caller."""
+    """Cancel a callback's task; returns it to be awaited, or None if it is done or the caller."""
     if task is None or task.done() or task is asyncio.current_task():
         return None
     task.cancel()
@@ -16,7 +16,7 @@ def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
 
 
 class Leaving:
-    """`async with` ends it at the end of the block, whatever was raised."""
+    """Ends with its `async with` block, whatever was raised."""
 
     def _leave(self) -> None:
         raise NotImplementedError

@@ -7,7 +7,7 @@ from jetspark.connection.supervisor import Supervisor
 
 
 class Listener:
-    """What `Client.listen` returns. There is no queue and no limit: the handler must keep up."""
+    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
 
     __slots__ = ("_link", "_route")
 
@@ -18,7 +18,7 @@ class Listener:
 
     @property
     def subject(self) -> str:
-        """What it listens to."""
+        """The subject, with its wildcards."""
         return self._route.subject
 
     @property
@@ -36,7 +36,7 @@ class Listener:
         self._link.routes.remove(self._route)
 
     def stop(self) -> None:
-        """Unsubscribe at the server; messages on their way still arrive, until `close`."""
+        """Unsubscribe at the server; messages in flight still arrive, until `close`."""
         self._link.routes.stop(self._route)
 
     def __repr__(self) -> str:

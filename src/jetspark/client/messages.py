@@ -1,11 +1,10 @@
-"""A received message: a thin view on the raw frame.
+"""A received message: a thin view of the raw frame.
 
-Contract: making one costs two references, because it happens for every message received.
-Subject, headers, status and metadata are decoded when they are asked for. A header block that
-cannot be read is reported through the client (log, last_error, error callback) and the body is
-still delivered, with `headers` None.
+Contract: it holds only two references, because one is created for every message received. Subject,
+headers, status and metadata are decoded on access. A malformed header block is reported through the
+client (log, last_error, error callback) and the body is still delivered, with `headers` None.
 
-`MessageView` is what can be read, `Message` adds what sends: the messages of the blocking client
+`MessageView` has what can be read, `Message` adds what sends: the messages of the blocking client
 are views, too, and send in the caller's thread.
 """
 
@@ -25,21 +24,21 @@ from jetspark.wire.status import Status, status_of
 
 
 class Reporter(Protocol):
-    """Hears that the headers of a message cannot be read."""
+    """Gets the report of malformed headers."""
 
     def report(self, error: JetsparkError) -> None:
         """An error that no call can raise."""
 
 
 class Sender(Reporter, Protocol):
-    """What a message needs of its client to answer: the asyncio client, or a thread's `CallerSide`.
+    """What a message needs to respond: the asyncio client, or a thread's `CallerSide`.
 
     The coroutines of the latter block the thread and never suspend.
     """
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the server said of itself; None before the first connection."""
+        """The server's INFO; None before the first connection."""
 
     async def publish(
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
@@ -53,7 +52,7 @@ class Sender(Reporter, Protocol):
 
 
 class MessageView(Delivered):
-    """What a message says: its payload `data`, the sequence `seq`, and what is below."""
+    """The readable part of a message: payload `data`, sequence `seq`, and the properties below."""
 
     __slots__ = ("_headers",)
 
@@ -144,6 +143,8 @@ class Message(MessageView):
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
-        if reply.encode() != self._frame.reply:  # an answer to what is shown would go elsewhere
+        if (
+            reply.encode() != self._frame.reply
+        ):  # a response to the decoded subject would go elsewhere
             raise BadSubjectError(reply, "the reply subject of the message is no UTF-8")
         await self._client.publish(reply, payload, headers=headers)

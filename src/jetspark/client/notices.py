@@ -1,8 +1,8 @@
-"""Telling user code what happens to the connection: callbacks and an iterator.
+"""Connection events for user code: callbacks and an iterator.
 
 Contract: callbacks are called by the event loop, in order, never during a change of state; an async
-callback runs in a task of its own. What they raise is only logged: reporting it could repeat for
-ever.
+callback runs in a task of its own. What they raise is only logged, since a report could cause
+another one without end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENTS_KEPT = 1000
 
 
 class Notices:
-    """Gives events and errors to the callbacks and iterators."""
+    """Passes events and errors to the callbacks and iterators."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class EventStream:
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Take no more events; those that are here can still be read."""
+        """Accept no more events; buffered ones can still be read."""
         self._ended = True
         self._registry.discard(self)
         self._wake()

@@ -1,7 +1,7 @@
 """Publishes whose reply subjects differ in a number: `<head><number><tail>`.
 
-Contract: as `Publishing.send_replying`, made for millions of messages to few subjects. What all
-frames for a subject begin with is kept, so that the rest of a frame takes one formatting.
+Contract: as `Publishing.send_replying`, for millions of messages to few subjects. The beginning of
+the frames is kept for each subject, so that a frame needs one formatting operation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUBJECTS_REMEMBERED: Final = 4096
 
 
 class NumberedPublishes:
-    """`head` ends with a dot; `tail` is empty, or begins with one, and has no %."""
+    """`head` ends with a dot; `tail` is empty or begins with a dot, and contains no %."""
 
     __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
 

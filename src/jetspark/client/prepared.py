@@ -1,8 +1,8 @@
-"""A message made before it is sent: `publish_msg` and `request_msg` take one.
+"""A message to be sent later with `publish_msg` or `request_msg`.
 
-Contract: a plain value that may be changed and sent as often as wanted. Kinds are checked when it
-is made, the rest when it is sent. A received message (`Message` and its subclasses) can be sent in
-the same way.
+Contract: a plain value that may be changed and sent any number of times. Types are checked when it
+is created, the rest when it is sent. A received message (`Message` and its subclasses) can be sent
+in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jetspark.wire.headers import Headers, HeadersLike
 
 
 class Sendable(Protocol):
-    """What can be published: PreparedMessage, Message, and whatever has these four."""
+    """What can be published: PreparedMessage, Message, and any object with these attributes."""
 
     @property
     def subject(self) -> str:
@@ -28,11 +28,11 @@ class Sendable(Protocol):
 
     @property
     def reply(self) -> str | None:
-        """Where answers are expected."""
+        """The reply subject."""
 
     @property
     def headers(self) -> Headers | None:
-        """The headers; None and empty ones are the same."""
+        """The headers; None is the same as empty."""
 
 
 def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:

@@ -26,7 +26,7 @@ class PublishCalls:
         """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
         publishing = self.publishing
         if publishing.outbox.crowded:
-            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
+            payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
             await publishing.outbox.wait()
         publishing.send(subject, payload, reply, headers)
 

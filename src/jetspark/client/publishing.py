@@ -1,8 +1,8 @@
 """Publishing: a message is checked, encoded and put into an outbox.
 
-Contract: nothing here waits or needs an event loop, so `Publishing` serves any thread that may put
-into its outbox. The asyncio client has one over the connection's outbox; each blocking client has
-another one over its publish buffer. What is refused is raised, and nothing of it is kept.
+Contract: nothing here waits or needs an event loop, so `Publishing` serves any thread that may use
+its outbox. The asyncio client has one over the connection's outbox; each blocking client has
+another one over its publish buffer. A message that is refused raises, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FrameOutbox(Protocol):
         """Take one publish. Raises OutboundBufferError, ConnectionClosedError: it is not taken."""
 
     async def wait(self) -> None:
-        """Return when there is room, or no link that could make any."""
+        """Return when there is room, or no link that could make room."""
 
 
 class Publishing:
@@ -43,21 +43,21 @@ class Publishing:
         self.outbox = outbox
         self.link = link
         self._options = options
-        self._subjects: dict[str, bytes] = {}  # may be published to; encoded
+        self._subjects: dict[str, bytes] = {}  # encoded subjects that may be published to
 
     def into(self, outbox: FrameOutbox) -> Publishing:
-        """The same connection's, with another outbox."""
+        """A copy for the same connection with another outbox."""
         return Publishing(self.link, self._options, outbox)
 
     @property
     def max_payload(self) -> int:
-        """Bytes that a message may have, headers included."""
+        """Maximum size of a message in bytes, including headers."""
         return self.link.max_payload
 
     def send(
         self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None
     ) -> None:
-        """One message, which leaves with this turn of the event loop.
+        """Send one message with this turn of the event loop.
 
         Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
         HeadersNotSupportedError, OutboundBufferError, ConnectionClosedError.
@@ -119,7 +119,7 @@ class Publishing:
         return frames.replying(encoded, reply, block, payload)
 
     def encode_subject(self, subject: str) -> bytes:
-        """The subject, which may be published to. Raises BadSubjectError."""
+        """The encoded subject of a publish. Raises BadSubjectError."""
         if isinstance(subject, str) and (known := self._subjects.get(subject)) is not None:
             return known
         check_publish_subject(subject, strict=self._options.check_subjects)
@@ -131,7 +131,7 @@ class Publishing:
         return encoded
 
     def check_line(self, subject: str, target: bytes) -> None:
-        """Raises BadSubjectError when a line with `target` is longer than the server takes."""
+        """Raises BadSubjectError when a line with `target` is longer than the server accepts."""
         check_line(subject, target, self._options.max_control_line)
 
     def encode_headers(self, headers: HeadersLike) -> bytes:

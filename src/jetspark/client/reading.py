@@ -1,4 +1,4 @@
-"""What gives out messages, and the client that it belongs to, as they see each other."""
+"""Protocols of a source of messages and of its client, as each uses the other."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from jetspark.timestamps import Seconds
 
 
 class Reading(Protocol):
-    """What gives out messages, and ends with the client."""
+    """A source of messages, which ends with the client."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Let the server send no more, and take all that is on its way."""
+        """Stop the deliveries, and receive all messages in flight."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         """This task drains the client, so it takes no messages; whether it runs the callback."""
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """The connection is closed: a callback gets no more, and one that runs is cancelled.
+        """The connection is closed: a callback gets no more items, and is cancelled if it runs.
 
-        Returns the task that then ends, when that is not the caller's.
+        Returns the cancelled task, unless it is the caller's.
         """
 
 
 class ReadingClient(Sender, Protocol):
-    """What a reading needs of its client."""
+    """What a source of messages needs of its client."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -35,4 +35,4 @@ class ReadingClient(Sender, Protocol):
         """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
 
     async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has taken all that was sent before."""
+        """Return when the server has processed everything sent before."""

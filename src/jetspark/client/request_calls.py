@@ -47,7 +47,7 @@ class RequestCalls(PublishCalls):
         """
         requests, outbox = self.requests, self.publishing.outbox
         if outbox.crowded:
-            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
+            payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
             await outbox.wait()
         answer: asyncio.Future[MessageFrame] = self.loop.create_future()
         seconds = seconds_of(timeout, self.options)
@@ -96,7 +96,7 @@ class RequestCalls(PublishCalls):
             raise BadTimeoutError(silence)
         check_whole("max_msgs", max_msgs, 0)
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
-        data = payload_bytes(payload)  # a copy: the caller may change it meanwhile
+        data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
     async def _gather(

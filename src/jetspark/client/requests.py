@@ -1,14 +1,14 @@
 """Requests over one shared inbox.
 
 Contract: one wildcard subscription for all requests of a connection, made at the first one, which
-may be while draining: a callback that is still to be called may have to ask. A
-request is an entry in a table from its publish to its reply, timeout, cancellation or the
-connection's end, whichever comes first; none of them leaves the entry behind, and a reply without
-an entry is dropped. A reconnect does not touch the table: the inbox is subscribed again before
-anything else is sent, so a reply may still come.
+may be while draining, since callbacks still run then and may send requests. A request is an entry
+in a table from its publish to its reply, timeout, cancellation or the connection's end, whichever
+comes first; each of them removes the entry, and a reply without an entry is dropped. A reconnect
+does not change the table: the inbox is subscribed again before anything else is sent, so a reply
+may still come.
 
-There is one timer for all requests, set for the earliest deadline: a request that is answered in
-time has cost none. One that is not ends at most `_TICK` late.
+One timer serves all requests. It is set for the earliest deadline, so a request that is answered in
+time starts none. A timeout is at most `_TICK` late.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _TICK: Final = 0.005
-"""Seconds between two looks at the deadlines, at least: many that pass one by one are few looks."""
+"""Minimum seconds between two checks of the deadlines, so that many timeouts need few checks."""
 
 
 class Answer(Protocol):
-    """Where a reply goes: a future of the loop, or whatever another thread waits for."""
+    """Receives the reply: a future of the loop, or what another thread waits for."""
 
     def done(self) -> bool:
-        """Whether it is over: its caller no longer waits."""
+        """Whether the caller no longer waits."""
 
     def set_result(self, frame: MessageFrame, /) -> None:
         """The reply."""
 
     def set_exception(self, error: JetsparkError, /) -> None:
-        """There will be none."""
+        """Fail: there will be no reply."""
 
 
 _Request: TypeAlias = tuple[Answer, float, str, float]
-"""(answer, deadline, subject, timeout): one is made for every request, so a bare tuple."""
+"""(answer, deadline, subject, timeout): a bare tuple, since every request creates one."""
 
 
 class RequestMux:
@@ -82,11 +82,11 @@ class RequestMux:
         self._timer_at = math.inf
 
     def __len__(self) -> int:
-        """Requests that wait for a reply."""
+        """Number of requests that wait for a reply."""
         return len(self._open) + len(self._gathering)
 
     def _reply(self) -> bytes:
-        """The reply subject of a new request; it is subscribed to when it returns."""
+        """The reply subject of a new request; subscribed on return."""
         if self._route is None:
             route = Route(
                 self._inbox + "*",
@@ -107,10 +107,10 @@ class RequestMux:
         headers: HeadersLike | None,
         timeout: float,
     ) -> bytes:
-        """Publish a request; returns its name, to `close` it when its caller stops waiting.
+        """Publish a request; returns its reply subject, for `close` when its caller stops waiting.
 
-        The answer gets the frame that comes, RequestTimeoutError, ConnectionClosedError,
-        ConnectionLostError or JetsparkError (the inbox may not be subscribed to). Raises what
+        The answer gets the reply's frame, RequestTimeoutError, ConnectionClosedError,
+        ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises what
         `Publishing.send` raises.
         """
         reply = self._reply()
@@ -121,7 +121,7 @@ class RequestMux:
         try:
             frame = self._publishing.frame_replying(subject, payload, reply, headers)
             if len(self._open) + len(self._gathering) == 1:
-                # A single request need not wait for others to be written with it.
+                # A single request is written at once, and does not wait for others.
                 self._outbox.put_now(frame)
             else:
                 self._outbox.put(frame)
@@ -131,7 +131,7 @@ class RequestMux:
         return reply
 
     def close(self, reply: bytes) -> None:
-        """Nobody waits for it any more; nothing happens when it was answered."""
+        """Remove a request whose caller no longer waits; does nothing if it was answered."""
         self._open.pop(reply, None)
 
     @contextmanager
@@ -149,7 +149,7 @@ class RequestMux:
 
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
-        """Raises NoRespondersError when the frame says so."""
+        """Raises NoRespondersError for a frame with that status."""
         block = frame.headers
         if block is not None and not frame.payload:
             status = status_of(block)
@@ -177,7 +177,7 @@ class RequestMux:
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         """Fail requests that were refused, by their subject or by the inbox."""
-        # Copies: what is told may ask again.
+        # Copies: a callback may send another request.
         for reply, (answer, _, subject, _) in list(self._open.items()):
             if name in (subject, reply.decode()):
                 del self._open[reply]
@@ -212,7 +212,7 @@ class RequestMux:
 
 
 def _own(error: JetsparkError | None) -> JetsparkError:
-    """An error for one caller: one instance raised in many tasks would mix their tracebacks."""
+    """A copy for one caller: an instance raised in many tasks would mix their tracebacks."""
     if error is None or isinstance(error, ConnectionClosedError):
         own: JetsparkError = ConnectionClosedError() if error is None else type(error)()
         own.__cause__ = error.__cause__ if error is not None else None

@@ -1,11 +1,11 @@
-"""Subscriptions for people: a queue between the read loop and user code.
+"""Subscriptions: a queue between the read loop and user code.
 
 Contract
 - The read loop only appends raw frames; a Message is made when user code takes it.
 - The iterator form has no task. The callback form has one, for the life of the subscription, and
   calls one message after the other; what a callback raises is reported and the next one comes.
-- At a pending limit new messages are dropped, counted in `dropped`, and told by one
-  SlowConsumerError (log, last_error, error callback) each time it begins (`drops`).
+- At a pending limit new messages are dropped, counted in `dropped`, and reported by one
+  SlowConsumerError (log, last_error, error callback) an episode (`drops`).
 - The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
   raises, after what was queued.
@@ -183,7 +183,7 @@ class Subscription(FrameReader[Message]):
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if iterated over.
 
-        For whoever makes messages of its own out of many frames.
+        For callers that create messages of their own from many frames.
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
@@ -191,7 +191,7 @@ class Subscription(FrameReader[Message]):
         return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:
-        # As in the base, without a call of `_take`, which is a tenth of the time of a message.
+        # As in the base, without a call of `_take`, which is a tenth of the time per message.
         frames, client, call = self._frames, self._client, callback.call
         while True:
             if not frames:
@@ -246,7 +246,7 @@ class Subscription(FrameReader[Message]):
         await self._finish(in_seconds(timeout))
 
     async def _finish(self, timeout: float | None) -> None:
-        """Wait until everything buffered was taken, unless the caller is the one who takes it."""
+        """Wait until everything buffered was taken, unless the caller itself takes it."""
         reader = self._reader
         if self._task is not None:
             await self._callback_done(timeout)
@@ -259,7 +259,7 @@ class Subscription(FrameReader[Message]):
                 raise self._not_taken()
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: this task does not take messages any more, as it drains."""
+        """For the client's drain: this task drains, so it no longer takes messages."""
         if self._reader is task:
             self._reader = None
         return super().left_by(task)

@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jetspark.client.background import background
-from jetspark.client.callbacks import Callback
+from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
     BucketNotFoundError,
     CodecError,
-    ConfigError,
     JetsparkError,
     RequestTimeoutError,
 )
@@ -107,8 +106,7 @@ class Watcher(Watching[Entry]):
     # -- entries -------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Entry | None]:
-        if self._callback is not None:
-            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        check_no_callback(self._callback)
         return self._loop()
 
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
@@ -117,8 +115,7 @@ class Watcher(Watching[Entry]):
         Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
         ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
-        if self._callback is not None:
-            raise ConfigError("There is a callback; next() would take its entries.")
+        check_no_callback(self._callback)
         return await super().next(timeout)
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:

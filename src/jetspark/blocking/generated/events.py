@@ -14,5 +14,5 @@ class GeneratedEventStream:
     _inner: AsyncEventStream
 
     def close(self) -> None:
-        """Take no more events; those that are here can still be read."""
+        """Accept no more events; buffered ones can still be read."""
         self._thread.call(self._inner.close)

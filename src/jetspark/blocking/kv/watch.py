@@ -13,8 +13,9 @@ from typing import TypeAlias
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import LOT, Watching
 from jetspark.blocking.worker import Worker, check_callback
+from jetspark.client.callbacks import check_no_callback
 from jetspark.client.client import Client as AsyncClient
-from jetspark.errors import ConfigError, user_error
+from jetspark.errors import user_error
 from jetspark.kv.entries import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
 from jetspark.kv.watch import Watcher as AsyncWatcher
@@ -49,8 +50,7 @@ class Watcher(Watching[Entry]):
         self._thread.call(begin)
 
     def __iter__(self) -> Iterator[Entry | None]:
-        if self._callback is not None:
-            raise ConfigError("There is a callback; it cannot be iterated as well.")
+        check_no_callback(self._callback)
         return super().__iter__()
 
     async def _forward(self, entry: Entry | None) -> None:
