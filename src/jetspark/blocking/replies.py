@@ -40,7 +40,7 @@ class Replies(Leaving):
                 thread.spawn(self._inner.aclose)
 
     def close(self) -> None:
-        """Take no more replies."""
+        """Accept no more replies."""
         self._client.thread.run(self._inner.aclose)
 
     def _finish(self) -> None:
