@@ -132,9 +132,9 @@ def test_a_callback_may_use_the_client_and_raise(nc: Client, unique: Unique) -> 
     assert [seen.get(timeout=30) for _ in range(2)] == [(b"0help", name), (b"2help", name)]
     assert "one is too many" in str(nc.last_error)
     assert sub.active
-    with pytest.raises(errors.ConfigError, match="has a callback"):
+    with pytest.raises(errors.ConfigError, match="The callback receives every item"):
         iter(sub)
-    with pytest.raises(errors.ConfigError, match="has a callback"):
+    with pytest.raises(errors.ConfigError, match="The callback receives every item"):
         sub.next(1)
 
 
