@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 
 from benchmarks.raw import RawLink
 
@@ -19,10 +20,15 @@ ECHO = "bench.echo"
 MORE, FEED = "bench.more", "bench.feed"
 """A number published to the first brings so many messages of the second."""
 
+ENDPOINT = "bench.endpoint"
+"""Where the harness asks; a number requested of `MORE` is answered when so many were."""
+
 BLOCK = 50_000
 """Messages to ask for at a time: two of these under way keep a reader busy and no buffer full."""
 
 _PIECE = 500
+_WINDOW = 2_000  # requests that wait for an answer
+_REPLIES = 20_000  # reply subjects, made beforehand: more than a client remembers
 
 
 @contextmanager
@@ -53,6 +59,41 @@ def feed(url: str, size: int) -> Iterator[None]:
             link.send(piece[: len(piece) // _PIECE * rest])
 
     with _serving(url, MORE, publish):
+        yield
+
+
+@contextmanager
+def requester(url: str, size: int) -> Iterator[None]:
+    """Asks `ENDPOINT` as often as it is told to, with 20,000 reply subjects in turn."""
+    payload = bytes(size)
+
+    def ask(link: RawLink) -> None:
+        prefix = f"{link.inbox}.r.".encode()
+        link.subscribe(f"{link.inbox}.r.*")
+        link.settle()
+        mark = b"MSG %b" % prefix
+        requests = [
+            b"PUB %b %b%d %d\r\n%b\r\n" % (ENDPOINT.encode(), prefix, number, size, payload)
+            for number in range(_REPLIES)
+        ]
+        pieces = [b"".join(requests[at : at + _PIECE]) for at in range(0, _REPLIES, _PIECE)]
+        piece = cycle(pieces)
+        while True:
+            line, wanted = link.message()
+            count, sent, answered, held = int(wanted), 0, 0, b""
+            while answered < count:
+                while sent < count and sent + _PIECE - answered <= _WINDOW:
+                    rest = min(_PIECE, count - sent)
+                    link.send(next(piece) if rest == _PIECE else b"".join(requests[:rest]))
+                    sent += rest
+                if not (came := link.socket.recv(1 << 20)):
+                    raise ConnectionError("the server closed the connection")
+                held += came
+                answered += held.count(mark)
+                held = held[1 - len(mark) :]  # perhaps the beginning of one
+            link.send(b"PUB %b 0\r\n\r\n" % line.split()[3])
+
+    with _serving(url, MORE, ask):
         yield
 
 

@@ -79,7 +79,13 @@ MODULES: dict[str, list[Twin]] = {
         )
     ],
     "full_client": [
-        Twin("jetspark.full_client:Client", bases=("Client",), inner="-", attributes=())
+        Twin(
+            "jetspark.full_client:Client",
+            also=("jetspark.services.calls:ServiceCalls",),
+            bases=("Client",),
+            inner="-",
+            attributes=(),
+        )
     ],
     "messages": [
         Twin(
@@ -250,6 +256,27 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "objects.reader": [Twin("jetspark.objects.reader:ObjectReader")],
     "objects.calls": [Twin("jetspark.objects.calls:ObjectStoreCalls", inner=_JS)],
+    "services.request": [
+        Twin(
+            "jetspark.services.request:Request",
+            bases=("RequestView",),
+            inner="-",
+            run="drive(AsyncRequest(self._client, frame_of(self)).{name}({args}))",
+            attributes=("_client: Answering",),
+            slots=True,
+        )
+    ],
+    "services.endpoint_calls": [
+        Twin(
+            "jetspark.services.endpoint_calls:EndpointCalls",
+            hooks=(
+                "_add(self, options: EndpointOptions, handler: Handler) -> None",
+                "_add_nowait(self, options: EndpointOptions, handler: Handler) -> None",
+            ),
+        )
+    ],
+    "services.service": [Twin("jetspark.services.service:Service")],
+    "services.discovery": [Twin("jetspark.services.discovery:Services", attributes=_CALLER)],
     "connecting": [],
 }
 
@@ -263,6 +290,9 @@ _NEXT = "self._next_within(timeout)"
 _CROWDED = "if self._buffer.crowded:\n    self._buffer.block()\n"
 _SEND = "self._publishing.send(subject, payload, reply, headers)"
 _CORE = "self._inner.api, self._caller.publishing"
+_OPTIONS = (
+    "self._inner.endpoint_options(name, subject, queue_group, metadata, concurrency, max_pending)"
+)
 
 BODIES: dict[str, str] = {
     # What is neither a property, nor run in the event loop, nor wrapped (see WRAPPED).
@@ -344,6 +374,20 @@ BODIES: dict[str, str] = {
     "partial(self._inner.writer, name, description, headers, metadata, chunk_size))",
     "ObjectStore.get_into": BY_HAND,
     "ObjectReader.stop": BY_HAND,
+    "Client.add_service": "Service(self._caller, "
+    "self._thread.run(start_service, self._inner, {names}))",
+    "Client.services": "Services(self._caller, AsyncServices(self._inner, prefix))",
+    "Request.respond_nowait": "AsyncRequest(self._client, frame_of(self)).{name}({args})",
+    "EndpointCalls.add_endpoint": f"self._add({_OPTIONS}, handler)",
+    "EndpointCalls.endpoint": "self._inner.decorator(self._add_nowait, {names})",
+    "Service.info": ON_LOOP,
+    "Service.stats": ON_LOOP,
+    "Service.reset": ON_LOOP,
+    "Service.stop": BY_HAND,
+    "Services.request": "answered(Message(self._caller, "
+    "self._caller.ask(subject, payload, timeout, headers)))",
+    "Services.request_json": "json_answer(subject, "
+    "self.request(subject, json_payload(value), timeout=timeout, headers=headers), type)",
 }
 
 ABSENT = {
@@ -351,6 +395,9 @@ ABSENT = {
     *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStreamContext.client"),
     *("Client.require_open", "JetStreamContext.api"),
     *("EventStream.push", "Watching.report"),
+    "EndpointCalls.add_group",  # by hand: it makes what inherits it
+    *("EndpointCalls.owner", "EndpointCalls.endpoint_options", "EndpointCalls.decorator"),
+    *("Service.owner", "Service.begin", "Service.add", "Service.add_nowait"),
     *("Bucket.client", "ObjectStore.writer", "*.callback_task"),
     *("*.abandon", "*.left_by", "*.take_queued", "*.take_ready"),
 }
@@ -417,6 +464,10 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "objects.content": ("ObjectData",),
     "objects.reader": ("ObjectReader",),
     "objects.watch": ("ObjectWatcher",),
+    "services.discovery": ("Services",),
+    "services.endpoint_calls": ("EndpointCalls", "Group"),
+    "services.handling": ("Handler", "HandlerT"),
+    "services.service": ("Service",),
 }
 
 HELPERS: dict[str, str] = {
@@ -454,6 +505,13 @@ HELPERS: dict[str, str] = {
     "AsyncJetStream": "jetspark.full_client:JetStream",
     "AsyncMessage": "jetspark.client.messages:Message",
     "AsyncJsMsg": "jetspark.jetstream.message:JsMsg",
+    "AsyncRequest": "jetspark.services.request:Request",
+    "AsyncServices": "jetspark.services.discovery:Services",
+    "Answering": "jetspark.services.request",
+    "RequestView": "jetspark.services.request",
+    "EndpointOptions": "jetspark.services.endpoint",
+    "start_service": "jetspark.services.calls",
+    **dict.fromkeys(("answered", "json_answer", "json_payload"), "jetspark.services.discovery"),
 }
 
 WORDS: dict[str, dict[str, str]] = {
@@ -489,6 +547,22 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "ObjectStore.get": {"async for chunk in await": "for chunk in"},
     "ObjectStore.get_into": {"Written in threads.": "Written in this thread."},
+    "EndpointCalls.add_endpoint": {
+        "a handler (plain or async)": "a handler in a thread",
+        "handled at once; by default": "handled at once, each in a thread; by default",
+    },
+    "Service.stop": {
+        "are cancelled and answered with": "are answered with",
+        "Awaited in a handler": "Called in a handler",
+    },
+    "Request.respond_nowait": {
+        "with this turn of the event loop: for handlers that are plain functions": (
+            "without waiting while the link accepts no more"
+        )
+    },
+    "ServiceCalls.add_service": {
+        "a plain function, called with": "a function, called in the event loop's thread with"
+    },
     "connect": {
         "`await connect(...)` or `async with connect(...) as nc`": (
             "`nc = connect(...)`, or `with connect(...) as nc`"

@@ -54,13 +54,14 @@ LAYERS: dict[str, set[str]] = {
     "jetstream": CORE,
     "kv": VALUES | {"client", "jetstream"},
     "objects": VALUES | {"client", "jetstream"},
-    "full_client": CORE | {"jetstream", "kv", "objects"},
-    "blocking": CORE | {"jetstream", "kv", "objects", "full_client"},
+    "services": VALUES | {"wire", "client", "jetstream"},
+    "full_client": CORE | {"jetstream", "kv", "objects", "services"},
+    "blocking": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
     "bulk": VALUES | {"wire"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES | {"bulk", "lakehouse", "connection.options", "connection.urls"},
     "server": VALUES,
-    "public_names": CORE | {"jetstream", "kv", "objects", "full_client"},
+    "public_names": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
     "": {"public_names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)

@@ -42,6 +42,7 @@
      ├─ SlowConsumerError                  messages dropped on one subscription
      ├─ RequestTimeoutError(TimeoutError)  ErrTimeout
      ├─ NoRespondersError                  ErrNoResponders
+     ├─ ServiceError                       a service answered with an error: code, description
      ├─ EmbeddedServerError                a nats-server that we started did not come up
      ├─ SparkUnavailableError              Java or PySpark is missing or too old
      ├─ PipelineError                      a Spark query that we ran failed
@@ -94,16 +95,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jetspark.err_codes import (
-    ATOMIC_DISABLED,
-    BATCHED_DISABLED,
-    COUNTERS_DISABLED,
-    MESSAGE_NOT_FOUND,
-    SCHEDULES_DISABLED,
-    STREAM_NOT_FOUND,
-    TTL_DISABLED,
-    WRONG_LAST_SEQUENCE,
-)
+import jetspark.err_codes as err_codes
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -401,6 +393,16 @@ class NoRespondersError(JetsparkError):
         self.subject = subject
 
 
+class ServiceError(JetsparkError):
+    """A service's answer is an error; handlers raise it to answer so. `data` is its payload."""
+
+    def __init__(self, code: int, description: str, data: bytes = b"") -> None:
+        super().__init__(f"Service error {code}: {description}")
+        self.code = code
+        self.description = description
+        self.data = data
+
+
 class EmbeddedServerError(JetsparkError):
     """The nats-server that we were asked to start could not be found or did not come up."""
 
@@ -467,7 +469,9 @@ class WrongLastSequenceError(APIError):
 class BucketNotFoundError(StreamNotFoundError):
     """No such Key-Value bucket; `bucket` is its name."""
 
-    def __init__(self, bucket: str, code: int = 404, err_code: int = STREAM_NOT_FOUND) -> None:
+    def __init__(
+        self, bucket: str, code: int = 404, err_code: int = err_codes.STREAM_NOT_FOUND
+    ) -> None:
         super().__init__(code, err_code, "bucket not found", f'Bucket "{bucket}" not found.')
         self.bucket = bucket
 
@@ -488,7 +492,7 @@ class KeyNotFoundError(MessageNotFoundError):
             text = f'{what} has no revision {revision} in bucket "{bucket}".'
         else:
             text = f'{what} not found in bucket "{bucket}".'
-        super().__init__(404, MESSAGE_NOT_FOUND, "key not found", text)
+        super().__init__(404, err_codes.MESSAGE_NOT_FOUND, "key not found", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -508,7 +512,7 @@ class KeyExistsError(WrongLastSequenceError):
 
     def __init__(self, bucket: str, key: str, revision: int) -> None:
         text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
-        super().__init__(400, WRONG_LAST_SEQUENCE, "wrong last sequence", text)
+        super().__init__(400, err_codes.WRONG_LAST_SEQUENCE, "wrong last sequence", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -526,11 +530,11 @@ class NotEnabledOnStreamError(APIError):
     """The stream does not take such messages; `option` of its configuration would allow them."""
 
     OPTIONS: Mapping[int, str] = {
-        TTL_DISABLED: "allow_msg_ttl",
-        COUNTERS_DISABLED: "allow_msg_counter",
-        ATOMIC_DISABLED: "allow_atomic",
-        SCHEDULES_DISABLED: "allow_msg_schedules",
-        BATCHED_DISABLED: "allow_batched",
+        err_codes.TTL_DISABLED: "allow_msg_ttl",
+        err_codes.COUNTERS_DISABLED: "allow_msg_counter",
+        err_codes.ATOMIC_DISABLED: "allow_atomic",
+        err_codes.SCHEDULES_DISABLED: "allow_msg_schedules",
+        err_codes.BATCHED_DISABLED: "allow_batched",
     }
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What users get: `connect`, and one client with JetStream, buckets and object stores.
+"""What users get: `connect`, and one client with JetStream, buckets, object stores and services.
 
 The result of `connect` can be awaited for a connected client, or entered with `async with`, which
 also closes the client. Options are checked at once, before any I/O.
@@ -17,6 +17,7 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
+from jetspark.services.calls import ServiceCalls
 from jetspark.timestamps import Seconds
 
 
@@ -39,7 +40,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
 
 
 @checked
-class Client(CoreClient):
+class Client(ServiceCalls, CoreClient):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

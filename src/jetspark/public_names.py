@@ -36,9 +36,11 @@ from jetspark.errors import (
     OutboundBufferError,
     PermissionsError,
     RequestTimeoutError,
+    ServiceError,
     SlowConsumerError,
 )
 from jetspark.full_client import Client, JetStream, connect
+from jetspark.services.service import Service
 from jetspark.version import __version__
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike
@@ -83,6 +85,8 @@ __all__ = [
     "RequestTimeoutError",
     "ServerInfo",
     "ServersDiscovered",
+    "Service",
+    "ServiceError",
     "SlowConsumerError",
     "Statistics",
     "Status",

@@ -18,11 +18,12 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, full_client, kv, objects
+from jetspark import blocking, full_client, kv, objects, services
 from jetspark.blocking import events as blocking_events
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
+from jetspark.blocking import services as blocking_services
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.blocking.jetstream import backup as blocking_backup
 from jetspark.client import gather, notices, subscription
@@ -67,6 +68,10 @@ TWINS: dict[type, type] = {
     objects.ObjectStore: blocking_objects.ObjectStore,
     objects.ObjectReader: blocking_objects.ObjectReader,
     objects.ObjectWatcher: blocking_objects.ObjectWatcher,
+    services.Service: blocking_services.Service,
+    services.Group: blocking_services.Group,
+    services.Request: blocking_services.Request,
+    services.Services: blocking_services.Services,
 }
 
 # Public in the asyncio class, absent in the blocking one.
@@ -104,6 +109,15 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (objects.ObjectStore, "writer"): "put writes all",
     (notices.EventStream, "push"): "of the client",
     (gather.Replies, "__await__"): "list(replies) is the same",
+    **{
+        (cls, name): "for both clients"
+        for cls in (services.Service, services.Group)
+        for name in ("owner", "endpoint_options", "decorator")
+    },
+    **{
+        (services.Service, name): "for what is built on it"
+        for name in ("add", "add_nowait", "begin", "running")
+    },
 }
 # Public in the blocking class only.
 EXTRA: dict[tuple[type, str], str] = {}

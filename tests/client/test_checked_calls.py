@@ -38,6 +38,9 @@ MADE_FOR_EACH_MESSAGE = {
     *("Message.respond", "JsMsg.ack_sync", "Publisher.send", "Publisher.submit"),
     *("AtomicBatch.add", "FastIngest.add", "LiveBucket.entry", "Bucket.get", "Bucket.get_value"),
     *("Bucket.put", "Bucket.create", "Bucket.update", "Bucket.delete"),
+    *("Request.respond", "Request.respond_json", "Request.respond_error"),
+    *("Request.respond_nowait", "RequestView.json"),
+    *("Services.request", "Services.request_json"),
 }
 """Checked where it fails: `test_a_call_for_each_message…` has what they refuse."""
 
@@ -45,6 +48,7 @@ NOT_FOR_USERS = {
     *("FrameReader.left_by", "Subscription.left_by"),
     *("Subscription.take_queued", "ConsumerMessages.take_queued", "PushMessages.take_queued"),
     *("OrderedMessages.take_queued", "Watching.take_ready", "EventStream.push"),
+    *("Service.add", "Service.add_nowait"),
 }
 
 CHECKED_WHERE_USED = {

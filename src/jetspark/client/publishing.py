@@ -118,6 +118,15 @@ class Publishing:
             raise MaxPayloadError(size, self.link.max_payload)
         return frames.replying(encoded, reply, block, payload)
 
+    def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
+        """`send` to the reply subject of a received message, as it came. Raises as `send`."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        block = b"" if headers is None else self.encode_headers(headers)
+        if len(block) + len(payload) > self.link.max_payload:
+            raise MaxPayloadError(len(block) + len(payload), self.link.max_payload)
+        self.outbox.put(frames.message(reply, block, payload))
+
     def encode_subject(self, subject: str) -> bytes:
         """The encoded subject of a publish. Raises BadSubjectError."""
         if isinstance(subject, str) and (known := self._subjects.get(subject)) is not None:

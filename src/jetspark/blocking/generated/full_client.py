@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jetspark.arguments import spelt
 from jetspark.blocking.client import Client
 from jetspark.blocking.jetstream.context import JetStream
+from jetspark.blocking.services.discovery import Services
+from jetspark.blocking.services.service import Service
+from jetspark.services.calls import start_service
+from jetspark.services.discovery import Services as AsyncServices
+from jetspark.services.protocol import DEFAULT_PREFIX, DEFAULT_QUEUE_GROUP
+from jetspark.services.service import StatsHandler
 from jetspark.timestamps import Seconds
 
 
@@ -31,3 +39,48 @@ class GeneratedClient(Client):
         ConfigError when both domain and api_prefix are given, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
+
+    @spelt
+    def add_service(
+        self,
+        name: str,
+        version: str,
+        *,
+        description: str = "",
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str = DEFAULT_QUEUE_GROUP,
+        stats_handler: StatsHandler | None = None,
+    ) -> Service:
+        """Start an instance of a service, which others find; then add endpoints to it.
+
+        `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
+        `queue_group`: of its endpoints, unless they say otherwise; "" for none. `stats_handler`: a
+        function, called in the event loop's thread with the EndpointStats of each endpoint when its
+        statistics are asked for; what it returns is their `data`, anything that JSON has a form
+        for.
+
+        Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
+        the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
+        """
+        return Service(
+            self._caller,
+            self._thread.run(
+                start_service,
+                self._inner,
+                name,
+                version,
+                description,
+                metadata,
+                queue_group,
+                stats_handler,
+            ),
+        )
+
+    @spelt
+    def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
+        """Find services, look at them, and call them.
+
+        `prefix`: where the services of another account are imported to. Nothing is sent. Raises
+        BadSubjectError.
+        """
+        return Services(self._caller, AsyncServices(self._inner, prefix))

@@ -1,0 +1,86 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: endpoint calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jetspark.arguments import spelt
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.blocking.services.handling import Handler, HandlerT
+from jetspark.services.endpoint import MAX_PENDING, EndpointOptions
+from jetspark.services.endpoint_calls import EndpointCalls as AsyncEndpointCalls
+
+
+class GeneratedEndpointCalls:
+    """The calls of `EndpointCalls` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _inner: AsyncEndpointCalls
+
+    def _add(self, options: EndpointOptions, handler: Handler) -> None:
+        raise NotImplementedError
+
+    def _add_nowait(self, options: EndpointOptions, handler: Handler) -> None:
+        raise NotImplementedError
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the subjects of endpoints that are added here."""
+        return self._inner.prefix
+
+    @property
+    def queue_group(self) -> str:
+        """Theirs, unless they say otherwise; "" for none."""
+        return self._inner.queue_group
+
+    @spelt
+    def add_endpoint(
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        """Answer requests with a handler in a thread; returns when the server knows of it.
+
+        `subject`: what it listens on, below the group's; default: the name. It may have wildcards.
+        `queue_group`: one instance of each group gets a request; default: that of the group or
+        service, "" for none, so that every instance gets each request. `concurrency`: requests that
+        are handled at once, each in a thread; by default one after the other. `max_pending`:
+        requests that may wait; further ones are answered with error 503.
+
+        Raises ConfigError, also for a second endpoint of the service with this subject and queue
+        group, BadNameError, BadSubjectError, BadQueueError; PermissionsError when the server
+        refuses the subject, RequestTimeoutError, ConnectionClosedError.
+        """
+        self._add(
+            self._inner.endpoint_options(
+                name, subject, queue_group, metadata, concurrency, max_pending
+            ),
+            handler,
+        )
+
+    @spelt
+    def endpoint(
+        self,
+        name: str | None = None,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """`add_endpoint` as a decorator, without waiting: `@service.endpoint()`.
+
+        `name`: default is the function's. When the server refuses the subject, the service stops:
+        see `Service.wait_stopped`. Raises as `add_endpoint`.
+        """
+        return self._inner.decorator(
+            self._add_nowait, name, subject, queue_group, metadata, concurrency, max_pending
+        )

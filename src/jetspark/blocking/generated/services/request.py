@@ -1,0 +1,54 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetspark.blocking.caller_side import drive
+from jetspark.payloads import Payload
+from jetspark.services.request import Answering, RequestView
+from jetspark.services.request import Request as AsyncRequest
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import frame_of
+
+
+class GeneratedRequest(RequestView):
+    """The calls of `Request` that hand on to its asyncio twin."""
+
+    __slots__ = ()
+
+    _client: Answering
+
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """Send an answer; waits while the link accepts no more (see `Request`)."""
+        drive(AsyncRequest(self._client, frame_of(self)).respond(payload, headers))
+
+    def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
+        """Answer with the JSON of anything that msgspec can encode (see `Request`).
+
+        Raises ConfigError for what it cannot, such as infinity.
+        """
+        drive(AsyncRequest(self._client, frame_of(self)).respond_json(value, headers))
+
+    def respond_error(
+        self,
+        code: int,
+        description: str,
+        payload: Payload = b"",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Answer with an error, which is counted (see `Request`).
+
+        `description`: one line for people; `payload` and `headers` may say more to programs.
+        Raising ServiceError in a handler does the same.
+        """
+        drive(
+            AsyncRequest(self._client, frame_of(self)).respond_error(
+                code, description, payload, headers
+            )
+        )
+
+    def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """`respond` without waiting while the link accepts no more."""
+        AsyncRequest(self._client, frame_of(self)).respond_nowait(payload, headers)

@@ -1,0 +1,187 @@
+"""Finding services, looking at them, and calling them (ADR-32)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from jetspark.arguments import check_whole, checked_but
+from jetspark.client.client import Client
+from jetspark.client.messages import Message, MessageView
+from jetspark.errors import JetsparkError, NoRespondersError, RequestTimeoutError
+from jetspark.jetstream.listing import Listing
+from jetspark.payloads import Payload
+from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.protocol import (
+    VERB_OF,
+    decode_answer,
+    service_error,
+    verb_subject,
+)
+from jetspark.subjects import check_publish_subject
+from jetspark.timestamps import Seconds
+from jetspark.wire.documents import encode_document
+from jetspark.wire.headers import HeadersLike
+
+TIMEOUT: Final = 2.0
+STALL: Final = 0.3
+
+AnswerT = TypeVar("AnswerT", ServicePing, ServiceInfo, ServiceStats)
+
+
+@checked_but("request", "request_json")
+class Services:
+    """The services that can be reached over a connection; made by `Client.services`.
+
+    `ping`, `info` and `stats` list the instances of all services, of those called `name`, or the
+    one instance with this `id`, too: `async for` over the result, or `await` its `all()`. Each
+    `async for` asks anew. It ends `stall` seconds after the last answer, after `max_msgs` answers
+    (0: no limit), or after `timeout` seconds in all. No service at all is an empty list. An answer
+    that cannot be read is reported and left out. They raise BadNameError, BadTimeoutError,
+    BadTimeError, ConfigError; iterating raises ConnectionClosedError, ConnectionLostError and
+    PermissionsError.
+    """
+
+    def __init__(self, client: Client, prefix: str) -> None:
+        check_publish_subject(prefix, what="prefix")
+        self._client = client
+        self._prefix = prefix
+
+    def ping(
+        self,
+        name: str | None = None,
+        id: str | None = None,
+        *,
+        timeout: Seconds = TIMEOUT,
+        stall: Seconds = STALL,
+        max_msgs: int = 0,
+    ) -> Listing[ServicePing]:
+        """Who is there, each with its `rtt` (see `Services`)."""
+        return self._ask(ServicePing, name, id, timeout, stall, max_msgs)
+
+    def info(
+        self,
+        name: str | None = None,
+        id: str | None = None,
+        *,
+        timeout: Seconds = TIMEOUT,
+        stall: Seconds = STALL,
+        max_msgs: int = 0,
+    ) -> Listing[ServiceInfo]:
+        """Which endpoints they have (see `Services`)."""
+        return self._ask(ServiceInfo, name, id, timeout, stall, max_msgs)
+
+    def stats(
+        self,
+        name: str | None = None,
+        id: str | None = None,
+        *,
+        timeout: Seconds = TIMEOUT,
+        stall: Seconds = STALL,
+        max_msgs: int = 0,
+    ) -> Listing[ServiceStats]:
+        """What their endpoints have done (see `Services`)."""
+        return self._ask(ServiceStats, name, id, timeout, stall, max_msgs)
+
+    async def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """`Client.request` that raises ServiceError when the answer is an error.
+
+        Raises as `Client.request`, too.
+        """
+        reply = await self._client.request(subject, payload, timeout=timeout, headers=headers)
+        return answered(reply)
+
+    async def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        type: Any = Any,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Any:
+        """`request` with a value as JSON, and the JSON of the answer as a `type`.
+
+        `type`: a msgspec.Struct, a dataclass, list[int] and so on. Without a value the payload is
+        empty. Raises ConfigError for a value that JSON has no form for, JetsparkError for an answer
+        that is not of this type, and as `request`.
+        """
+        payload = json_payload(value)
+        reply = await self.request(subject, payload, timeout=timeout, headers=headers)
+        return json_answer(subject, reply, type)
+
+    def _ask(
+        self,
+        cls: type[AnswerT],
+        name: str | None,
+        id: str | None,
+        timeout: Seconds,
+        stall: Seconds,
+        max_msgs: int,
+    ) -> Listing[AnswerT]:
+        check_whole("max_msgs", max_msgs, 0)
+        subject = verb_subject(VERB_OF[cls], name, id, self._prefix)
+        if id is not None:
+            max_msgs = 1
+        client = self._client
+        # Before anything is sent, as the arguments are looked at.
+        client.request_many(subject, timeout=timeout, stall=stall, max_msgs=max_msgs)
+
+        async def answers() -> AsyncIterator[AnswerT]:
+            asked = client.loop.time()
+            replies = client.request_many(subject, timeout=timeout, stall=stall, max_msgs=max_msgs)
+            try:
+                async with replies:
+                    async for reply in replies:
+                        rtt = timedelta(seconds=client.loop.time() - asked)
+                        if (answer := self._read(cls, reply, rtt)) is not None:
+                            yield answer
+            except (NoRespondersError, RequestTimeoutError) as error:
+                if isinstance(error, NoRespondersError) or type(error) is RequestTimeoutError:
+                    return  # nobody is there, or nobody answers
+                raise
+
+        return Listing(answers)
+
+    def _read(self, cls: type[AnswerT], reply: Message, rtt: timedelta) -> AnswerT | None:
+        try:
+            answer = decode_answer(cls, reply.data)
+        except JetsparkError as error:
+            self._client.report(
+                JetsparkError(f"An answer to {VERB_OF[cls]} of services cannot be read. {error}")
+            )
+            return None
+        return answer.replace(rtt=rtt) if isinstance(answer, ServicePing) else answer
+
+
+MessageT = TypeVar("MessageT", bound=MessageView)
+
+
+def answered(reply: MessageT) -> MessageT:
+    """The answer itself. Raises ServiceError when it is an error."""
+    if (error := service_error(reply.headers, reply.data)) is not None:
+        raise error
+    return reply
+
+
+def json_payload(value: Any) -> bytes:
+    """The JSON of a value; nothing for None. Raises ConfigError."""
+    return b"" if value is None else encode_document(value)
+
+
+def json_answer(subject: str, reply: MessageView, type: Any) -> Any:
+    """The JSON of an answer as a type. Raises JetsparkError."""
+    try:
+        return msgspec.json.decode(reply.data, type=type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise JetsparkError(f"The answer from {subject!r} cannot be read: {error}.") from None

@@ -1,0 +1,306 @@
+"""An endpoint: a queue of requests between the read loop and a handler.
+
+Contract
+- The read loop only appends raw frames and calls a worker; a Request is made when it is handled. No
+  task is made for a request, and a handler that does not wait needs no switch between tasks.
+- Up to `concurrency` requests are handled at once, by as many workers.
+- More than `max_pending` requests are not kept: each further one is answered with error 503.
+- Whatever a handler raises becomes an answer, and is counted: ServiceError as it is, anything else
+  as error 500, which is reported, too. The next request follows.
+- Requests that cannot be handled any more, because the service stops, get error 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, Final, Protocol, TypeAlias
+
+from jetspark.client.client import PENDING_BYTES_LIMIT, Client
+from jetspark.errors import ConfigError, JetsparkError, ServiceError, shown, user_error
+from jetspark.jetstream.documents.document import Span
+from jetspark.jetstream.exact_times import Duration
+from jetspark.services.documents import EndpointInfo, EndpointStats
+from jetspark.services.protocol import one_line
+from jetspark.services.request import Answering, Request
+from jetspark.services.tally import Tally
+from jetspark.services.workers import Workers
+from jetspark.wire.events import MessageFrame
+
+MAX_PENDING: Final = 65_536
+
+FAILED: Final = 500
+UNAVAILABLE: Final = 503
+STOPPED: Final = "The service was stopped before the request was handled"
+
+Handler: TypeAlias = Callable[[Request], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOptions:
+    """How an endpoint is called, where it listens, and how much it does at once; checked."""
+
+    name: str
+    subject: str
+    queue_group: str
+    concurrency: int
+    max_pending: int
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class Handling(Protocol):
+    """Who handles what an endpoint receives: a task here, a thread of the blocking client."""
+
+    answering: Answering
+
+    async def work_off(self) -> None:
+        """Handle requests until none is queued."""
+
+    def close(self) -> None:
+        """No more will come."""
+
+
+class Endpoint:
+    """One endpoint, made by its service. `handling` gets it."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: EndpointOptions,
+        what: str,
+        handling: Callable[[Endpoint], Handling],
+    ) -> None:
+        self.client = client
+        self.options = options
+        self.what = what
+        """For a sentence: "endpoint 'sum' of service 'calculator'"."""
+        self.frames: deque[MessageFrame] = deque()
+        self.stopping = False
+        """Whether what is cancelled now is cancelled by the service's end."""
+        self._abandoned = False
+        self._bytes_queued = 0
+        self.error: JetsparkError | None = None
+        """Why the server does not let it listen."""
+        self._handling = handling(self)
+        self.answering = self._handling.answering
+        self.workers = Workers(
+            client.loop,
+            self.frames,
+            self._work_off,
+            options.concurrency,
+            f"jetspark-{what}",
+            client.report,
+        )
+
+    async def _work_off(self) -> None:
+        await self._handling.work_off()
+
+    # -- called by the read loop ---------------------------------------------------------------
+
+    def on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        """Requests arrived; False when not all of them can be kept."""
+        queued = self._bytes_queued + size
+        if (
+            len(self.frames) + len(frames) > self.options.max_pending
+            or queued - self.answering.tally.taken > PENDING_BYTES_LIMIT
+        ):
+            return False
+        self._bytes_queued = queued
+        self.frames += frames
+        if not self.workers.called:
+            self.workers.call()
+        return True
+
+    def on_frame(self, frame: MessageFrame) -> None:
+        """One request arrived."""
+        if not self.on_run([frame], len(frame.payload)):
+            self.answering.tally.begun(0)
+            full = f"{len(self.frames)} requests wait for the endpoint already: try again later"
+            self.refuse(frame, full)
+
+    # -- errors ----------------------------------------------------------------------------------
+
+    def refuse(self, frame: MessageFrame, why: str) -> None:
+        """Answer that the request is not handled."""
+        self._send_error(frame, UNAVAILABLE, why)
+
+    def failed(self, frame: MessageFrame, error: BaseException) -> None:
+        """The handler raised this: answer, count and report it."""
+        if isinstance(error, ServiceError):
+            self._send_error(frame, error.code, error.description, error.data)
+            return
+        self._send_error(frame, FAILED, shown_error(error))
+        self.answering.report(user_error(f"The handler of {self.what}", error))
+
+    def _send_error(
+        self, frame: MessageFrame, code: int, description: str, data: bytes = b""
+    ) -> None:
+        if frame.reply is None or self._abandoned:
+            self.answering.tally.failed(f"{code}:{one_line(description)}")
+            return
+        try:
+            self.answering.send_error(frame.reply, code, description, data)
+        except JetsparkError as error:
+            # For example a payload that is too large, or a code that is none.
+            self.answering.report(user_error(f"Answering an error of {self.what}", error))
+            if not isinstance(error, ConfigError) and not data:
+                return
+            try:
+                self.answering.send_error(frame.reply, FAILED, shown_error(error))
+            except JetsparkError:
+                pass  # reported above
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    def info(self) -> EndpointInfo:
+        """As INFO has it."""
+        options = self.options
+        return EndpointInfo(
+            name=options.name,
+            subject=options.subject,
+            queue_group=options.queue_group,
+            metadata=dict(options.metadata),
+        )
+
+    def stats(self) -> EndpointStats:
+        """As STATS has it, without `data`."""
+        tally, options = self.answering.tally, self.options
+        requests, ns = tally.requests, tally.ns
+        return EndpointStats(
+            name=options.name,
+            subject=options.subject,
+            queue_group=options.queue_group,
+            num_requests=requests,
+            num_errors=tally.errors,
+            last_error=tally.last_error,
+            processing_time=_span(ns),
+            average_processing_time=_span(ns // requests if requests else 0),
+        )
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """No more requests come: workers end when those in the queue are handled."""
+        self.workers.end()
+
+    def give_up(self) -> int:
+        """Handle no more: what is queued or running gets an error; how many requests those are."""
+        self.stopping = True
+        unfinished = len(self.frames)
+        while self.frames:
+            self.refuse(self.frames.popleft(), STOPPED)
+        return unfinished + len(self.workers.cancel())
+
+    def abandon(self) -> set[asyncio.Task[None]]:
+        """The connection is closed: nothing can be answered."""
+        self.stopping = self._abandoned = True
+        self.frames.clear()
+        cancelled = self.workers.cancel()
+        self._handling.close()
+        return cancelled
+
+    def close(self) -> None:
+        """Nothing is queued or handled any more."""
+        self._handling.close()
+
+
+class HandlingHere:
+    """Handles requests in the event loop."""
+
+    def __init__(self, handler: Handler, endpoint: Endpoint) -> None:
+        client = endpoint.client
+        self.answering = Answering(client.publishing, client.report, Tally())
+        self._handler = handler
+        self._endpoint = endpoint
+        self._is_async = inspect.iscoroutinefunction(handler)
+
+    async def work_off(self) -> None:
+        """As `Handling.work_off`."""
+        endpoint, answering, handler = self._endpoint, self.answering, self._handler
+        frames, workers, tally = endpoint.frames, endpoint.workers, answering.tally
+        is_async, clock = self._is_async, perf_counter_ns
+        while frames:
+            frame = frames.popleft()
+            if frames and not workers.called:
+                workers.call()  # in case this handler waits for something
+            tally.requests += 1
+            tally.taken += len(frame.payload)
+            start = clock()
+            try:
+                rest = handler(Request(answering, frame))
+                if is_async:
+                    await rest  # type: ignore[misc]
+                elif rest is not None:
+                    await _awaitable(rest)
+            except asyncio.CancelledError as error:
+                self._cancelled(frame, error)
+            except GeneratorExit as error:
+                self._closing(frame, error)
+            except BaseException as error:
+                endpoint.failed(frame, error)
+                if isinstance(error, SystemExit | KeyboardInterrupt):
+                    raise
+            finally:
+                tally.ns += clock() - start
+
+    def _cancelled(self, frame: MessageFrame, error: BaseException) -> None:
+        """Ends the worker if it was meant, and not something that the handler awaited."""
+        if self._endpoint.stopping:
+            self._endpoint.refuse(frame, STOPPED)
+            raise error
+        self._endpoint.failed(frame, error)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise error
+
+    def _closing(self, frame: MessageFrame, error: BaseException) -> None:
+        """Ends the worker if its coroutine is being closed, and the handler has not raised it."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            raise error from None
+        if task not in self._endpoint.workers.tasks:
+            raise error
+        self._endpoint.failed(frame, error)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def handling_here(handler: Handler) -> Callable[[Endpoint], Handling]:
+    """For `Endpoint`: this handler, in the event loop. Raises ConfigError for no function."""
+    if not callable(handler):
+        raise ConfigError(f"A handler is a function, not {shown(handler)}.")
+    return partial(HandlingHere, handler)
+
+
+def shown_error(error: BaseException) -> str:
+    """Kind and text of an error, for the requester."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _awaitable(result: Any) -> Awaitable[None]:
+    if not inspect.isawaitable(result):
+        raise no_answer(result)
+    return result
+
+
+def no_answer(result: object) -> ConfigError:
+    """The error for a handler that returns its answer."""
+    return ConfigError(
+        f"The handler returned {shown(result)}: it answers with request.respond, and returns "
+        "nothing."
+    )
+
+
+def _span(ns: int) -> Span:
+    return Duration.from_ns(ns)

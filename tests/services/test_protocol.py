@@ -1,0 +1,123 @@
+"""The wire form: what we write is what strict readers take, what others write is read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from jetspark.errors import BadHeaderError, BadNameError, ConfigError, JetsparkError
+from jetspark.jetstream.exact_times import Duration
+from jetspark.services import error_headers, protocol, service_error
+from jetspark.services.documents import EndpointStats, ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.protocol import Verb, decode_answer, encode_answer, verb_subject
+from jetspark.wire.headers import Headers
+
+IDENTITY: dict[str, Any] = {"name": "n", "id": "i", "version": "1.0.0"}
+
+
+def test_subjects_of_the_three_levels() -> None:
+    assert verb_subject(Verb.PING) == "$SRV.PING"
+    assert verb_subject(Verb.INFO, "n") == "$SRV.INFO.n"
+    assert verb_subject(Verb.STATS, "n", "i", "acc.$SRV") == "acc.$SRV.STATS.n.i"
+    with pytest.raises(BadNameError, match="service"):
+        verb_subject(Verb.PING, "a.b")
+    with pytest.raises(BadNameError, match="instance"):
+        verb_subject(Verb.PING, "a", ">")
+
+
+def test_ids_are_22_letters_and_digits_and_differ() -> None:
+    ids = {protocol.new_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(len(one) == 22 and one.isalnum() and one.isascii() for one in ids)
+
+
+def test_statistics_have_every_field_and_a_time_with_six_digits() -> None:
+    stats = ServiceStats(
+        **IDENTITY,
+        type=Verb.STATS.type,
+        started=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        endpoints=[
+            EndpointStats(
+                name="e",
+                subject="s",
+                processing_time=timedelta(microseconds=5),
+                average_processing_time=timedelta(0),
+            )
+        ],
+    )
+    raw = json.loads(encode_answer(stats))
+    assert raw == {
+        **IDENTITY,
+        "metadata": {},
+        "type": "io.nats.micro.v1.stats_response",
+        "started": "2026-01-02T03:04:05.000000Z",
+        "endpoints": [
+            {
+                "name": "e",
+                "subject": "s",
+                "queue_group": "",
+                "num_requests": 0,
+                "num_errors": 0,
+                "last_error": "",
+                "data": None,
+                "processing_time": 5000,
+                "average_processing_time": 0,
+            }
+        ],
+    }
+    assert decode_answer(ServiceStats, encode_answer(stats)).endpoints[0].data is None
+
+
+def test_answer_of_another_client_may_leave_out_fields_and_say_null() -> None:
+    raw: dict[str, Any] = {**IDENTITY, "type": Verb.STATS.type, "metadata": None, "new": 1}
+    raw["started"] = "2026-01-02T03:04:05.123456789Z"
+    raw["endpoints"] = [
+        {"name": "e", "subject": "s", "average_processing_time": 1500.7, "last_error": None}
+    ]
+    stats = decode_answer(ServiceStats, json.dumps(raw).encode())
+    assert stats.metadata == {}
+    assert stats.extra == {"new": 1}
+    assert stats.endpoints[0].average_processing_time == Duration.from_ns(1501)
+    assert stats.endpoints[0].last_error == ""
+    assert stats.started is not None
+    info = {**IDENTITY, "type": Verb.INFO.type, "endpoints": None, "description": None}
+    assert decode_answer(ServiceInfo, json.dumps(info).encode()).endpoints == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\xff", b"[]", b"{}", b'{"name":1}', json.dumps({**IDENTITY, "type": "x"}).encode()],
+)
+def test_answer_of_another_kind_is_refused(payload: bytes) -> None:
+    with pytest.raises(JetsparkError):
+        decode_answer(ServicePing, payload)
+
+
+def test_error_headers_are_one_line_and_keep_the_others() -> None:
+    headers = error_headers(404, "no\r\nsuch\0 order", {"Trace": "1"})
+    assert headers == Headers(
+        {"Trace": "1", "Nats-Service-Error": "no such order", "Nats-Service-Error-Code": "404"}
+    )
+    assert len(error_headers(500, "x" * 5000)["Nats-Service-Error"]) == 1000
+    assert error_headers(500, "\ud800")["Nats-Service-Error"] == "?"
+    for wrong in (-1, 1.5, "404", None, True):
+        with pytest.raises(ConfigError, match="code"):
+            error_headers(wrong, "x")  # type: ignore[arg-type]
+    with pytest.raises(BadHeaderError):
+        error_headers(1, "x", {"a b": "1"})
+
+
+def test_answer_is_an_error_when_it_has_one_of_the_headers() -> None:
+    assert service_error(None) is None
+    assert service_error(Headers({"a": "b"})) is None
+    error = service_error(error_headers(404, "gone"), b"more")
+    assert error is not None
+    assert (error.code, error.description, error.data) == (404, "gone", b"more")
+    assert str(error) == "Service error 404: gone"
+    for pairs, code in (({"Nats-Service-Error": "x"}, 0), ({"Nats-Service-Error-Code": "4²"}, 0)):
+        error = service_error(Headers(pairs))
+        assert error is not None
+        assert error.code == code

@@ -1,0 +1,296 @@
+"""How a service ends: stop, drain, close, a lost connection, and what becomes of its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.frame_proxy import FrameProxy
+
+from jetspark.connection.events import Disconnected
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    JetsparkError,
+    NoRespondersError,
+    RequestTimeoutError,
+    ServiceError,
+)
+from jetspark.full_client import connect
+from jetspark.services import Request
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeServer
+    from tests.services.conftest import Start
+
+    from jetspark.full_client import Client
+    from jetspark.server import NatsServer
+    from jetspark.services import Services
+
+
+async def yielding(request: Request) -> None:
+    await asyncio.sleep(0)
+    await request.respond(request.data)
+
+
+async def test_stop_answers_every_request_that_has_come(start: Start, other: Client) -> None:
+    service = await start()
+    begun = asyncio.Event()
+
+    async def handle(request: Request) -> None:
+        begun.set()
+        await yielding(request)
+
+    await service.add_endpoint("e", handle, subject=service.name, concurrency=10)
+    asked = [asyncio.create_task(other.request(service.name, timeout=30)) for _ in range(1000)]
+    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.gather(*(service.stop() for _ in range(3)))
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    answered = [result for result in results if not isinstance(result, BaseException)]
+    assert answered
+    assert all(
+        isinstance(result, NoRespondersError)
+        for result in results
+        if isinstance(result, BaseException)
+    )
+    assert service.stats().endpoints[0].num_requests == len(answered)
+    await service.stop()
+    await service.wait_stopped()
+    assert not service.active
+
+
+async def test_stopped_service_is_not_found_and_takes_no_endpoints(
+    start: Start, services: Services
+) -> None:
+    service = await start()
+    await service.stop()
+    assert await services.ping(service.name).all() == []
+    with pytest.raises(ConfigError, match="has stopped"):
+        await service.add_endpoint("e", yielding)
+    with pytest.raises(ConfigError, match="has stopped"):
+        service.endpoint("e")(yielding)
+
+
+async def test_request_that_is_not_finished_in_time_gets_error_503(
+    start: Start, services: Services
+) -> None:
+    service = await start()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def hang(request: Request) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    await service.add_endpoint("e", hang, subject=service.name)
+    asked = [asyncio.create_task(services.request(service.name, timeout=30)) for _ in range(3)]
+    await asyncio.wait_for(begun.wait(), 20)
+    stopping = [asyncio.create_task(service.stop(0.2)) for _ in range(2)]
+    for stop in stopping:
+        with pytest.raises(RequestTimeoutError, match=r"3 requests of service .* error 503"):
+            await stop
+    for request in asked:
+        with pytest.raises(ServiceError, match="503: The service was stopped"):
+            await request
+    assert cancelled.is_set()
+    await service.stop()
+
+
+async def test_handler_that_suppresses_its_cancellation_does_not_hold_stop(
+    start: Start, services: Services
+) -> None:
+    service = await start()
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(request: Request) -> None:
+        begun.set()
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                pass
+
+    await service.add_endpoint("e", stubborn, subject=service.name)
+    asked = asyncio.create_task(services.request(service.name, timeout=1))
+    await asyncio.wait_for(begun.wait(), 20)
+    with pytest.raises(RequestTimeoutError):
+        await asyncio.wait_for(service.stop(0.1), 20)
+    with pytest.raises(RequestTimeoutError):
+        await asked
+    end.set()
+
+
+async def test_stop_in_a_handler_goes_on_in_the_background(start: Start, other: Client) -> None:
+    service = await start()
+
+    async def handle(request: Request) -> None:
+        await service.stop()
+        await request.respond(b"stopping")
+
+    await service.add_endpoint("e", handle, subject=service.name)
+    assert (await other.request(service.name)).data == b"stopping"
+    await asyncio.wait_for(service.wait_stopped(), 20)
+
+
+async def test_cancelled_stop_goes_on(start: Start, other: Client) -> None:
+    service = await start()
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: Request) -> None:
+        begun.set()
+        await gate.wait()
+        await request.respond()
+
+    await service.add_endpoint("e", handle, subject=service.name)
+    asked = asyncio.create_task(other.request(service.name, timeout=30))
+    await asyncio.wait_for(begun.wait(), 20)
+    stopping = asyncio.create_task(service.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    gate.set()
+    await asyncio.wait_for(service.wait_stopped(), 20)
+    await asked
+
+
+async def test_drain_of_the_client_stops_its_services(
+    shared_server: NatsServer, other: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("s")
+    async with connect(shared_server.url) as nc:
+        service = await nc.add_service(subject, "1.0.0")
+        await service.add_endpoint("e", yielding, subject=subject)
+        asked = [asyncio.create_task(other.request(subject, timeout=30)) for _ in range(100)]
+        await asked[0]
+        await nc.drain()
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(one) for one in results if isinstance(one, Exception)} <= {NoRespondersError}
+        await service.wait_stopped()
+
+
+async def test_drain_of_the_client_in_a_handler(
+    shared_server: NatsServer, other: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("s")
+    async with connect(shared_server.url) as nc:
+        service = await nc.add_service(subject, "1.0.0")
+
+        async def handle(request: Request) -> None:
+            await nc.drain()
+            await request.respond(b"draining")
+
+        await service.add_endpoint("e", handle, subject=subject)
+        assert (await other.request(subject)).data == b"draining"
+        await asyncio.wait_for(service.wait_stopped(), 20)
+
+
+async def test_close_of_the_client_cancels_handlers_and_ends_the_service(
+    shared_server: NatsServer, other: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("s")
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+    reported: list[JetsparkError] = []
+
+    async def hang(request: Request) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with connect(shared_server.url, error_callback=reported.append) as nc:
+        service = await nc.add_service(subject, "1.0.0")
+        await service.add_endpoint("e", hang, subject=subject)
+        asked = [asyncio.create_task(other.request(subject, timeout=0.5)) for _ in range(3)]
+        await asyncio.wait_for(begun.wait(), 20)
+    assert cancelled.is_set()
+    assert not service.active
+    await service.wait_stopped()
+    await service.stop()
+    with pytest.raises(ConnectionClosedError):
+        await service.add_endpoint("f", hang)
+    for request in asked:
+        with pytest.raises(RequestTimeoutError):
+            await request
+    assert reported == []
+
+
+async def test_connection_that_is_lost_for_good_ends_the_service_with_its_error(
+    make_server: MakeServer,
+) -> None:
+    server = make_server()
+    nc = await connect(server.url, max_reconnect_attempts=0, reconnect_wait=0.01)
+    service = await nc.add_service("s", "1.0.0")
+    await service.add_endpoint("e", yielding)
+    server.close()
+    with pytest.raises(ConnectionClosedError) as raised:
+        await asyncio.wait_for(service.wait_stopped(), 30)
+    assert isinstance(raised.value, ConnectionLostError) or raised.value.__cause__ is not None
+    await service.stop()
+    await nc.close()
+
+
+async def test_service_goes_on_after_a_reconnect(
+    shared_server: NatsServer, other: Client, services: Services, unique: Callable[[str], str]
+) -> None:
+    subject = unique("s")
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.01) as nc,
+        await nc.add_service(subject, "1.0.0") as service,
+    ):
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        async def handle(request: Request) -> None:
+            begun.set()
+            await gate.wait()
+            await request.respond(b"after")
+
+        await service.add_endpoint("e", handle, subject=subject)
+        asked = asyncio.create_task(other.request(subject, timeout=30))
+        await asyncio.wait_for(begun.wait(), 20)
+        await nc.force_reconnect()
+        gate.set()
+        assert (await asked).data == b"after"
+        assert len(await services.ping(subject).all()) == 1
+        assert (await other.request(subject)).data == b"after"
+
+
+async def test_endpoint_added_without_a_link_works_with_the_next(
+    make_server: MakeServer, unique: Callable[[str], str]
+) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        service = await nc.add_service("s", "1.0.0")
+        port, events = server.port, nc.events()
+        server.close()
+        async with asyncio.timeout(30):
+            async for event in events:
+                if isinstance(event, Disconnected):
+                    break
+        await service.add_endpoint("e", yielding)
+        again = make_server(port=port)
+        async with connect(again.url) as other, asyncio.timeout(30):
+            while True:
+                try:
+                    assert (await other.request("e", b"1", timeout=1)).data == b"1"
+                    break
+                except NoRespondersError:
+                    await asyncio.sleep(0.05)
+        await service.stop()
+
+
+async def test_stop_without_a_link_returns(make_server: MakeServer) -> None:
+    server = make_server()
+    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        service = await nc.add_service("s", "1.0.0")
+        await service.add_endpoint("e", yielding)
+        server.close()
+        await asyncio.wait_for(service.stop(), 30)
+        assert not service.active

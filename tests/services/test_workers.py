@@ -1,0 +1,107 @@
+"""Workers: as many as have something to do, up to the limit, and none for each item."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from jetspark.errors import JetsparkError
+from jetspark.services.workers import Workers
+
+
+class Scene:
+    """Items are functions that are awaited."""
+
+    def __init__(self, limit: int) -> None:
+        self.queue: deque[asyncio.Event | None] = deque()
+        self.done = 0
+        self.errors: list[JetsparkError] = []
+        self.workers = Workers(
+            asyncio.get_running_loop(), self.queue, self.work, limit, "w", self.errors.append
+        )
+
+    async def work(self) -> None:
+        while self.queue:
+            item = self.queue.popleft()
+            if self.queue:
+                self.workers.call()
+            if item is not None:
+                await item.wait()
+            self.done += 1
+
+    def put(self, *items: asyncio.Event | None) -> None:
+        self.queue.extend(items)
+        self.workers.call()
+
+    async def turns(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+async def test_items_that_do_not_wait_need_two_workers_however_many_they_are() -> None:
+    scene = Scene(8)
+    for _ in range(20):
+        scene.put(*[None] * 50)
+        await scene.turns()
+    assert scene.done == 1000
+    assert len(scene.workers.tasks) <= 2
+
+
+async def test_items_that_wait_are_worked_at_up_to_the_limit() -> None:
+    scene = Scene(3)
+    gate = asyncio.Event()
+    scene.put(*[gate] * 5, None)
+    await scene.turns()
+    assert (len(scene.workers.tasks), len(scene.queue), scene.done) == (3, 3, 0)
+    gate.set()
+    await scene.turns()
+    assert (len(scene.workers.tasks), scene.done) == (3, 6)
+    scene.put(None)
+    await scene.turns()
+    assert scene.done == 7
+
+
+async def test_one_worker_keeps_the_order() -> None:
+    scene = Scene(1)
+    gate = asyncio.Event()
+    scene.put(gate, None)
+    await scene.turns()
+    assert scene.done == 0
+    gate.set()
+    await scene.turns()
+    assert scene.done == 2
+
+
+async def test_worker_that_is_cancelled_is_replaced() -> None:
+    scene = Scene(1)
+    scene.put(asyncio.Event(), None, None)
+    await scene.turns()
+    (task,) = scene.workers.tasks
+    task.cancel()
+    await scene.turns()
+    assert scene.done == 2
+    (other,) = scene.workers.tasks
+    assert other is not task
+    other.cancel()  # while it is idle
+    await scene.turns()
+    scene.put(None)
+    await scene.turns()
+    assert scene.done == 3
+    assert scene.errors == []
+
+
+async def test_end_lets_them_finish_and_cancel_does_not() -> None:
+    scene = Scene(2)
+    gate = asyncio.Event()
+    scene.put(gate, gate, None)
+    await scene.turns()
+    scene.workers.end()
+    gate.set()
+    await scene.turns()
+    assert (scene.done, len(scene.workers.tasks)) == (3, 0)
+    other = Scene(2)
+    other.put(asyncio.Event(), asyncio.Event())
+    await other.turns()
+    assert len(other.workers.cancel()) == 2
+    await other.turns()
+    assert len(other.workers.tasks) == 0
