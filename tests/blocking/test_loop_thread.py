@@ -53,7 +53,7 @@ def test_a_call_cancelled_before_it_begins_leaves_nothing() -> None:
     assert thread.calls == set()
 
 
-def test_a_cancelled_call_is_told_as_a_closed_connection() -> None:
+def test_a_cancelled_call_is_reported_as_a_closed_connection() -> None:
     thread = current()
 
     async def cancelled() -> None:

@@ -217,7 +217,7 @@ def test_a_frame_larger_than_the_buffer_passes(nc: Client, unique: Unique) -> No
     assert sub.next(30).data == b"after"
 
 
-def test_a_blocked_publisher_is_told_that_the_connection_is_closed(
+def test_a_blocked_publisher_raises_that_the_connection_is_closed(
     make_server: MakeServer,
 ) -> None:
     server = make_server()

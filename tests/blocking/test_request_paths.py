@@ -78,7 +78,7 @@ def test_a_publish_finds_a_stream_that_comes_while_it_is_tried_again(
     js.delete_stream(name)
 
 
-def test_a_publish_that_nobody_answers_is_tried_three_times(nc: Client, unique: Unique) -> None:
+def test_a_publish_without_responders_is_tried_three_times(nc: Client, unique: Unique) -> None:
     before = nc.stats.out_msgs
     with pytest.raises(errors.NoStreamResponseError):
         nc.jetstream().publish(unique("nobody"))

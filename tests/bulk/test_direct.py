@@ -83,7 +83,7 @@ def test_direct_reads_return_the_chosen_subjects(
     assert table["data"].to_pylist() == [b"%d" % n for n in range(3000) if "abc"[n % 3] in chosen]
 
 
-def test_somebody_who_takes_messages_meanwhile_is_noticed(
+def test_messages_removed_by_another_reader_are_data_loss(
     shared_server: NatsServer, admin: Admin, queue: str
 ) -> None:
     admin.fill(numbered(f"{queue}.a", 50))

@@ -290,7 +290,7 @@ def test_repeated_first_batch_without_its_ledger_is_refused(target: Target) -> N
     target.check()
 
 
-def test_batch_committed_meanwhile_by_another_run_is_written_once(
+def test_batch_committed_by_a_concurrent_run_is_written_once(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run of the query commits between its look at the ledger and at the markers."""
@@ -392,7 +392,7 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
     target.check()
 
 
-def test_a_full_storage_is_told_and_then_copied_into(
+def test_a_full_storage_is_reported_and_the_batch_copied_when_there_is_space(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target(make_server("jetstream { max_file_store: 2MB }").url, "T")

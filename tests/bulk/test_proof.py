@@ -159,7 +159,7 @@ def test_a_stream_is_gone_only_after_a_while() -> None:
     assert reader()._still_there(api_of(TwoLeaders(0, absent=0.5)))
 
 
-def test_a_single_server_is_believed_at_once() -> None:
+def test_a_single_replica_is_proven_at_once() -> None:
     link = TwoLeaders(0, absent=60)
     link.info = ServerInfo(server_name="n1", jetstream=True)
     begun = time.monotonic()
@@ -212,7 +212,7 @@ def test_markers_that_the_batch_before_has_are_not_asked_for() -> None:
     assert link.asked == []
 
 
-def test_messages_come_from_who_answers_first_unless_leaders_must_be_proven() -> None:
+def test_messages_come_from_the_first_answer_unless_leaders_must_be_proven() -> None:
     leaders = Scripted(TwoLeaders())
     first = leaders.message("S", last_by_subj="s")
     with leaders.proven():

@@ -109,7 +109,7 @@ def test_another_stream_s_ack_is_no_ack(
         publisher.send(rows(f"{other}.a", 1))
 
 
-def test_nobody_listening_is_tried_again_and_then_told(
+def test_no_responders_is_retried_and_then_raised(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:
     stream = unique("S")

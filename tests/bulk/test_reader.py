@@ -193,7 +193,7 @@ def test_range_is_read_from_a_server_that_limits_every_pull_request(
         assert read(server.url, whole(admin.facts("S"))).num_rows == 1000
 
 
-def test_an_empty_range_asks_nobody() -> None:
+def test_an_empty_range_sends_no_request() -> None:
     assert list(read_range(make_options("nats://127.0.0.1:1"), SequenceRange("S", 5, 5, ""))) == []
 
 
@@ -364,7 +364,7 @@ def test_right_after_an_ack_a_lagging_replica_never_shortens_a_range(
             assert table["seq"].to_pylist() == list(range(first, last + 1))
 
 
-def test_a_consumer_that_claims_to_be_done_is_not_believed(
+def test_a_consumer_without_pending_messages_does_not_end_the_range(
     admin: Admin,
     shared_server: NatsServer,
     unique: Callable[[str], str],

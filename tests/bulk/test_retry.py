@@ -126,12 +126,12 @@ def test_a_call_waits_a_second_for_responders(clock: Clock) -> None:
     assert attempts(CallRetry(5, not_found_for=0), NoRespondersError("$JS.API.INFO")) == 11
 
 
-def test_a_server_without_jetstream_is_told_at_once(clock: Clock) -> None:
+def test_a_server_without_jetstream_is_reported_at_once(clock: Clock) -> None:
     error = JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled")
     assert attempts(CallRetry(5, not_found_for=0), error) == 1
 
 
-def test_what_is_not_found_is_believed_after_its_time_which_may_exceed_the_timeout(
+def test_not_found_is_final_after_its_time_which_may_exceed_the_timeout(
     clock: Clock,
 ) -> None:
     assert attempts(CallRetry(5, not_found_for=0), NOT_FOUND) == 1

@@ -94,7 +94,7 @@ def test_what_is_sent_is_encoded_in_one_place() -> None:
                 }, name
 
 
-def test_what_became_of_a_stream_is_told_apart(
+def test_a_gone_and_a_recreated_stream_have_different_errors(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("FATE")
@@ -123,7 +123,7 @@ def test_what_became_of_a_stream_is_told_apart(
         assert says in str(error)
 
 
-def test_who_may_have_removed_messages(admin: Admin, unique: Callable[[str], str]) -> None:
+def test_removed_by_names_limits_or_a_purge(admin: Admin, unique: Callable[[str], str]) -> None:
     name = unique("LIMITS")
     admin.create(name, name)
     assert admin.facts(name).removed_by == "by a purge or deletion, since it has no limits"
@@ -132,6 +132,6 @@ def test_who_may_have_removed_messages(admin: Admin, unique: Callable[[str], str
     assert admin.facts(name).removed_by == "by its limits (max_msgs 100, max_age 60 s) or a purge"
 
 
-def test_silence_in_the_end_is_told_once() -> None:
+def test_silence_at_the_end_is_reported_once() -> None:
     with pytest.raises(RequestTimeoutError, match=r"nats://nobody did not answer within 10 s\."):
         names(SilentLink(9))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.server
-def test_what_a_former_leader_says_is_not_believed(
+def test_the_answer_of_a_former_leader_is_not_accepted(
     needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.12")  # it writes exactly once, too

@@ -113,7 +113,7 @@ print(console.is_live())
         ({"FORCE_COLOR": ""}, False),
     ],
 )
-def test_colours_are_for_terminals_or_who_asks(
+def test_colours_are_for_terminals_or_force_color(
     environment: dict[str, str], styled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):

@@ -69,7 +69,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*REPLAY, "--master", "lokal"], "--master 'lokal': write local[*]"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(
+def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(arguments) == app.FAILED
@@ -166,7 +166,7 @@ def test_ingest_refuses_a_file_as_folder(
     assert capsys.readouterr().err == f"{flag} {file} is a file: name a folder.\n"
 
 
-def test_a_schema_in_a_pipeline_file_is_told_with_its_line(
+def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "p.toml"

@@ -109,7 +109,7 @@ def test_one_that_a_finalizer_swallowed_is_raised_in_the_loop_and_at_the_end() -
             stop.check()
 
 
-def test_one_that_is_held_is_raised_where_it_is_looked_for() -> None:
+def test_a_held_signal_is_raised_where_it_is_checked() -> None:
     with pytest.raises(StopRequested) as caught, stop_on_signals() as stop:
         with stop.holding():
             os.kill(os.getpid(), signal.SIGTERM)

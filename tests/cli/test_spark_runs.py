@@ -73,7 +73,7 @@ def test_progress_without_a_terminal_is_printed_in_lines(
     assert query.stopped
 
 
-def test_the_first_batch_is_told_at_once_and_only_once(
+def test_the_first_batch_is_reported_at_once_and_only_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run(Query(8, first=3))

@@ -99,7 +99,7 @@ def test_a_stream_is_removed_when_a_person_says_so(
 
 
 @pytest.mark.parametrize("command", ["rm", "purge"])
-def test_where_nobody_can_be_asked_force_is_needed(
+def test_without_a_terminal_force_is_required(
     run: Run,
     admin: Admin,
     unique: Callable[[str], str],

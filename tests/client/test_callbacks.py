@@ -196,7 +196,7 @@ def test_a_callback_ends_with_the_task_that_runs_it(closed: bool) -> None:
     assert reported == []
 
 
-async def test_a_live_mapping_that_nobody_keeps_up_to_date_says_so(
+async def test_an_outdated_live_mapping_raises(
     shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     async with connect(shared_server.url) as nc:

@@ -178,7 +178,7 @@ async def test_cancelled_close_or_drain_still_closes_client(
     assert sub._task.done()
 
 
-async def test_the_slow_consumer_is_told_again_when_the_queue_was_emptied_in_any_way(
+async def test_the_slow_consumer_is_reported_again_after_the_queue_was_emptied(
     shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     told: list[JetsparkError] = []

@@ -66,7 +66,7 @@ async def test_requests_both_ways_with_headers(
     assert many == [b"js 3"]
 
 
-async def test_no_responders_is_told_to_both_clients(
+async def test_no_responders_is_raised_by_both_clients(
     shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)

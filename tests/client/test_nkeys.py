@@ -192,7 +192,7 @@ async def test_credentials_may_be_rotated_after_one_refusal(
     ]
 
 
-async def test_expired_credentials_that_nobody_rotates_end_the_connection(
+async def test_expired_credentials_that_are_not_rotated_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:
     jwt = OPERATOR.user(USER, expires=int(time.time()) + 3)
@@ -214,7 +214,9 @@ async def test_expired_credentials_that_nobody_rotates_end_the_connection(
     assert isinstance(seen[-1].error, AuthExpiredError)
 
 
-async def test_an_expired_account_is_told_apart(make_server: MakeServer, connect: Connect) -> None:
+async def test_an_expired_account_has_its_own_error(
+    make_server: MakeServer, connect: Connect
+) -> None:
     server = make_server(OPERATOR.config(expires=int(time.time()) + 3))
     nc = await connect(server.url, jwt=OPERATOR.user(USER), sign=USER.sign)
     async with asyncio.timeout(60):
@@ -225,7 +227,7 @@ async def test_an_expired_account_is_told_apart(make_server: MakeServer, connect
     assert isinstance(event.error, AccountAuthExpiredError)
 
 
-async def test_a_revoked_user_is_told(
+async def test_a_revoked_user_is_reported(
     make_server: MakeServer, connect: Connect, tmp_path: Path
 ) -> None:
     conf = tmp_path / "operator.conf"
@@ -270,7 +272,7 @@ async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
         (lambda nonce: b"short", "64 bytes"),
     ],
 )
-async def test_a_signing_callable_that_fails_is_told(
+async def test_a_signing_callable_that_fails_is_reported(
     operator_server: NatsServer, connect: Connect, sign: Any, sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):

@@ -92,7 +92,7 @@ def test_bytes_like_payload_is_sent_as_its_bytes(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_everything_else_is_refused_and_told_what_to_do(kind: str) -> None:
+def test_everything_else_is_refused_with_advice(kind: str) -> None:
     with pytest.raises(TypeError, match=r"A payload is bytes, not .*: .*") as raised:
         payload_bytes(REFUSED[kind]())
     assert isinstance(raised.value, BadPayloadError)

@@ -252,7 +252,7 @@ async def test_a_raising_callback_is_reported_and_the_next_message_comes(
 
 
 @pytest.mark.parametrize("limits", [{"pending_msgs_limit": 3}, {"pending_bytes_limit": 30}])
-async def test_a_slow_consumer_is_told_once_an_episode_and_drops_are_counted(
+async def test_a_slow_consumer_is_reported_once_an_episode_and_drops_are_counted(
     shared_server: NatsServer,
     connect: Connect,
     unique: Callable[[str], str],
@@ -351,7 +351,7 @@ async def test_verbose_and_pedantic_work(
     assert (await sub.next(30)).data == b"x"
 
 
-async def test_a_payload_of_text_is_told_what_to_do(
+async def test_a_payload_of_text_is_refused_with_advice(
     shared_server: NatsServer, connect: Connect
 ) -> None:
     nc = await connect(shared_server.url)

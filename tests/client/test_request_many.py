@@ -128,7 +128,7 @@ async def test_request_many_with_only_sentinel_is_empty(nc: Client, unique: Uniq
     assert await nc.request_many(subject, sentinel=True, timeout=30) == []
 
 
-async def test_nobody_listening_is_told_at_once(nc: Client, unique: Unique) -> None:
+async def test_no_responders_is_raised_at_once(nc: Client, unique: Unique) -> None:
     await nc.flush()
     start = time.perf_counter()
     with pytest.raises(NoRespondersError):

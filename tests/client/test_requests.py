@@ -45,7 +45,7 @@ async def test_a_thousand_requests_at_once_get_their_own_replies(
     assert open_requests(nc) == 0
 
 
-async def test_nobody_listening_is_told_at_once(
+async def test_no_responders_is_raised_at_once(
     shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
 ) -> None:
     nc = await connect(shared_server.url)

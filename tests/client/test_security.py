@@ -39,7 +39,7 @@ async def test_user_and_password_from_options_and_url(
     assert "p@ss" not in repr(nc) + repr(nc.options) + str(nc.servers)
 
 
-async def test_wrong_credentials_are_told_and_hold_no_secret(
+async def test_wrong_credentials_are_reported_without_a_secret(
     make_server: MakeServer, connect: Connect
 ) -> None:
     server = make_server(USERS)

@@ -236,7 +236,7 @@ async def test_a_server_that_takes_shorter_lines_ends_one_subscription_and_not_a
     await nc.flush()
 
 
-async def test_too_many_connections_are_told_as_such(
+async def test_too_many_connections_have_their_own_error(
     make_server: MakeServer, connect: Connect
 ) -> None:
     server = make_server("max_connections: 2")  # one may still be that of its start

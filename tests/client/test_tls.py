@@ -51,7 +51,7 @@ async def test_tls_comes_first_where_the_server_wants_it(
         await connect(localhost(server), tls_first=True)
 
 
-async def test_a_server_that_does_not_begin_with_tls_is_told_apart(
+async def test_a_server_without_tls_first_is_reported_as_such(
     make_server: MakeServer, connect: Connect, certificates: Certificates, shared_server: NatsServer
 ) -> None:
     ca = str(certificates.ca)

@@ -251,7 +251,7 @@ async def test_a_silent_server_is_a_timeout(scripted: ScriptedServer) -> None:
         pass  # the request; then the client hangs up
 
 
-async def test_a_websocket_url_of_a_plain_port_is_told(
+async def test_a_websocket_url_of_a_plain_port_is_reported(
     shared_server: NatsServer, connect: Connect
 ) -> None:
     with pytest.raises(ServerRefusedError, match="did not open a WebSocket"):

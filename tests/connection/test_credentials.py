@@ -100,7 +100,9 @@ def test_public_keys_are_those_of_the_other_library() -> None:
         lambda seed: new_key(nkeys.PREFIX_BYTE_ACCOUNT).seed,
     ],
 )
-def test_a_bad_seed_is_told_without_being_shown(tmp_path: Path, option: str, change: Any) -> None:
+def test_a_bad_seed_is_reported_without_being_shown(
+    tmp_path: Path, option: str, change: Any
+) -> None:
     bad = change(USER.seed)
     text = creds_text(JWT, bad) if "creds" in option else bad
     file = tmp_path / "f"

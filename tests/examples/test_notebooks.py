@@ -52,7 +52,7 @@ def test_throughput_and_lag_are_plotted(tmp_path: Path) -> None:
     assert found["axis"][0] == 0 < found["last"] <= found["axis"][1]
 
 
-def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_its_extra(tmp_path: Path) -> None:
     (cell, *_) = code_cells(FOLDER / "throughput_and_lag.ipynb")
     program = tmp_path / "notebook.py"
     program.write_text(f"import sys\nsys.modules['matplotlib'] = None\n{cell}", "utf-8")

@@ -24,7 +24,7 @@ def check(outcomes: list[Outcome]) -> None:
     assert sum(bool(outcome.frame) for outcome in outcomes) > len(outcomes) // 2
 
 
-async def test_whichever_frame_is_spoiled_the_result_is_right_or_told(
+async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error(
     shared_server: NatsServer, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")  # fast ingest

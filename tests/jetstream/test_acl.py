@@ -223,7 +223,7 @@ async def test_answers_end_with_their_number(guard: Callable[..., Guarded]) -> N
         assert [type(error) for error in guarded.errors] == [PermissionsError]
 
 
-async def test_reader_who_makes_the_consumer(guard: Callable[..., Guarded]) -> None:
+async def test_reader_that_may_create_its_consumer(guard: Callable[..., Guarded]) -> None:
     guarded = guard(Roles().pull_reader("S", "c", may_create=True))
     await make_stream(guarded)
     async with guarded.user() as nc:

@@ -120,7 +120,9 @@ async def test_empty_atomic_batch_has_no_ack_and_refuses_commit(js: JetStream, n
     assert batch.ack is None
 
 
-async def test_expectations_are_looked_at_when_it_is_committed(js: JetStream, atomic: str) -> None:
+async def test_expectations_of_a_batch_are_checked_at_its_commit(
+    js: JetStream, atomic: str
+) -> None:
     await js.publish(f"{atomic}.a")
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a", expect_last_seq=1, expect_last_subject_seq=1)

@@ -746,7 +746,7 @@ async def test_backup_raises_when_the_server_falls_silent(
     assert nothing_in(tmp_path)
 
 
-async def test_a_failure_of_the_servers_own_is_told_with_its_words(
+async def test_a_server_side_failure_is_reported_with_its_text(
     js: JetStream, tmp_path: Path
 ) -> None:
     for status in (b"500 disk broken", b"408 No Flow Response"):
@@ -818,7 +818,7 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     assert failed.value.__notes__ == [f'Part of stream "{filled}" may have been restored.']
 
 
-async def test_a_stream_that_somebody_else_made_meanwhile_is_left_alone(
+async def test_a_failed_restore_keeps_a_stream_that_another_client_created(
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
     await js.backup_stream(filled, tmp_path / "b")
@@ -896,7 +896,7 @@ def test_other_bytes_are_an_error_and_nothing_else(noise: bytes) -> None:
         scan.finish()
 
 
-async def test_the_length_told_by_the_frames_is_that_of_the_content(
+async def test_the_length_in_the_frames_is_that_of_the_content(
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
     made = await js.backup_stream(filled, tmp_path / "b")

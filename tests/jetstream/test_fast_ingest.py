@@ -239,7 +239,7 @@ async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream) -> None:
     assert (ingest.sent, ingest.acked) == (1, 0)
 
 
-async def test_leaving_raises_what_nobody_has_looked_at(js: JetStream, fast: str) -> None:
+async def test_leaving_raises_failures_that_were_not_read(js: JetStream, fast: str) -> None:
     with pytest.raises(KeyError) as raised:
         async with js.fast_ingest(gaps="ok") as ingest:
             for _ in range(3):

@@ -197,7 +197,7 @@ async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, s
     assert publisher.acked == 2
 
 
-async def test_leaving_raises_what_nobody_has_looked_at(js: JetStream, stream: str) -> None:
+async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream: str) -> None:
     await js.update_stream(name=stream, max_msg_size=100)
     with pytest.raises(PublishFailedError) as raised:
         async with js.publisher() as publisher:
@@ -209,7 +209,7 @@ async def test_leaving_raises_what_nobody_has_looked_at(js: JetStream, stream: s
     assert f"{stream}.b" in str(raised.value)
 
 
-async def test_leaving_never_raises_when_told_so(js: JetStream, stream: str) -> None:
+async def test_leaving_never_raises_with_that_option(js: JetStream, stream: str) -> None:
     await js.update_stream(name=stream, max_msg_size=100)
     async with js.publisher(raise_failures=False) as publisher:
         await publisher.send(f"{stream}.a", b"x" * 200)
@@ -341,7 +341,7 @@ async def test_an_ack_that_does_not_come_is_a_failure_and_frees_the_window(
     assert publisher.acked == 0
 
 
-async def test_nobody_listening_is_tried_for_a_time_and_told(
+async def test_no_responders_is_retried_for_a_time_and_then_raised(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("nobody")

@@ -228,7 +228,7 @@ async def test_permission_error_for_another_subject_fails_no_publish(some: Clien
     assert (publisher.acked, batch.size, ingest.acked) == (2, 2, 2)
 
 
-async def test_a_listener_hears_of_refused_publishes_until_it_is_closed(some: Client) -> None:
+async def test_a_listener_gets_refused_publishes_until_it_is_closed(some: Client) -> None:
     heard: list[tuple[str, type[Exception]]] = []
     listener = some.listen(
         some.new_inbox(), lambda frame: None, on_refused=lambda *told: heard.append(_kind(*told))

@@ -79,7 +79,7 @@ async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsS
     await asyncio.wait_for(asyncio.to_thread(read), WITHIN)
 
 
-async def test_consume_learns_of_a_limit_that_was_set_after_it_had_looked(
+async def test_consume_learns_of_a_limit_that_was_set_after_it_was_bound(
     js: JetStream, stream: str
 ) -> None:
     consumer = await js.create_consumer(stream, durable_name="d")

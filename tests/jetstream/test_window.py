@@ -164,7 +164,7 @@ def test_a_refusal_holds_back_new_messages_until_one_has_another_answer() -> Non
     assert window.limit == 10
 
 
-def test_after_silence_one_message_a_round_finds_out_whether_somebody_answers() -> None:
+def test_after_silence_one_message_a_round_probes_for_an_answer() -> None:
     window = Window(3, retry_for=30, unknown_again=lambda _: False)
     window.open()
     window.deadline = 5.0

@@ -45,7 +45,7 @@ def test_a_table_of_a_catalog_takes_each_batch_once(name: TableName) -> None:
     assert rows(name) == Counter(range(20))
 
 
-def test_a_namespace_that_is_not_there_is_told(name: TableName) -> None:
+def test_a_missing_namespace_is_reported(name: TableName) -> None:
     other = TableName(catalog="mine", identifier="no.table", properties=name.properties)
     with pytest.raises(ConfigError, match=r"mine:no\.table: the catalog has no such namespace"):
         make_table(Format.ICEBERG, other, SCHEMA, ())

@@ -263,7 +263,7 @@ def test_columns_that_no_table_has(
     assert find_table(format_, name) is None
 
 
-def test_commits_without_a_break_are_told(
+def test_commits_without_a_break_are_reported(
     format_: Format, name: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(format_, name, SCHEMA, ())

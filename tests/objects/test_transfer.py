@@ -127,7 +127,7 @@ async def test_a_connection_that_is_closed_ends_a_put(
         await store.get("a")
 
 
-async def test_a_store_deleted_meanwhile_ends_put_and_get(
+async def test_a_store_deleted_during_put_or_get_ends_them(
     nc: Client, store: ObjectStore, js: JetStream
 ) -> None:
     store = await nc.jetstream(timeout=1).object_store(store.name)  # for a chunk without ack
@@ -484,7 +484,7 @@ class Exhausted:
         raise StopIteration
 
 
-async def test_a_file_that_raises_stop_iteration_is_an_error_for_who_waits(
+async def test_a_file_that_raises_stop_iteration_raises_in_the_waiting_call(
     store: ObjectStore,
 ) -> None:
     await store.put("a", bytes(300_000))

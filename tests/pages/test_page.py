@@ -27,7 +27,7 @@ def test_blocks_have_their_line_their_language_and_the_remark_before_them(tmp_pa
 
 
 @pytest.mark.parametrize("text", ["```python\n1\n", "1. a list\n   ```python\n   1\n   ```\n"])
-def test_a_fence_that_is_not_seen_as_a_block_is_told(tmp_path: Path, text: str) -> None:
+def test_a_fence_that_is_not_seen_as_a_block_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "page.md").write_text(text)
     with pytest.raises(AssertionError, match="fences"):
         read_page(tmp_path / "page.md", "page.md")
@@ -103,6 +103,6 @@ def test_a_prompt_takes_what_is_pasted(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["with a:\n    b\nc\n", "f(\n", "await a\n"])
-def test_what_a_prompt_would_not_take_is_told(text: str) -> None:
+def test_code_that_a_prompt_would_not_accept_is_reported(text: str) -> None:
     with pytest.raises(SyntaxError):
         list(statements(text, allow_await=False))

@@ -164,7 +164,7 @@ async def infinite(request: Request) -> None:
     await request.respond_json(float("inf"))
 
 
-async def test_error_answers_and_exceptions_of_handlers_are_counted_and_told(
+async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported(
     shared_server: NatsServer, start: Start, services: Services, unique: Callable[[str], str]
 ) -> None:
     reported: list[JetsparkError] = []

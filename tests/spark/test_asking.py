@@ -71,7 +71,7 @@ def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServ
     assert time.monotonic() - began < 10
 
 
-def test_credentials_that_were_revoked_are_told_at_once(
+def test_credentials_that_were_revoked_are_reported_at_once(
     make_server: Callable[..., NatsServer], tmp_path: Path
 ) -> None:
     conf = tmp_path / "nats.conf"

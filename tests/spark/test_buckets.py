@@ -175,7 +175,7 @@ def test_options_that_do_not_go_together(options: dict[str, str], says: str) -> 
         parse_options(options).for_batch()
 
 
-def test_a_bucket_that_is_not_there_is_told(
+def test_a_missing_bucket_is_reported(
     spark: SparkSession, shared_server: NatsServer, bucket: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:

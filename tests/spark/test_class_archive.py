@@ -120,7 +120,7 @@ def test_last_used_archives_are_kept(folder: Path, java: Path) -> None:
     assert kept == [False, False, True, True, True, True]
 
 
-def test_failure_is_told_and_tried_again_after_a_day(
+def test_failure_is_reported_and_retried_after_a_day(
     folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []

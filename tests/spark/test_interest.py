@@ -49,7 +49,7 @@ def make_consumer(admin: Admin, stream: str, name: str, **config: Any) -> None:
     admin.call(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
 
 
-def test_what_nobody_kept_is_missed_and_from_then_on_nothing(
+def test_messages_from_before_the_interest_consumer_are_missed_and_no_later_ones(
     query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
     admin.fill(numbered(f"{stream}.a", 10))
@@ -150,10 +150,10 @@ def test_over_three_servers_and_a_changing_leader(
         ({"retention": "workqueue"}, "has 'workqueue'"),
         ({"allow_direct": False}, "set its allow_direct"),
         ({"consumer_limits": {"inactive_threshold": 60_000_000_000}}, "idle for 60 s"),
-        ({"others": True}, "of somebody else"),
+        ({"others": True}, "has another purpose"),
     ],
 )
-def test_what_cannot_be_read_so_is_told(
+def test_a_stream_that_does_not_fit_the_option_is_refused_with_the_reason(
     query: DrivenQuery,
     admin: Admin,
     unique: Callable[[str], str],

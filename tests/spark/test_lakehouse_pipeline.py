@@ -87,7 +87,7 @@ def test_each_sink_is_exactly_once_and_a_lost_checkpoint_is_made_again(
     assert column("iceberg", tmp_path / "even", "n") == Counter(range(0, 301, 2))
 
 
-def test_a_sink_that_does_not_fit_its_table_is_told_by_the_check(
+def test_a_sink_that_does_not_fit_its_table_is_reported_by_the_check(
     spark: SparkSession, pipeline: PipelineFile, tmp_path: Path
 ) -> None:
     spark.range(3).write.format("jetspark-delta").mode("append").save(str(tmp_path / "all"))

@@ -181,7 +181,7 @@ stream = "{orders}_OUT"
     assert admin.facts(f"{orders}_OUT").messages == 201
 
 
-def test_whose_mistake_it_is_is_told(
+def test_an_error_names_the_part_of_the_pipeline_and_its_line(
     spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
 ) -> None:
     sink = '[sinks.out]\nformat = "noop"\n'
@@ -207,7 +207,7 @@ def test_whose_mistake_it_is_is_told(
         ("# more", 'guarantee = "exactly-once"', 6, r"sink b: Stream 'OUT.*prepareStream"),
     ],
 )
-def test_what_a_server_finds_wrong_is_told_with_its_line(
+def test_an_error_of_a_server_is_reported_with_its_line(
     shared_server: NatsServer,
     admin: Admin,
     unique: Callable[[str], str],

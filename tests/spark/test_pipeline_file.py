@@ -140,7 +140,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('subject = "totals"', 'checkpointlocation = "x"', 38, "write checkpoint at the top"),
     ],
 )
-def test_a_mistake_is_told_at_its_line(
+def test_a_mistake_is_reported_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
     assert old in GOOD
@@ -186,7 +186,7 @@ writerName = "w"
         ),
     ],
 )  # fmt: skip
-def test_two_sinks_that_would_be_in_each_other_s_way_are_told_with_both_lines(
+def test_conflicting_sinks_are_reported_with_both_lines(
     tmp_path: Path, sinks: str, line: int, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
@@ -206,7 +206,7 @@ def test_writers_of_one_name_for_two_streams_are_two(tmp_path: Path) -> None:
         ('checkpoint = "c"\n[sources.a]\nstream = "S"', "sinks is missing"),
     ],
 )
-def test_what_is_missing_is_told(tmp_path: Path, text: str, says: str) -> None:
+def test_a_missing_key_of_a_pipeline_file_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         read(tmp_path, text)
 

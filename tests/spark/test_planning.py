@@ -154,7 +154,7 @@ def test_every_sequence_exactly_once_over_crashes(
     limit=st.integers(0, 200),
     backlog=st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 100)),
 )
-def test_a_limit_is_shared_out_whole_and_nobody_gets_more_than_it_has(
+def test_a_limit_is_divided_completely_and_no_share_exceeds_its_stream(
     limit: int, backlog: dict[str, int]
 ) -> None:
     shares = planning.share(limit, backlog)

@@ -72,7 +72,7 @@ def test_a_progress_consumer_that_was_removed_comes_back(
     assert seen(admin, stream) == (20, 80)
 
 
-def test_a_consumer_of_somebody_else_is_left_alone(
+def test_a_consumer_of_another_purpose_is_not_changed(
     shared_server: NatsServer, admin: Admin, stream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = {"name": "spark", "durable_name": "spark", "ack_policy": "explicit"}
@@ -80,7 +80,7 @@ def test_a_consumer_of_somebody_else_is_left_alone(
     consumer = ProgressConsumer(options(shared_server, stream), "spark")
     consumer.show({stream: StreamOffset("", 51, 1)})
     assert seen(admin, stream) == (0, 100)
-    assert "has a consumer 'spark' of somebody else" in caplog.text
+    assert "The consumer 'spark' of stream" in caplog.text
 
 
 def test_a_progress_consumer_that_cannot_be_moved_is_a_warning_and_rests(

@@ -114,7 +114,7 @@ def test_message_ids() -> None:
         messages(batch(subject=["s.a"], data=["1"], msg_id=pa.array([None], pa.string())))
 
 
-def test_a_row_that_is_too_large_is_told_with_its_size() -> None:
+def test_a_row_that_is_too_large_is_reported_with_its_size() -> None:
     assert len(messages(batch(subject=["s.a"], data=["x" * 100]))) == 1
     with pytest.raises(ConfigError, match="has 101 bytes"):
         messages(batch(subject=["s.a"], data=["x" * 101]))

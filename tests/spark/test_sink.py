@@ -218,7 +218,7 @@ def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[st
         ({"retention": "interest"}, {"guarantee": "effectively-once"}, "while it has no consumer"),
     ],
 )
-def test_a_stream_that_does_not_fit_is_told_before_a_row_is_written(
+def test_a_stream_that_does_not_fit_is_refused_before_a_row_is_written(
     spark: SparkSession,
     shared_server: NatsServer,
     admin: Admin,

@@ -47,7 +47,7 @@ def test_names_without_case_and_what_spark_adds() -> None:
         ({"sign": "x"}, "for the client only"),
     ],
 )
-def test_what_cannot_work_is_told(options: dict[str, str], says: str) -> None:
+def test_sink_options_that_cannot_work_are_refused(options: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_sink_options(options if not options or "stream" in options else MINIMAL | options)
 
@@ -83,7 +83,7 @@ def test_bucket_sink_refuses_a_guarantee() -> None:
         parse_sink_options({"bucket": "B", "guarantee": "exactly-once"})
 
 
-def test_options_for_writing_are_told_when_reading() -> None:
+def test_options_for_writing_are_refused_when_reading() -> None:
     with pytest.raises(ConfigError, match="'guarantee' is for writing"):
         parse_options(MINIMAL | {"guarantee": "exactly-once"})
 

@@ -106,7 +106,7 @@ def test_only_the_chosen_subjects_are_removed(query: Query, admin: Admin, queue:
         ({"consumer": True}, "not its sole reader"),
     ],
 )
-def test_what_cannot_be_read_so_is_told(
+def test_a_stream_that_does_not_fit_the_option_is_refused_with_the_reason(
     spark: SparkSession,
     shared_server: NatsServer,
     admin: Admin,

@@ -37,7 +37,7 @@ def begin(shared_server: NatsServer) -> Callable[..., None]:
     return begin
 
 
-def test_what_no_stream_can_have_is_told_with_the_nearest_subject(
+def test_a_subject_that_no_stream_has_is_refused_with_the_nearest_one(
     begin: Callable[..., None], admin: Admin, unique: Callable[[str], str]
 ) -> None:
     one, two = unique("ORDERS"), unique("BILLS")
@@ -98,7 +98,7 @@ def test_where_others_may_come_from_it_is_a_warning(
     assert not caplog.text
 
 
-def test_a_query_that_goes_on_with_another_subject_is_told(
+def test_a_query_that_continues_with_a_wrong_subject_is_refused(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:
     stream = unique("AGAIN")

@@ -342,7 +342,7 @@ def test_what_a_kill_leaves_is_cleared_or_gone_on_with(lake: Lake) -> None:
     assert lake.rows("x") == once(lake.a, 40)
 
 
-def test_a_table_is_nobody_s_until_its_first_batch_is_done(lake: Lake) -> None:
+def test_a_table_belongs_to_no_query_until_its_first_batch_is_done(lake: Lake) -> None:
     lake.run(lake.a, "y", "other")
     # What a kill in the first batch leaves: a note, a checkpoint that has planned it, its files.
     (lake.folder / "x" / "_jetspark").mkdir(parents=True)

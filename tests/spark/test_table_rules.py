@@ -190,7 +190,7 @@ def test_the_newest_note_that_is_whole_counts(tmp_path: Path) -> None:
         notes.newest()
 
 
-def test_only_paths_of_this_machine_are_looked_at_before_spark(
+def test_only_local_paths_are_checked_before_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert local_path("lake/x") == "lake/x"

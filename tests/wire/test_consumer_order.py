@@ -73,7 +73,7 @@ def test_nothing_missing_repeated_or_stale_gets_through(
         assert own == list(range(1, len(own) + 1))
 
 
-def test_a_copy_looks_ahead_without_moving() -> None:
+def test_a_copy_of_a_consumer_order_does_not_change_the_original() -> None:
     order = ConsumerOrder()
     assert order.follows(reply("", "c", 7, 1))
     ahead = order.copy()

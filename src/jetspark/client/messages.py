@@ -109,7 +109,7 @@ class MessageView(Delivered):
 
     @property
     def no_responders(self) -> bool:
-        """Whether this is the server's answer that nobody listens."""
+        """Whether this is the server's answer that there are no responders."""
         status = self.status
         return status is not None and status.is_no_responders
 

@@ -40,7 +40,7 @@ class RequestCalls(PublishCalls):
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
-        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
+        Raises NoRespondersError at once without responders, RequestTimeoutError,
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
         refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
         raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
@@ -86,9 +86,9 @@ class RequestCalls(PublishCalls):
         true); `timeout` seconds in all, default: request_timeout. The request is sent when the
         first reply is requested.
 
-        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
-        nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
-        and what publish_nowait raises.
+        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once
+        without responders, BadTimeoutError, ConfigError, ConnectionClosedError,
+        ConnectionLostError, and what publish_nowait raises.
         """
         limit = seconds_of(timeout, self.options)
         silence = in_seconds(stall)

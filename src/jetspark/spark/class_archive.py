@@ -62,7 +62,7 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={self.file}", _SILENT]
 
     def sound(self) -> bool:
-        """Whether it is there, as it was made, and nobody else can have written it."""
+        """Whether it exists, is unchanged, and only this user can have written it."""
         try:
             with self.file.open("rb") as file:
                 mine = _mine_alone(os.fstat(file.fileno())) and _mine_alone(self._folder.stat())
@@ -182,7 +182,7 @@ def _folder() -> Path | None:
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return (Path(named) if named else Path(cache, "jetspark")).expanduser()
-    except RuntimeError:  # nobody's home
+    except RuntimeError:  # there is no home folder
         return None
 
 
@@ -237,7 +237,7 @@ def _crc32(file: Path) -> str:
 
 @contextmanager
 def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
-    """Whether nobody else holds it, after they had the time to finish."""
+    """Whether no other process holds it, after time for one to finish."""
     import fcntl
 
     deadline = time.monotonic() + seconds

@@ -93,7 +93,7 @@ def train(spark: SparkSession, folder: Path) -> None:
 
 
 def end_with_parent() -> None:
-    """Nobody wants the archive when the process is gone that has the other end of our input."""
+    """The archive is not needed when the process at the other end of our input is gone."""
     os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
     gateway: Any = SparkContext._gateway
     jvm = getattr(gateway, "proc", None)

@@ -9,6 +9,6 @@ from jetspark.spark.source import JetStreamDataSource
 
 
 def register_formats(spark: SparkSession) -> None:
-    """Also for a Spark whose executors find the package but whose driver was told not to look."""
+    """Also for a Spark whose executors find the package but whose driver does not search for it."""
     for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
         spark.dataSource.register(one)

@@ -140,7 +140,7 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
 
 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
-    """Whether the facts may come from a leader that was replaced, and would be told as a loss.
+    """Whether the facts may come from a leader that was replaced, and look like a loss.
 
     That is so for a stream that is gone, or another one, or shorter than it was. A head that has
     moved is true in any case.

@@ -105,7 +105,7 @@ class Replay:
                 near = nearest_name(self.order_by, table.columns)
                 hint = f"; did you mean {near!r}?" if near else "."
                 raise ConfigError(f"The table has no column {self.order_by!r} to order by{hint}")
-            # One partition: an order over several would be nobody's.
+            # One partition, since there is no order across several.
             table = table.repartition(1).sortWithinPartitions(self.order_by)
         columns = [self._payload(table).alias("data")]
         if self.subject is not None:

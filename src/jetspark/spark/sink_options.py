@@ -78,7 +78,7 @@ class SinkOptions:
     def name(self) -> str | None:
         """What a streaming query is called in the ledger, over the loss of its checkpoint.
 
-        None when its checkpoint comes from a setting of Spark, which no sink is told.
+        None if the checkpoint comes from a Spark setting, which sinks do not see.
         """
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name

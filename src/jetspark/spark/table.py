@@ -97,7 +97,7 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
     step = _checked(files, rows, wanted, *states)
     claim.take()
     try:
-        # Somebody may have written meanwhile.
+        # Another query may have written in the meantime.
         if (now := _states(files, wanted.table, wanted.checkpoint, wanted)) != states:
             step = _checked(files, rows, wanted, *now)
         note = _prepare(files, step, wanted)
@@ -231,7 +231,7 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
     )
     new = {} if progress is None else _rebuilt(progress, files, checkpoint)
     # The checkpoint first: when it cannot be written to, the note still names the former one. Until
-    # it has metadata, what is rebuilt of it is nobody's.
+    # it has metadata, a rebuilt checkpoint belongs to no query.
     files.make_folder(checkpoint)
     if wanted.lakehouse is not None and progress is not None:
         begin_at(open_table(wanted.lakehouse.format, wanted.lakehouse.name), query, progress.batch)

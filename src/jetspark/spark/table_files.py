@@ -57,7 +57,7 @@ class LocalFiles:
 
 
 def local_path(uri: str) -> str | None:
-    """The path of what is on this machine as far as can be told without Spark; else None."""
+    """The path of a local file or folder, as far as that is known without Spark; else None."""
     parts = urlsplit(uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return unquote(parts.path)

@@ -80,7 +80,7 @@ class Keeper:
         """Wait a moment; whether there is nothing more to follow."""
         if self.query is None:
             return self._ending.wait(_STARTING_SECONDS)
-        with suppress(StreamingQueryException):  # that it failed is told to who waits for it
+        with suppress(StreamingQueryException):  # reported to the caller that waits for the query
             return bool(self.query.awaitTermination(_LOOK_SECONDS)) or self._ending.is_set()
         return True
 

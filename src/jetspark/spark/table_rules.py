@@ -85,7 +85,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     if table.batch is None:
         # A note alone is that of a first batch that did not come to its end: nothing is listed, so
-        # the table is nobody's yet, and the note of whoever begins takes its place.
+        # the table belongs to no query yet, and the note of the next one replaces it.
         _check_nothing_lost(table, checkpoint, wanted)
         if wanted.adopt and not (table.others and wanted.lakehouse is not None):
             _refuse(

@@ -202,7 +202,7 @@ class GeneratedClient:
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
-        Raises NoRespondersError at once when nobody listens, RequestTimeoutError,
+        Raises NoRespondersError at once without responders, RequestTimeoutError,
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
         refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
         raises. Interrupting it leaves nothing behind; it goes on over a reconnect.
@@ -236,9 +236,9 @@ class GeneratedClient:
         in the event loop's thread); `timeout` seconds in all, default: request_timeout. The request
         is sent when the first reply is requested.
 
-        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once when
-        nobody listens, BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError,
-        and what publish_nowait raises.
+        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once
+        without responders, BadTimeoutError, ConfigError, ConnectionClosedError,
+        ConnectionLostError, and what publish_nowait raises.
         """
         return Replies(
             self._caller,
