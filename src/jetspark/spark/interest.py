@@ -38,8 +38,8 @@ def hold(
     """Make sure that each stream has its consumer, where the query needs it.
 
     `made`: gets the streams in which one was missing. Raises DataLossError when a consumer is gone,
-    or has moved past messages that were not read; ConfigError for a consumer of another purpose, or a
-    stream that would remove ours; and as `StreamAPI.call`.
+    or has moved past messages that were not read; ConfigError for a consumer of another purpose,
+    or a stream that would remove ours; and as `StreamAPI.call`.
     """
     for stream, one in facts.items():
         consumer = _consumer(api, stream, name)
