@@ -53,6 +53,9 @@ ALL = {
         *("--stream", "S", "--consumer", "c", "--kind", "nak", "--kind", "max_deliver"),
         *("--event-prefix", "from.A"),
     ],
+    "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
+    "service-client": ["--subject", "s.>"],
+    "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],
 }
 
 
@@ -172,7 +175,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["pull-reader", "--stream", "S"], "pull-reader needs --consumer."),
         (["publisher", "--subject", "a", "--bucket", "b"], "publisher takes no --bucket."),
         (["backup=S,"], "'backup=S,': write ROLE=STREAM, several with commas."),
-        (["publisher=S", "--subject", "a"], "publisher takes no stream or bucket"),
+        (["publisher=S", "--subject", "a"], "publisher takes no stream, bucket or service"),
         (["spark-sink=S", "--subject", "a", "--prepare-stream"], "only for exactly-once"),
         (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
         (["kv-reader", "--bucket", "a.b"], "Bad bucket name 'a.b'"),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
+    from jetspark.services import Request
 
 # What nobody but an administrator may do to a stream S and others.
 DANGEROUS = [
@@ -578,6 +579,60 @@ async def test_monitor(guard: Callable[..., Guarded], stream: str | None) -> Non
         ]
     )
     await guarded.check(refused=without(DANGEROUS, *seen))
+
+
+@pytest.mark.parametrize("queue_group", [None, "q"])
+async def test_service(guard: Callable[..., Guarded], queue_group: str | None) -> None:
+    guarded = guard(Roles().service("totals", ["totals.*"], queue_group=queue_group))
+
+    async def answer(request: Request) -> None:
+        await request.respond(b"1")
+        await request.respond(b"2")
+
+    async with guarded.user() as nc, await nc.add_service("totals", "1.0.0") as service:
+        await service.add_endpoint("sum", answer, subject="totals.sum")
+        async with guarded.admin() as admin:
+            services = admin.services()
+            assert len(await services.ping().all()) == 1
+            assert len(await services.info("totals").all()) == 1
+            assert len(await services.stats("totals", service.id).all()) == 1
+            replies = await admin.request_many("totals.sum", max_msgs=2)
+            assert [reply.data for reply in replies] == [b"1", b"2"]
+        await guarded.check(refused=["totals.sum", "_INBOX.x", "$SRV.PING", "other"])
+        guarded.errors.clear()
+        with pytest.raises(PermissionsError):
+            await service.add_endpoint("other", answer)
+        if queue_group is not None:
+            with pytest.raises(PermissionsError):
+                await service.add_endpoint("all", answer, subject="totals.all", queue_group="")
+        with pytest.raises(PermissionsError):
+            await nc.add_service("others", "1.0.0")
+
+
+async def test_service_client(guard: Callable[..., Guarded]) -> None:
+    guarded = guard(Roles().service_client("totals.*"))
+    async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
+        handler = service.endpoint("sum", subject="totals.sum")
+        handler(lambda request: request.respond_nowait(b"6"))
+        await admin.flush()
+        async with guarded.user() as nc:
+            assert (await nc.services().request("totals.sum")).data == b"6"
+        await guarded.check(refused=["$SRV.PING", "$SRV.STATS.totals", "totals.a.b", "other"])
+
+
+@pytest.mark.parametrize("name", [None, "totals"])
+async def test_service_monitor(guard: Callable[..., Guarded], name: str | None) -> None:
+    guarded = guard(Roles().service_monitor(name))
+    async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
+        async with guarded.user() as nc:
+            services = nc.services()
+            for call in (services.ping, services.info, services.stats):
+                if name is None:
+                    assert len(await call().all()) == 1
+                assert len(await call("totals").all()) == 1
+                assert len(await call("totals", service.id).all()) == 1
+        refused = ["totals.sum", "$SRV.OTHER"]
+        await guarded.check(refused=refused if name is None else [*refused, "$SRV.PING"])
 
 
 async def test_backup_and_restore(guard: Callable[..., Guarded], tmp_path: Path) -> None:

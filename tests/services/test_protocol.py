@@ -12,8 +12,9 @@ from jetspark.errors import BadHeaderError, BadNameError, ConfigError, JetsparkE
 from jetspark.jetstream.exact_times import Duration
 from jetspark.services import error_headers, protocol, service_error
 from jetspark.services.documents import EndpointStats, ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.protocol import Verb, decode_answer, encode_answer, verb_subject
+from jetspark.services.protocol import decode_answer, encode_answer, verb_subject
 from jetspark.wire.headers import Headers
+from jetspark.wire.service_api import Verb
 
 IDENTITY: dict[str, Any] = {"name": "n", "id": "i", "version": "1.0.0"}
 

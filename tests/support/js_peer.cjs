@@ -8,6 +8,7 @@ const nats = load("@nats-io/transport-node");
 const js = load("@nats-io/jetstream");
 const kv = load("@nats-io/kv");
 const obj = load("@nats-io/obj");
+const { ServiceError, Svcm } = load("@nats-io/services");
 
 const say = (document) => process.stdout.write(JSON.stringify(document) + "\n");
 const decode = (bytes) => Buffer.from(bytes).toString("utf8");
@@ -34,6 +35,8 @@ const entry = (e) =>
     delta: e.delta,
     created: e.created.toISOString(),
   };
+const running = new Map(); // services by their ids
+
 const plain = (info) => (info && info.info) || info;
 const isIterable = (r) => r && typeof r[Symbol.asyncIterator] === "function";
 
@@ -108,6 +111,47 @@ const commands = {
       for await (const e of watch) say({ on: bucket, ...entry(e) });
     })();
     return {};
+  },
+
+  // Services: one with endpoints of ours in mind, and any method of the client for services.
+  async service_add(nc, { config, group }) {
+    const statsHandler = async (endpoint) => ({ of: endpoint.name });
+    const service = await new Svcm(nc).add({ ...config, statsHandler });
+    const endpoints = service.addGroup(group);
+    endpoints.addEndpoint("echo", {
+      metadata: { a: "b" },
+      handler: (_, m) => m.respond(m.data),
+    });
+    endpoints.addEndpoint("refuses", {
+      handler: (_, m) => m.respondError(409, "refused by js", "body"),
+    });
+    endpoints.addEndpoint("throws", {
+      handler: () => {
+        throw new ServiceError(418, "thrown by js");
+      },
+    });
+    const iterated = endpoints.addEndpoint("iterated");
+    (async () => {
+      for await (const m of iterated) m.respond(m.data);
+    })();
+    await nc.flush();
+    running.set(service.info().id, service);
+    return { info: service.info() };
+  },
+  async service_stop(nc, { id }) {
+    await running.get(id).stop();
+    return {};
+  },
+  async services(nc, { call, args = [] }) {
+    const list = [];
+    const client = new Svcm(nc).client({ strategy: "stall", maxWait: 5000 });
+    for await (const answer of await client[call](...args)) list.push(answer);
+    return { result: list };
+  },
+  async service_request(nc, { subject, data }) {
+    const reply = await nc.request(subject, data, { timeout: 5000 });
+    const error = ServiceError.toServiceError(reply);
+    return { data: decode(reply.data), failed: error && { code: error.code, message: error.message } };
   },
 
   // Object stores: any method of one, called; contents as base64.

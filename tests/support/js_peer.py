@@ -10,8 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("transport-node", "jetstream", "kv", "obj")
 _MAJOR = 3
+# Of services a registry may have release candidates only.
+PACKAGES = {
+    **dict.fromkeys(("transport-node", "jetstream", "kv", "obj"), f"{_MAJOR}"),
+    "services": f"^{_MAJOR}.0.0-0",
+}
 _SCRIPT = Path(__file__).with_name("js_peer.cjs")
 _INSTALL_WITHIN = 120.0  # seconds
 _ANSWER_WITHIN = 10.0
@@ -35,7 +39,7 @@ def install() -> Path | str:
     if all((there / name / "package.json").is_file() for name in PACKAGES):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    packages = [f"@nats-io/{name}@{_MAJOR}" for name in PACKAGES]
+    packages = [f"@nats-io/{name}@{version}" for name, version in PACKAGES.items()]
     command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
     try:
         subprocess.run(

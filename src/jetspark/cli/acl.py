@@ -29,7 +29,7 @@ _OPTIONS = {
     "prefix": "event-prefix",
 }
 # What ROLE=NAME names, by role.
-_ABOUT = ("stream", "bucket")
+_ABOUT = ("stream", "bucket", "service")
 _Several = Annotated[list[str] | None, Parameter(negative="")]
 _Flag = Annotated[bool, Parameter(negative=())]
 
@@ -54,6 +54,9 @@ def acl(
     origin: str | None = None,
     kind: _Several = None,
     event_prefix: str | None = None,
+    service: _Several = None,
+    queue_group: str | None = None,
+    service_prefix: str | None = None,
     inbox_prefix: str = "_INBOX",
     domain: str | None = None,
     api_prefix: str | None = None,
@@ -68,9 +71,11 @@ def acl(
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
-            restore, events. Without one: print what each role is for.
+            restore, events, service, service-client, service-monitor. Without one: print what each
+            role is for.
         stream: The stream; may be given again.
-        subject: publisher, spark-sink: subject to publish to; may be given again.
+        subject: publisher, spark-sink: subject to publish to; service, service-client: subject
+            of an endpoint; may be given again.
         consumer: pull-reader, push-reader: the consumer. events: only of this consumer.
         deliver_subject: push-reader: where the consumer delivers.
         deliver_group: push-reader: the queue group to join.
@@ -87,6 +92,10 @@ def acl(
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.
         event_prefix: events: prefix under which another account's events are imported.
+        service: service, service-monitor: the service; may be given again.
+        queue_group: service: listen as a member of this queue group only.
+        service_prefix: service-monitor: prefix under which another account's services are
+            imported.
         inbox_prefix: Prefix of reply subjects, as in the connection's option of this name.
         domain: The JetStream domain.
         api_prefix: The JetStream API prefix, instead of a domain.
@@ -115,6 +124,9 @@ def acl(
         "origin": origin,
         "kind": kind,
         "event-prefix": event_prefix,
+        "service": service,
+        "queue-group": queue_group,
+        "service-prefix": service_prefix,
     }
     options = {name: value for name, value in given.items() if value not in (None, False)}
     found, left = Permissions(), set(options)
@@ -155,7 +167,7 @@ def _subject_of(role: str, names: Mapping[str, str]) -> str:
     for option in _ABOUT:
         if option in names.values():
             return option
-    raise ConfigError(f"{role} takes no stream or bucket: write only {role}.")
+    raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
 
 
 def _listed(text: str, about: str) -> list[str]:

@@ -65,6 +65,10 @@ COMMANDS = {
         "jetspark.cli.consumer:consumer",
         "Show a stream's consumers.",
     ),
+    "service": Command(
+        "jetspark.cli.service:service",
+        "Find services, look at them, and call them.",
+    ),
     "pub": Command(
         "jetspark.cli.pub:pub",
         "Publish a message.",

@@ -1,4 +1,4 @@
-"""Shared by `stream` and `consumer`: the connection, hints for misspelt names, output."""
+"""Shared by `stream`, `consumer` and `service`: connections, hints for misspelt names, output."""
 
 from __future__ import annotations
 
@@ -44,6 +44,26 @@ def with_jetstream(
     Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt and
     StopRequested.
     """
+
+    async def ask(nc: Client) -> T:
+        js = nc.jetstream()
+        try:
+            return await work(js)
+        except StreamNotFoundError as error:
+            known = await js.stream_names().all()
+            raise _not_found(error, f'Stream "{stream}"', nc, stream, known) from None
+        except ConsumerNotFoundError as error:
+            what = f'Consumer "{consumer}" of stream "{stream}"'
+            known = await js.consumer_names(stream).all()
+            raise _not_found(error, what, nc, consumer, known) from None
+
+    return with_client(server, context, ask)
+
+
+def with_client(
+    server: str | None, context: str | None, work: Callable[[Client], Awaitable[T]]
+) -> T:
+    """Connect, do the work, close. Ctrl-C and SIGTERM as with `with_jetstream`."""
     options = where(server, context)
 
     async def main() -> T:
@@ -51,16 +71,7 @@ def with_jetstream(
         if task is not None and sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with jetspark.connect(**options) as nc:
-            js = nc.jetstream()
-            try:
-                return await work(js)
-            except StreamNotFoundError as error:
-                known = await js.stream_names().all()
-                raise _not_found(error, f'Stream "{stream}"', nc, stream, known) from None
-            except ConsumerNotFoundError as error:
-                what = f'Consumer "{consumer}" of stream "{stream}"'
-                known = await js.consumer_names(stream).all()
-                raise _not_found(error, what, nc, consumer, known) from None
+            return await work(nc)
 
     try:
         return asyncio.run(main())
@@ -69,10 +80,15 @@ def with_jetstream(
 
 
 def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:
+    sentence = not_found(what, nc, name, known)
+    return type(error)(error.code, error.err_code, error.description, sentence)
+
+
+def not_found(what: str, nc: Client, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that there is not, with one of `known` that was perhaps meant."""
     near = nearest_name(name, known)
     hint = f' (did you mean "{near}"?)' if near else ""
-    sentence = f"{what} not found on {nc.current_server}{hint}."
-    return type(error)(error.code, error.err_code, error.description, sentence)
+    return f"{what} not found on {nc.current_server}{hint}."
 
 
 def show_json(document: Any) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from jetspark.arguments import checked
 from jetspark.services.discovery import Services
-from jetspark.services.protocol import DEFAULT_PREFIX, DEFAULT_QUEUE_GROUP
+from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
 from jetspark.services.service import Service, StatsHandler
+from jetspark.wire.service_api import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client

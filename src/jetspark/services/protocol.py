@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 import string
-from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,11 +18,11 @@ from jetspark.arguments import check_whole
 from jetspark.errors import JetsparkError, JetStreamError, ServiceError
 from jetspark.jetstream.documents.document import Document, from_wire, to_wire
 from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.rules import check_service_name, joined
+from jetspark.services.rules import check_service_name
 from jetspark.wire.documents import encode_document
 from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
-DEFAULT_PREFIX: Final = "$SRV"
 DEFAULT_QUEUE_GROUP: Final = "q"
 
 ERROR_HEADER: Final = "Nats-Service-Error"
@@ -33,19 +32,6 @@ _LONGEST_DESCRIPTION: Final = 1000
 _SPANS: Final = ("processing_time", "average_processing_time")
 
 AnswerT = TypeVar("AnswerT", bound=Document)
-
-
-class Verb(StrEnum):
-    """What services are asked for."""
-
-    PING = "PING"
-    INFO = "INFO"
-    STATS = "STATS"
-
-    @property
-    def type(self) -> str:
-        """The type of the answer."""
-        return f"io.nats.micro.v1.{self.lower()}_response"
 
 
 VERB_OF: Final[dict[type[Document], Verb]] = {
@@ -59,11 +45,12 @@ def verb_subject(
     verb: Verb, name: str | None = None, id: str | None = None, prefix: str = DEFAULT_PREFIX
 ) -> str:
     """Where all services, those of a name, or one instance are asked. Raises BadNameError."""
-    subject = joined(prefix, verb)
     if name is None:
-        return subject
-    subject = f"{subject}.{check_service_name('service', name)}"
-    return subject if id is None else f"{subject}.{check_service_name('instance', id)}"
+        return verb_subjects(verb, prefix=prefix)[0]
+    check_service_name("service", name)
+    if id is None:
+        return verb_subjects(verb, name, prefix=prefix)[1]
+    return verb_subjects(verb, name, check_service_name("instance", id), prefix)[2]
 
 
 def new_id() -> str:

@@ -13,7 +13,7 @@ from jetspark.errors import ConfigError, user_error
 from jetspark.services.documents import EndpointStats, ServiceInfo, ServicePing, ServiceStats
 from jetspark.services.endpoint import Endpoint, EndpointOptions, Handling
 from jetspark.services.endpoint_calls import EndpointCalls
-from jetspark.services.protocol import Verb, encode_answer, new_id, verb_subject
+from jetspark.services.protocol import encode_answer, new_id
 from jetspark.services.rules import (
     check_queue_group,
     check_service_name,
@@ -24,6 +24,7 @@ from jetspark.services.running import Running
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
+from jetspark.wire.service_api import Verb, verb_subjects
 
 STOP_TIMEOUT: Final = 30.0
 
@@ -149,8 +150,8 @@ class Service(EndpointCalls):
             Verb.STATS: lambda: encode_answer(self.stats()),
         }
         for verb, answer in answers.items():
-            for who in ((), (self._name,), (self._name, self._id)):
-                self.running.answer(verb_subject(verb, *who), self._answering(answer))
+            for subject in verb_subjects(verb, self._name, self._id):
+                self.running.answer(subject, self._answering(answer))
         await self.running.confirm()
 
     def _answering(self, answer: Callable[[], bytes]) -> Callable[[MessageFrame], None]:

@@ -12,9 +12,10 @@ from jetspark.blocking.services.discovery import Services
 from jetspark.blocking.services.service import Service
 from jetspark.services.calls import start_service
 from jetspark.services.discovery import Services as AsyncServices
-from jetspark.services.protocol import DEFAULT_PREFIX, DEFAULT_QUEUE_GROUP
+from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
 from jetspark.services.service import StatsHandler
 from jetspark.timestamps import Seconds
+from jetspark.wire.service_api import DEFAULT_PREFIX
 
 
 class GeneratedClient(Client):

@@ -27,6 +27,8 @@ from jetspark.subjects import (
 )
 from jetspark.wire import js_api
 from jetspark.wire.js_api import Call
+from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
+from jetspark.wire.service_api import Verb, verb_subjects
 
 _ADMINISTRATION: Final = (
     js_api.STREAM_CREATE,
@@ -283,6 +285,48 @@ class Roles:
         they are allowed for all or none.
         """
         return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
+
+    # -- services --------------------------------------------------------------------------------
+
+    def service(
+        self,
+        service: str,
+        subjects: str | Iterable[str],
+        *,
+        queue_group: str | None = None,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Run instances of a service, and answer its requests.
+
+        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
+        on them as a member of this queue group only. `responses`: how often and how long one
+        request may be answered, by default ten times within ten minutes.
+        """
+        check_name("service", service)
+        if queue_group is not None:
+            check_queue(queue_group)
+        member = f" {queue_group}" if queue_group else ""
+        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        endpoints = (f"{subject}{member}" for subject in _subjects(subjects))
+        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
+
+    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
+        """Send requests to a service. `subjects`: those of its endpoints."""
+        return self._requesting(_subjects(subjects))
+
+    def service_monitor(
+        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
+    ) -> Permissions:
+        """Find services and look at them: all, or those of one name.
+
+        `service_prefix`: where another account's services are imported to.
+        """
+        check_publish_subject(service_prefix)
+        if service is not None:
+            check_name("service", service)
+        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
+        first = 0 if service is None else 1
+        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
     # -- parts -----------------------------------------------------------------------------------
 
