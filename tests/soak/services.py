@@ -1,0 +1,169 @@
+"""Requests to three instances while they die: `python -m tests.soak.services 100000`.
+
+Three processes run the same service, one of them with the blocking client. Every `--every` seconds
+one is ended, by kill -9 or (`--gently`: always) by SIGTERM, which stops it in good order, and
+another one is started. Each request has to end with its own answer or a typed error within its
+timeout; when instances are only stopped, with its answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import jetspark
+from jetspark.errors import NoRespondersError, RequestTimeoutError, ServiceError
+from jetspark.server import NatsServer
+from jetspark.services import Services
+
+INSTANCES = 3
+ANSWER_WITHIN = 2.0  # seconds
+_HANG = 30.0  # seconds, far more than any request may take
+_READY_WITHIN = 60.0
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+    """How requests ended."""
+    killed: int = 0
+    stopped: int = 0
+    wrong: list[str] = field(default_factory=list)
+    """Answers of other requests, other exceptions."""
+    longest: float = 0.0
+    """Seconds from a request to its end."""
+    seconds: float = 0.0
+
+    @property
+    def requests(self) -> int:
+        return sum(self.ended.values())
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{count:,} {how}" for how, count in sorted(self.ended.items()))
+        return (
+            f"{self.requests:,} requests in {self.seconds:.0f} s, {self.killed} instances killed, "
+            f"{self.stopped} stopped: {ends}; longest {self.longest:.2f} s; "
+            f"{len(self.wrong)} wrong"
+        )
+
+
+class Instances:
+    """The processes that run the service."""
+
+    def __init__(self, url: str, figures: Figures, rng: random.Random) -> None:
+        self._url = url
+        self._figures = figures
+        self._rng = rng
+        self._running: list[asyncio.subprocess.Process] = []
+        self._number = itertools.count()
+
+    async def start(self) -> None:
+        """One more; returns when it takes requests."""
+        client = "blocking" if next(self._number) % INSTANCES == INSTANCES - 1 else "asyncio"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.soak.services_instance", self._url, client),
+            stdin=asyncio.subprocess.PIPE,  # its end is the instance's
+            stdout=asyncio.subprocess.PIPE,
+        )
+        self._running.append(process)
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), _READY_WITHIN) == b"ready\n"
+
+    async def end_one(self, *, gently: bool) -> None:
+        """End any of them, and start another one."""
+        process = self._running.pop(self._rng.randrange(len(self._running)))
+        if gently:
+            self._figures.stopped += 1
+            process.send_signal(signal.SIGTERM)
+        else:
+            self._figures.killed += 1
+            process.kill()
+        code = await process.wait()
+        assert code == (0 if gently else -signal.SIGKILL), code
+        await self.start()
+
+    async def end_all(self) -> None:
+        for process in self._running:
+            process.kill()
+            await process.wait()
+
+
+async def _ask(services: Services, numbers: Iterator[int], figures: Figures) -> None:
+    for number in numbers:
+        begun = time.perf_counter()
+        try:
+            async with asyncio.timeout(_HANG):
+                reply = await services.request("soak.echo", b"%d" % number, timeout=ANSWER_WITHIN)
+            if reply.data != b"%d" % number:
+                figures.wrong.append(f"{number} was answered with {reply.data!r}")
+            figures.ended["answered"] += 1
+        except (ServiceError, NoRespondersError, RequestTimeoutError) as error:
+            figures.ended[type(error).__name__] += 1
+        except Exception as error:
+            figures.ended["other"] += 1
+            figures.wrong.append(f"{number}: {error!r}")
+        figures.longest = max(figures.longest, time.perf_counter() - begun)
+
+
+async def run(
+    requests: int, every: float, *, at_once: int = 10, gently: bool = False, seed: int = 0
+) -> Figures:
+    """So many requests. Raises AssertionError when an instance ends otherwise than it should."""
+    figures, rng = Figures(), random.Random(seed)
+    with NatsServer(name="soak", jetstream=False) as server:
+        instances = Instances(server.url, figures, rng)
+        try:
+            await asyncio.gather(*(instances.start() for _ in range(INSTANCES)))
+            async with jetspark.connect(server.url) as nc:
+                services, numbers = nc.services(), iter(range(requests))
+                begun = time.perf_counter()
+                asking = asyncio.gather(*(_ask(services, numbers, figures) for _ in range(at_once)))
+                while not (await asyncio.wait({asking}, timeout=every))[0]:
+                    await instances.end_one(gently=gently or rng.random() < 0.3)
+                await asking
+                figures.seconds = time.perf_counter() - begun
+                assert len(nc.requests) == 0
+                found = await services.stats("soak", timeout=10, max_msgs=INSTANCES).all()
+                assert len(found) == INSTANCES
+        finally:
+            await instances.end_all()
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("requests", type=int, nargs="?", default=100_000)
+    parser.add_argument("--every", type=float, default=5.0, metavar="S")
+    parser.add_argument("--at-once", type=int, default=10, metavar="N")
+    parser.add_argument("--gently", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
+    figures = asyncio.run(
+        run(
+            options.requests,
+            options.every,
+            at_once=options.at_once,
+            gently=options.gently,
+            seed=options.seed,
+        )
+    )
+    print(figures)
+    for wrong in figures.wrong:
+        print(wrong, file=sys.stderr)
+    return 1 if figures.wrong or (options.gently and len(figures.ended) > 1) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""The short version; `python -m tests.soak.services 100000` is the long one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.soak.services import run
+
+
+@pytest.mark.server
+async def test_every_request_ends_while_instances_are_killed() -> None:
+    figures = await asyncio.wait_for(run(1500, 0.3, seed=2), 120)
+    assert figures.wrong == []
+    assert figures.requests == 1500
+    assert figures.killed > 0
+    assert figures.ended["answered"] > 1000
+
+
+@pytest.mark.server
+async def test_no_request_fails_while_instances_are_replaced_in_good_order() -> None:
+    figures = await asyncio.wait_for(run(1500, 0.2, gently=True, seed=2), 120)
+    assert figures.wrong == []
+    assert figures.ended == {"answered": 1500}
+    assert figures.stopped > 0
