@@ -377,7 +377,10 @@ BODIES: dict[str, str] = {
     "Client.add_service": "Service(self._caller, "
     "self._thread.run(start_service, self._inner, {names}))",
     "Client.services": "Services(self._caller, AsyncServices(self._inner, prefix))",
-    "Request.respond_nowait": "AsyncRequest(self._client, frame_of(self)).{name}({args})",
+    "Request.respond": "if self._client.publishing.outbox.crowded:\n"
+    "    drive(AsyncRequest(self._client, frame_of(self)).respond({args}))\n"
+    "else:\n    self._client.send(self._frame.reply, {args})",
+    "Request.respond_nowait": "self._client.send(self._frame.reply, {args})",
     "EndpointCalls.add_endpoint": f"self._add({_OPTIONS}, handler)",
     "EndpointCalls.endpoint": "self._inner.decorator(self._add_nowait, {names})",
     "Service.info": ON_LOOP,

@@ -1,7 +1,7 @@
 """Services: requests that one endpoint answers, up to 2,000 of them under way.
 
-They come from a raw socket in the harness, the same for all, with 20,000 reply subjects in turn;
-the answer is the payload of the request. An endpoint is compared with the same client's plain
+They come from a raw socket in the harness, the same for all, with 500 reply subjects in turn; the
+answer is the payload of the request. An endpoint is compared with the same client's plain
 subscription, whose callback answers, and with nats-py's.
 """
 

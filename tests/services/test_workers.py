@@ -105,3 +105,23 @@ async def test_end_lets_them_finish_and_cancel_does_not() -> None:
     assert len(other.workers.cancel()) == 2
     await other.turns()
     assert len(other.workers.tasks) == 0
+
+
+async def test_item_that_comes_while_the_only_worker_finishes_is_worked_at() -> None:
+    scene = Scene(1)
+    finishing, gate = asyncio.Event(), asyncio.Event()
+
+    async def work_and_take_leave() -> None:
+        """As with a thread: it has seen the queue empty, and its loop does not know yet."""
+        scene.queue.popleft()
+        scene.done += 1
+        finishing.set()
+        await gate.wait()
+
+    scene.workers._work = work_and_take_leave
+    scene.put(None)
+    await finishing.wait()
+    scene.put(None)
+    gate.set()
+    await scene.turns()
+    assert (scene.done, len(scene.queue)) == (2, 0)

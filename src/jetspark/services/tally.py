@@ -51,14 +51,18 @@ class SharedTally(Tally):
         with self._lock:
             super().reset()
 
+    # Written out again: a call of the base is half of the time.
+
     def begun(self, size: int) -> None:
         with self._lock:
-            super().begun(size)
+            self.requests += 1
+            self.taken += size
 
     def failed(self, description: str) -> None:
         with self._lock:
-            super().failed(description)
+            self.errors += 1
+            self.last_error = description
 
     def handled(self, ns: int) -> None:
         with self._lock:
-            super().handled(ns)
+            self.ns += ns

@@ -60,6 +60,8 @@ class Workers:
         while True:
             self.called = False
             await self._work()
+            if self._queue:
+                continue  # it came when a thread had seen the queue empty and was on its way back
             if self._ended:
                 return
             waiting = self._loop.create_future()

@@ -22,7 +22,10 @@ class GeneratedRequest(RequestView):
 
     def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Send an answer; waits while the link accepts no more (see `Request`)."""
-        drive(AsyncRequest(self._client, frame_of(self)).respond(payload, headers))
+        if self._client.publishing.outbox.crowded:
+            drive(AsyncRequest(self._client, frame_of(self)).respond(payload, headers))
+        else:
+            self._client.send(self._frame.reply, payload, headers)
 
     def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
         """Answer with the JSON of anything that msgspec can encode (see `Request`).
@@ -51,4 +54,4 @@ class GeneratedRequest(RequestView):
 
     def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """`respond` without waiting while the link accepts no more."""
-        AsyncRequest(self._client, frame_of(self)).respond_nowait(payload, headers)
+        self._client.send(self._frame.reply, payload, headers)
