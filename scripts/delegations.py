@@ -566,6 +566,7 @@ WORDS: dict[str, dict[str, str]] = {
     "ServiceCalls.add_service": {
         "a plain function, called with": "a function, called in the event loop's thread with"
     },
+    "Services.latencies": {"callback (plain or async)": "callback, called in its own thread"},
     "connect": {
         "`await connect(...)` or `async with connect(...) as nc`": (
             "`nc = connect(...)`, or `with connect(...) as nc`"

@@ -15,6 +15,7 @@ from jetspark.services.documents import (
     ServiceStats,
 )
 from jetspark.services.endpoint_calls import Group
+from jetspark.services.latency import ServiceLatency
 from jetspark.services.protocol import error_headers, service_error
 from jetspark.services.request import Request
 from jetspark.services.service import Service
@@ -29,6 +30,7 @@ __all__ = [
     "ServiceCalls",
     "ServiceError",
     "ServiceInfo",
+    "ServiceLatency",
     "ServicePing",
     "ServiceStats",
     "Services",

@@ -9,12 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from jetspark.arguments import check_whole, checked_but
-from jetspark.client.client import Client
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
 from jetspark.client.messages import Message, MessageView
 from jetspark.errors import JetsparkError, NoRespondersError, RequestTimeoutError
+from jetspark.jetstream.events.events import EventCallback, Events
 from jetspark.jetstream.listing import Listing
 from jetspark.payloads import Payload
 from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.latency import parse_latency
 from jetspark.services.protocol import (
     VERB_OF,
     decode_answer,
@@ -85,6 +87,23 @@ class Services:
     ) -> Listing[ServiceStats]:
         """What their endpoints have done (see `Services`)."""
         return self._ask(ServiceStats, name, id, timeout, stall, max_msgs)
+
+    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
+        """How long requests took, as the server measures those of an export with `latency` (ADR-3).
+
+        `subject`: the export's. Iterate the result, or give a callback (plain or async): each event
+        is a ServiceLatency. What else comes there is reported and left out. Raises BadSubjectError,
+        ConfigError, ConnectionClosedError.
+        """
+        return Events(
+            self._client,
+            [subject],
+            lambda event: True,
+            callback=callback,
+            pending_msgs_limit=PENDING_MSGS_LIMIT,
+            pending_bytes_limit=PENDING_BYTES_LIMIT,
+            parse=parse_latency,
+        )
 
     async def request(
         self,

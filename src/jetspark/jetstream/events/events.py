@@ -62,8 +62,10 @@ class Events(FrameReader[Event]):
         callback: EventCallback | None,
         pending_msgs_limit: int,
         pending_bytes_limit: int,
+        parse: Callable[[bytes], Event] = parse_event,
     ) -> None:
         super().__init__(client, callback)
+        self._parse = parse
         self._subjects = subjects
         self._wanted = wanted
         self._msgs_limit = pending_msgs_limit
@@ -127,7 +129,7 @@ class Events(FrameReader[Event]):
         frame = self._frames.popleft()
         self._pending_bytes -= len(frame.payload)
         try:
-            event = parse_event(frame.payload)
+            event = self._parse(frame.payload)
         except JetStreamError as error:
             subject = frame.subject.decode("utf-8", "replace")
             self._client.report(JetStreamError(f"{error} It came on {subject!r}."))

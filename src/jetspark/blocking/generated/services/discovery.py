@@ -7,6 +7,7 @@ from typing import Any
 
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.jetstream.events import EventCallback, Events
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.messages import Message
@@ -71,6 +72,18 @@ class GeneratedServices:
         return Listing(
             self._thread,
             self._inner.stats(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
+        )
+
+    @spelt
+    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
+        """How long requests took, as the server measures those of an export with `latency` (ADR-3).
+
+        `subject`: the export's. Iterate the result, or give a callback, called in its own thread:
+        each event is a ServiceLatency. What else comes there is reported and left out. Raises
+        BadSubjectError, ConfigError, ConnectionClosedError.
+        """
+        return Events(
+            self._caller, lambda forward: self._inner.latencies(subject, callback=forward), callback
         )
 
     def request(
