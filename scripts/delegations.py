@@ -307,6 +307,7 @@ BODIES: dict[str, str] = {
     "Client.new_inbox": DIRECTLY,
     "Client.events": f"EventStream(self._thread, {ON_LOOP})",
     "Client.report": ON_LOOP,
+    "Client.set_servers": ON_LOOP,
     "Client.stats": BY_HAND,
     "Client.connect": BY_HAND,
     "Client.flush": BY_HAND,

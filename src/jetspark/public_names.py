@@ -18,6 +18,7 @@ from jetspark.connection.events import (
     ServersDiscovered,
 )
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.pool_server import PoolServer
 from jetspark.errors import (
     AuthError,
     AuthorizationError,
@@ -79,6 +80,7 @@ __all__ = [
     "NoServersError",
     "OutboundBufferError",
     "PermissionsError",
+    "PoolServer",
     "PreparedMessage",
     "Reconnected",
     "Replies",

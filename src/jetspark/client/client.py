@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -159,12 +159,24 @@ class Client(RequestCalls):
     # -- life ----------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Try each server once. Nothing happens when it is connected or connecting already.
+        """Connect, as the option `first_connect` says: by default each server is tried once.
 
-        Raises the error of the one server, or NoServersError with the last one's as `__cause__`;
-        ConfigError for TLS files that cannot be used; ConnectionClosedError after `close`.
+        Nothing happens when it is connected or connecting already. Raises the error of the one
+        server, or NoServersError with the last one's as `__cause__`; ConfigError for TLS files that
+        cannot be used; ConnectionClosedError after `close`.
         """
         await self._link.connect()
+
+    def set_servers(self, servers: str | Iterable[str]) -> None:
+        """Replace the servers to connect to, discovered ones too, from the next attempt on.
+
+        `servers`: one URL or several. The present link stays, also to a server that is not among
+        them; `force_reconnect` leaves it. Raises ConfigError for servers that `connect` would
+        refuse, ConnectionClosedError.
+        """
+        self.require_open()
+        several = servers if isinstance(servers, str) else tuple(servers)
+        self._link.replace_servers(replace(self.options, servers=several).urls())
 
     async def force_reconnect(self) -> None:
         """Leave this server for the next one; returns when the link is up again.

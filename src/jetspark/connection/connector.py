@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.pool import PooledServer, ServerPool
+from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.session import Session
 from jetspark.connection.transport import Dial
 from jetspark.connection.urls import ServerURL
@@ -17,7 +20,8 @@ logger = logging.getLogger("jetspark")
 
 
 class Connector:
-    """`make` makes a new session for a server; `report` gets what the user's delay raises."""
+    """`make` makes a new session for a server; `report` gets failed attempts and
+    what the user's callables raise."""
 
     def __init__(
         self,
@@ -31,12 +35,15 @@ class Connector:
         self._dial = dial
         self._make = make
         self._report = report
+        self._failure: JetsparkError | None = None
         self.pool = ServerPool(
             options.urls(),
             wait=options.reconnect_wait,
             jitter=options.reconnect_jitter,
             max_attempts=options.max_reconnect_attempts,
             delay=self._ask_delay if options.reconnect_delay is not None else None,
+            choose=self._ask_choice if options.choose_server is not None else None,
+            retry_auth_errors=options.retry_auth_errors,
             randomize=options.randomize,
             clock=clock,
         )
@@ -60,11 +67,22 @@ class Connector:
         self.pool.succeeded(server)
         return session
 
-    async def open_first(self) -> tuple[PooledServer, Session]:
-        """Try each server once. Raises the only one's error, or NoServersError; ConfigError."""
+    async def open_first(self, wake: asyncio.Event) -> tuple[PooledServer, Session]:
+        """As the option `first_connect` says. Raises the only one's error, or NoServersError;
+        ConfigError. `wake`: as for `open_any`."""
+        if self._options.first_connect == "once":
+            return await self._open_once()
+        if (opened := await self.open_any(wake, first=True)) is None:
+            raise NoServersError("No NATS server is left to try.") from self._failure
+        return opened
+
+    async def _open_once(self) -> tuple[PooledServer, Session]:
         servers = self.pool.servers
+        untried = list(servers)
         last: JetsparkError | None = None
-        for server in servers:
+        while untried:
+            server = self.pool.choose(untried)
+            untried.remove(server)
             try:
                 return server, await self.open(server)
             except JetsparkError as error:
@@ -75,6 +93,41 @@ class Connector:
                     raise
         tried = ", ".join(str(server.url) for server in servers)
         raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
+
+    async def open_any(
+        self, wake: asyncio.Event, *, first: bool = False
+    ) -> tuple[PooledServer, Session] | None:
+        """Try servers until one accepts; None when none is left. Failures are reported.
+
+        `wake` ends a wait for a server early: another one may be due. `first`: raises ConfigError,
+        since files that cannot be read are the same for every server.
+        """
+        while (picked := self.pool.next()) is not None:
+            server, delay = picked
+            if delay > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), delay)
+                    wake.clear()
+                    continue
+            try:
+                return server, await self.open(server)
+            except JetsparkError as error:
+                if first and isinstance(error, ConfigError):
+                    raise
+                self._failure = error
+                self._report(error)
+        return None
+
+    def _ask_choice(self, servers: tuple[PoolServer, ...]) -> PoolServer | None:
+        assert self._options.choose_server is not None  # noqa: S101
+        try:
+            chosen = self._options.choose_server(servers)
+            if chosen is not None and chosen not in servers:
+                raise ConfigError("choose_server must return one of the servers that it was given.")
+        except Exception as error:
+            self._report(user_error("choose_server", error))
+            return None
+        return chosen
 
     def _ask_delay(self, attempts: int) -> float:
         assert self._options.reconnect_delay is not None  # noqa: S101

@@ -8,12 +8,13 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from jetspark.arguments import check_fields, checked, path_of
 from jetspark.connection import contexts
 from jetspark.connection.certificates import client_context
 from jetspark.connection.credentials import find_seed, read_credentials
+from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import BadTimeError, ConfigError
 from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
@@ -81,7 +82,18 @@ class ConnectOptions:
     echo: bool = True
     """Whether this connection's subscriptions receive its own publishes."""
     randomize: bool = True
-    """Try the servers in random order."""
+    """Try the servers, and the addresses of a host name, in random order."""
+    first_connect: Literal["once", "wait", "background"] = "once"
+    """"once": connecting tries each server once, and then raises. "wait": it keeps trying, as after
+    a lost link, until a server accepts or none is left (`max_reconnect_attempts`). "background": it
+    returns at once and keeps trying; publishes and subscriptions are buffered, and the event
+    Connected or Closed tells how it ended."""
+    ignore_discovered_servers: bool = False
+    """Connect only to the servers given here, not to those that the cluster advertises."""
+    choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None = None
+    """Called before each attempt with the servers that may be tried, in their usual order; returns
+    the one to try next, or None for the usual one. Called in the event loop, so it must be quick;
+    an exception is reported, and the usual server is tried."""
     connect_timeout: float = 2.0
     reconnect: bool = True
     reconnect_wait: float = 2.0
@@ -93,6 +105,9 @@ class ConnectOptions:
     the next one there, in place of `reconnect_wait`."""
     max_reconnect_attempts: int = 60
     """A server is removed after more failed attempts in a row than this; -1: never."""
+    retry_auth_errors: bool = False
+    """Keep trying a server that has refused the credentials twice in a row; by default it is
+    removed, since the third attempt would end the same way."""
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0

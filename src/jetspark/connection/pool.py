@@ -2,10 +2,10 @@
 
 Rules: attempts at one server are at least `wait` seconds apart, plus jitter. A failed attempt
 counts against its server, a success resets the count. A server is removed when the count exceeds
-`max_attempts` (-1: never), or when two attempts in a row fail with the same authentication error.
-A server that was tried or lost moves to the end of the list. Servers advertised in INFO are added
-once each. They inherit the scheme and credentials of the server that advertised them, and TLS
-verifies an address against the name that the user wrote (`tls_name`).
+`max_attempts` (-1: never), or, unless `retry_auth_errors`, when two attempts in a row fail with the
+same authentication error. A server that was tried or lost moves to the end of the list. Servers
+advertised in INFO are added once each. They inherit the scheme and credentials of the server that
+advertised them, and TLS verifies an address against the name that the user wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 import ipaddress
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
 
@@ -46,7 +47,11 @@ class PooledServer:
 
 
 class ServerPool:
-    """`delay`, if given, replaces `wait`: called with the server's count of failed attempts."""
+    """`delay`, if given, replaces `wait`: called with the server's count of failed attempts.
+
+    `choose`, if given, is called with the candidates and returns one of them, or None for the
+    usual one.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,8 @@ class ServerPool:
         jitter: float = 0.0,
         max_attempts: int = 60,
         delay: Callable[[int], float] | None = None,
+        choose: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None = None,
+        retry_auth_errors: bool = False,
         randomize: bool = False,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
@@ -64,13 +71,24 @@ class ServerPool:
         self._jitter = jitter
         self._max_attempts = max_attempts
         self._delay = delay
+        self._choose = choose
+        self._retry_auth_errors = retry_auth_errors
         self._clock = clock
         self._randomize = randomize
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._servers: list[PooledServer] = []
+        self.replace(urls)
+
+    def replace(self, urls: Iterable[ServerURL]) -> None:
+        """Use these servers instead, randomized if so wanted. Known ones keep their history."""
+        known = {server.key: server for server in self._servers}
+        self._servers = []
         for url in urls:
-            self._add(PooledServer(url))
-        if randomize:
+            new = PooledServer(url)
+            if (old := known.get(new.key)) is not None:
+                old.url, old.gossiped = url, False
+            self._add(old or new)
+        if self._randomize:
             self._rng.shuffle(self._servers)
 
     def _add(self, server: PooledServer) -> bool:
@@ -89,9 +107,23 @@ class ServerPool:
         if not self._servers:
             return None
         now = self._clock()
-        # min() takes the first of equals, so servers that are ready keep their order.
-        server = min(self._servers, key=lambda s: max(s.not_before, now))
+        # sorted() keeps the order of equals, so servers that are ready keep theirs.
+        server = self.choose(sorted(self._servers, key=lambda s: max(s.not_before, now)))
         return server, max(0.0, server.not_before - now)
+
+    def choose(self, candidates: Sequence[PooledServer]) -> PooledServer:
+        """The user's choice of these, or the first one."""
+        if self._choose is None:
+            return candidates[0]
+        now = self._clock()
+        offered = tuple(
+            PoolServer(
+                str(each.url), each.gossiped, each.reconnects, max(0.0, each.not_before - now)
+            )
+            for each in candidates
+        )
+        chosen = self._choose(offered)
+        return candidates[offered.index(chosen)] if chosen in offered else candidates[0]
 
     def attempt(self, server: PooledServer) -> None:
         """An attempt begins now."""
@@ -105,7 +137,8 @@ class ServerPool:
         if self._delay is not None:
             server.not_before = self._clock() + max(0.0, self._delay(server.reconnects))
         exhausted = 0 <= self._max_attempts < server.reconnects
-        if self._same_auth_error(server, error) or exhausted:
+        refused = self._same_auth_error(server, error) and not self._retry_auth_errors
+        if refused or exhausted:
             self._remove(server)
             return True
         self._move_back(server)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from jetspark.connection import events
 from jetspark.connection.connector import Connector
@@ -33,6 +33,7 @@ from jetspark.connection.session import Session, Traffic
 from jetspark.connection.session_owner import Link
 from jetspark.connection.tcp_transport import dial_tcp
 from jetspark.connection.transport import Dial
+from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -123,10 +124,10 @@ class Supervisor:
     # -- connecting ----------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Try each server once.
+        """As the option `first_connect` says; nothing when connected or connecting already.
 
-        Raises the one server's error, or NoServersError with the last one's as `__cause__`.
-        Does nothing when connected already. A connection that was closed stays closed.
+        Raises the one server's error, or NoServersError with the last one's as `__cause__`. A
+        connection that was closed stays closed.
         """
         if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
             raise ConnectionClosedError(
@@ -165,9 +166,11 @@ class Supervisor:
             self._shut(user_error("The connection's task", error))
 
     async def _connect_first(self) -> None:
-        server, session = await self._connector.open_first()
-        self._adopt(server, session)
-        self._first.set_result(None)
+        if self._options.first_connect == "background":
+            self._first.set_result(None)
+        self._adopt(*await self._connector.open_first(self._wake))
+        if not self._first.done():
+            self._first.set_result(None)
 
     def _adopt(self, server: PooledServer, session: Session) -> None:
         """Make a new session the link. Without an await: nothing may come in between."""
@@ -196,30 +199,20 @@ class Supervisor:
 
     async def _reconnect(self) -> bool:
         """Until there is a link (True) or no server left (False)."""
-        while (picked := self.pool.next()) is not None:
-            server, delay = picked
-            if delay > 0:
-                try:
-                    await asyncio.wait_for(self._wake.wait(), delay)
-                    self._wake.clear()
-                    continue  # woken early: another server may be due now
-                except TimeoutError:
-                    pass
-            try:
-                session = await self._connector.open(server)
-            except JetsparkError as error:
-                self.report(error)
-                continue
-            self._adopt(server, session)
-            return True
-        return False
+        if (opened := await self._connector.open_any(self._wake)) is None:
+            return False
+        self._adopt(*opened)
+        return True
 
     async def _move_off(self) -> None:
         """Open the next link before the lame duck ends this one; stay if there is none."""
         old, server = self._session, self._server
         if old is None or server is None:
             return
-        for candidate in [each for each in self.pool.servers if each is not server]:
+        untried = [each for each in self.pool.servers if each is not server]
+        while untried:
+            candidate = self.pool.choose(untried)
+            untried.remove(candidate)
             try:
                 session = await self._connector.open(candidate)
             except JetsparkError as error:
@@ -291,8 +284,13 @@ class Supervisor:
         self.info = info
         self.max_payload = info.max_payload
 
+    def replace_servers(self, urls: Iterable[ServerURL]) -> None:
+        """Use these servers from the next attempt on; the present link stays."""
+        self.pool.replace(urls)
+        self._wake.set()
+
     def _learn(self, link: Link) -> None:
-        urls = link.info.connect_urls
+        urls = [] if self._options.ignore_discovered_servers else link.info.connect_urls
         if self._server and (new := self.pool.learn(urls, self._server, secure=link.secure)):
             self._on_event(events.ServersDiscovered(tuple(new)))
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
@@ -112,12 +112,23 @@ class GeneratedClient:
         return repr(self._inner)
 
     def connect(self) -> None:
-        """Try each server once. Nothing happens when it is connected or connecting already.
+        """Connect, as the option `first_connect` says: by default each server is tried once.
 
-        Raises the error of the one server, or NoServersError with the last one's as `__cause__`;
-        ConfigError for TLS files that cannot be used; ConnectionClosedError after `close`.
+        Nothing happens when it is connected or connecting already. Raises the error of the one
+        server, or NoServersError with the last one's as `__cause__`; ConfigError for TLS files that
+        cannot be used; ConnectionClosedError after `close`.
         """
         raise NotImplementedError
+
+    @spelt
+    def set_servers(self, servers: str | Iterable[str]) -> None:
+        """Replace the servers to connect to, discovered ones too, from the next attempt on.
+
+        `servers`: one URL or several. The present link stays, also to a server that is not among
+        them; `force_reconnect` leaves it. Raises ConfigError for servers that `connect` would
+        refuse, ConnectionClosedError.
+        """
+        self._thread.call(self._inner.set_servers, servers)
 
     def force_reconnect(self) -> None:
         """Leave this server for the next one; returns when the link is up again.
