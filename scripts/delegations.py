@@ -74,7 +74,7 @@ MODULES: dict[str, list[Twin]] = {
             hooks=(
                 "_make(self, event_callback: EventCallback | None,"
                 " error_callback: ErrorCallback | None,"
-                " dial: Dial) -> None",
+                " dial: Dial | None) -> None",
             ),
         )
     ],

@@ -38,7 +38,7 @@ SANS_IO = {
     f"connection.{file}"
     for file in (
         *("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket"),
-        "server_errors",
+        *("server_errors", "pool_server", "proxy"),
     )
 }
 
@@ -57,9 +57,10 @@ LAYERS: dict[str, set[str]] = {
     "services": VALUES | {"wire", "client", "jetstream"},
     "full_client": CORE | {"jetstream", "kv", "objects", "services"},
     "blocking": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
-    "bulk": VALUES | {"wire"} | SANS_IO,
+    "bulk": VALUES | {"wire", "connection.dialer"} | SANS_IO,
     "lakehouse": VALUES,
-    "spark": VALUES | {"bulk", "lakehouse", "connection.options", "connection.urls"},
+    "spark": VALUES
+    | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
     "server": VALUES,
     "public_names": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
     "": {"public_names"},  # jetspark/__init__.py
@@ -85,7 +86,9 @@ IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(VALUES | {"wire"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
-    **dict.fromkeys(("bulk", "lakehouse", "spark", "server"), frozenset({"asyncio"})),
+    **dict.fromkeys(
+        ("bulk", "lakehouse", "spark", "server", "connection.dialer"), frozenset({"asyncio"})
+    ),
 }
 
 # Names with one underscore that belong to somebody else, and why they are used.

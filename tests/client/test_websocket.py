@@ -15,8 +15,8 @@ from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
-from jetspark.connection.options import make_options
-from jetspark.connection.tcp_transport import dial_tcp
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.tcp_transport import tcp
 from jetspark.connection.transport import Receiver, Transport
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.connection.websocket import WebSocketCodec
@@ -65,7 +65,7 @@ async def test_own_dial_carries_every_kind_of_url(
 
     async def dial(asked: ServerURL, receiver: Receiver) -> Transport:
         dialed.append(str(asked))
-        return await dial_tcp(ServerURL("localhost", port), receiver)
+        return await tcp(ConnectOptions())(ServerURL("localhost", port), receiver)
 
     unknown = f"{scheme}://behind.a.proxy.invalid:7"
     options = make_options(unknown, tls_ca_file=str(certificates.ca), tls_hostname="localhost")

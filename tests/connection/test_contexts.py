@@ -55,6 +55,7 @@ def home(tmp_path: Path) -> Home:
         ({"token": "t"}, {"token": "t"}),
         ({"user": "u", "password": "p"}, {"user": "u", "password": "p"}),
         ({"user": "t"}, {"token": "t"}),
+        ({"socks_proxy": "socks5://u:p@h:1"}, {"proxy": "socks5://u:p@h:1"}),
         ({"creds": "/c"}, {"creds_file": "/c"}),
         ({"creds": "file:///c"}, {"creds_file": "/c"}),
         ({"nkey": "/n"}, {"nkey_seed_file": "/n"}),
@@ -87,7 +88,7 @@ def test_each_field_of_a_context(
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"socks_proxy": "socks://x"}, "socks_proxy"),
+        ({"socks_proxy": "socks://x"}, "context .* socks_proxy must be socks5://host:port"),
         ({"nsc": "nsc://o/a/u"}, "nsc"),
         ({"windows_cert_store": "user"}, "windows_cert_store"),
         ({"jetstream_domain": "a.b"}, "domain"),
@@ -201,7 +202,8 @@ def test_variables_that_go_together(home: Home) -> None:
     options = make_options(environ=environ)
     assert (options.user, options.password, options.tls_key_file) == ("u", "p", "/k")
     assert make_options(environ={"NATS_URL": "", "NATS_CREDS": ""}) == ConnectOptions()
-    with pytest.raises(ConfigError, match="environment sets socks_proxy"):
+    assert make_options(environ={"NATS_SOCKS_PROXY": "h:1080"}).proxy == "socks5://h:1080"
+    with pytest.raises(ConfigError, match="environment: socks_proxy must be socks5://host:port"):
         make_options(environ={"NATS_SOCKS_PROXY": "x"})
 
 

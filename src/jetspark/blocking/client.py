@@ -44,7 +44,7 @@ class Client(GeneratedClient, Leaving):
         self,
         event_callback: EventCallback | None,
         error_callback: ErrorCallback | None,
-        dial: Dial,
+        dial: Dial | None,
     ) -> None:
         for callback in (event_callback, error_callback):
             check_callback(callback)
@@ -54,7 +54,7 @@ class Client(GeneratedClient, Leaving):
         self._error_callback = error_callback
         self._thread.call(self._make_in_loop, dial)
 
-    def _make_in_loop(self, dial: Dial) -> None:
+    def _make_in_loop(self, dial: Dial | None) -> None:
         self._inner = AsyncClient(
             self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
         )

@@ -7,12 +7,12 @@ import ssl
 from typing import Protocol
 
 from jetspark.bulk.blocking_websocket import open_websocket
+from jetspark.bulk.sockets import open_socket
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.urls import NO_HOST, ServerURL
+from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
     ConnectTimeoutError,
-    ServerRefusedError,
     TLSError,
 )
 
@@ -32,7 +32,7 @@ def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
     Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
     unusable TLS files and without the library for WebSockets.
     """
-    sock = _tcp(server, options.connect_timeout)
+    sock = open_socket(options, server)
     return _websocket(sock, options, server) if server.websocket else sock
 
 
@@ -52,27 +52,6 @@ def broken(server: str, error: OSError | None) -> BrokenSocketError:
     """The error for a socket that failed, or (None) that the server closed."""
     reason = "closed by the server" if error is None else (error.strerror or str(error))
     return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
-
-
-def _tcp(server: ServerURL, timeout: float) -> socket.socket:
-    try:
-        sock = socket.create_connection((server.host, server.port), timeout)
-    except TimeoutError:
-        raise ConnectTimeoutError(
-            f"No connection to {server} within {timeout:g} s.", server=str(server)
-        ) from None
-    except UnicodeError as error:
-        raise ServerRefusedError(
-            f"No server at {server}: {NO_HOST}.", server=str(server)
-        ) from error
-    except OSError as error:
-        raise ServerRefusedError(
-            f"Cannot connect to {server}: {error.strerror or error}. "
-            "Is a nats-server running there?",
-            server=str(server),
-        ) from error
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
 
 
 def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:

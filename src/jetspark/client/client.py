@@ -34,7 +34,6 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.server_limits import check_line
 from jetspark.connection.supervisor import Supervisor
-from jetspark.connection.tcp_transport import dial_tcp
 from jetspark.connection.transport import Dial
 from jetspark.errors import (
     ConnectionClosedError,
@@ -73,7 +72,7 @@ class Client(RequestCalls):
         *,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
-        dial: Dial = dial_tcp,
+        dial: Dial | None = None,
     ) -> None:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()

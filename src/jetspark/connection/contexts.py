@@ -5,12 +5,13 @@ Both give keyword arguments of ConnectOptions, nothing is connected. A context i
 `nats/context.txt`. The variables are those of the `nats` command:
 
 NATS_CONTEXT, NATS_URL, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (file), NATS_NKEY (file
-with a seed), NATS_JWT and NATS_SEED (texts), NATS_CA, NATS_CERT, NATS_KEY (files).
+with a seed), NATS_JWT and NATS_SEED (texts), NATS_CA, NATS_CERT, NATS_KEY (files),
+NATS_SOCKS_PROXY.
 
 Empty ones count as not set. The other variables win over the context that NATS_CONTEXT names. As
 in the `nats` command, a user without a password is a token. What is not supported and would change
-where or how to connect (a SOCKS proxy, `nsc`, Windows certificate stores, secrets by URI) is
-refused with a sentence.
+where or how to connect (`nsc`, Windows certificate stores, secrets by URI) is refused with a
+sentence.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jetspark.connection.proxy import parse_proxy
 from jetspark.errors import ConfigError
 
 logger = logging.getLogger("jetspark")
@@ -60,7 +62,6 @@ _VARIABLES = {
 }
 _SECRETS = frozenset({"user", "password", "token", "creds", "nkey", "user_jwt", "user_seed"})
 _REFUSED = {
-    "socks_proxy": "a SOCKS proxy is not supported",
     "nsc": "nsc look-ups are not supported; give creds and url",
     "windows_cert_store": "Windows certificate stores are not supported; give ca, cert and key",
 }
@@ -136,7 +137,9 @@ def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> 
             raise ConfigError(f"{where} sets {field}, which cannot be honoured: {reason}.")
     options: dict[str, Any] = {}
     for field, value in fields.items():
-        if field == "tls_first" and isinstance(value, bool):
+        if field == "socks_proxy":
+            options["proxy"] = _socks_proxy(value, where)
+        elif field == "tls_first" and isinstance(value, bool):
             options["tls_first"] = value
         elif (field in _TEXTS or field in _FILES) and not isinstance(value, str):
             raise ConfigError(f"{where}: {field} must be a text.")
@@ -153,6 +156,17 @@ def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> 
     if "user" in options and "password" not in options:
         options["token"] = options.pop("user")
     return options
+
+
+def _socks_proxy(value: object, where: str) -> str:
+    """The option `proxy`; the `nats` command takes the scheme for granted."""
+    text = str(value)
+    url = text if "://" in text else f"socks5://{text}"
+    try:
+        parse_proxy(url)
+    except ConfigError:
+        raise ConfigError(f"{where}: socks_proxy must be socks5://host:port.") from None
+    return url
 
 
 def _path(text: str, environ: Mapping[str, str]) -> str:

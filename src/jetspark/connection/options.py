@@ -15,6 +15,7 @@ from jetspark.connection import contexts
 from jetspark.connection.certificates import client_context
 from jetspark.connection.credentials import find_seed, read_credentials
 from jetspark.connection.pool_server import PoolServer
+from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import BadTimeError, ConfigError
 from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
@@ -55,6 +56,13 @@ class ConnectOptions:
     Cannot be sent to Spark's executors."""
     nkey: str | None = None
     """The public NKey, U…, of what `sign` signs with, when there is no `jwt`."""
+    proxy: str | None = field(default=None, repr=False)
+    """The proxy to the servers: `http://host:port` (HTTP CONNECT) or `socks5://host:port`, with
+    `user:password@` before the host if it asks for them. It looks up the servers' names."""
+    dialer: Callable[[str, int], Any] | None = field(default=None, repr=False)
+    """Opens the connection to a host and port, of the proxy if there is one; returns a connected
+    `socket.socket`. Called in a thread, and may take `connect_timeout`; TLS and WebSocket go over
+    its socket. Cannot be sent to Spark's executors."""
     tls: bool = False
     """Require TLS of every server. Authorities, a certificate or an `ssl_context` require it, too,
     except of ws:// servers; `tls://` or `wss://` in a URL requires it of that server."""
@@ -153,6 +161,7 @@ class ConnectOptions:
         if self.pending_size < 0:
             raise ConfigError("pending_size cannot be negative.")
         self._check_credentials()
+        _ = self.proxy_server
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ConfigError("tls_key_file needs tls_cert_file.")
         if (self.tls or self.tls_first) and any(url.scheme == "ws" for url in self.urls()):
@@ -177,6 +186,11 @@ class ConnectOptions:
     def header_pairs(self) -> tuple[tuple[str, str], ...]:
         """`ws_headers` as pairs."""
         return tuple(self.ws_headers)  # type: ignore[arg-type]
+
+    @property
+    def proxy_server(self) -> Proxy | None:
+        """`proxy`, parsed."""
+        return None if self.proxy is None else parse_proxy(self.proxy)
 
     @property
     def api_prefix(self) -> str:

@@ -31,7 +31,6 @@ from jetspark.connection.pool import PooledServer
 from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.session_owner import Link
-from jetspark.connection.tcp_transport import dial_tcp
 from jetspark.connection.transport import Dial
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -60,7 +59,7 @@ class Supervisor:
         *,
         on_event: Callable[[ConnectionEvent], None],
         on_error: Callable[[JetsparkError], None],
-        dial: Dial = dial_tcp,
+        dial: Dial | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options

@@ -6,7 +6,9 @@ import asyncio
 import ssl
 from typing import cast
 
-from jetspark.connection.transport import Receiver, Transport
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.sockets import open_socket
+from jetspark.connection.transport import Dial, Receiver, Transport
 from jetspark.connection.urls import ServerURL
 
 RECEIVE_BUFFER = 256 * 1024
@@ -90,10 +92,18 @@ class TcpTransport(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-async def dial_tcp(server: ServerURL, receiver: Receiver) -> Transport:
-    """The default `Dial`."""
-    loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(
-        lambda: TcpTransport(receiver), server.host, server.port
-    )
-    return protocol
+def tcp(options: ConnectOptions) -> Dial:
+    """The default `Dial`: TCP as the options say, directly or through a proxy."""
+
+    async def dial(server: ServerURL, receiver: Receiver) -> Transport:
+        sock = await open_socket(options, server)
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(
+                lambda: TcpTransport(receiver), sock=sock
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return protocol
+
+    return dial

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 from jetspark.spark import option_values as values
@@ -32,6 +33,15 @@ def _servers(name: str, value: str) -> str:
     return value
 
 
+def _proxy(name: str, value: str) -> str:
+    if parse_proxy(value).user is not None:
+        raise ConfigError(
+            f"Option {name!r} holds a user: name the proxy in a context of the nats command, whose "
+            "secrets Spark does not show."
+        )
+    return value
+
+
 CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "servers": ("servers", _servers),
     "context": ("context", values.text),
@@ -43,6 +53,7 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "nkeySeedFile": ("nkey_seed_file", values.text),
     "nkeySecret": ("nkey_seed", values.text),
     "jwtToken": ("jwt", values.text),
+    "proxy": ("proxy", _proxy),
     "tls": ("tls", values.truth),
     "tlsFirst": ("tls_first", values.truth),
     "tlsCaFile": ("tls_ca_file", values.text),
@@ -69,6 +80,7 @@ MASKED = {
 CALLABLES = {
     "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
     "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
+    "dialer": "it cannot be sent to executors; use proxy",
     "sslcontext": "it cannot be sent to executors; use the tls… options",
     "ssl_context": "it cannot be sent to executors; use the tls… options",
 }

@@ -24,7 +24,6 @@ from jetspark.client.prepared import Sendable
 from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.tcp_transport import dial_tcp
 from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -43,7 +42,10 @@ class GeneratedClient:
     _inner: AsyncClient
 
     def _make(
-        self, event_callback: EventCallback | None, error_callback: ErrorCallback | None, dial: Dial
+        self,
+        event_callback: EventCallback | None,
+        error_callback: ErrorCallback | None,
+        dial: Dial | None,
     ) -> None:
         raise NotImplementedError
 
@@ -54,7 +56,7 @@ class GeneratedClient:
         *,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
-        dial: Dial = dial_tcp,
+        dial: Dial | None = None,
     ) -> None:
         self.options = options or ConnectOptions()
         self._make(event_callback, error_callback, dial)

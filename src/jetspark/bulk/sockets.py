@@ -1,0 +1,90 @@
+"""Opens the socket to a server, directly or through a proxy, without asyncio."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+
+from jetspark.connection.dialer import call_dialer
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.proxy import Proxy, ask_proxy, hung_up
+from jetspark.connection.urls import NO_HOST, ServerURL
+from jetspark.errors import ConnectTimeoutError, ServerRefusedError
+
+
+def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
+    """A connected socket whose peer is the server, within `connect_timeout`.
+
+    Raises ConnectTimeoutError, ServerRefusedError; JetsparkError for a dialer that fails.
+    """
+    proxy, timeout = options.proxy_server, options.connect_timeout
+    try:
+        if proxy is None:
+            return _connected(options, server.host, server.port)
+        sock = _connected(options, proxy.host, proxy.port)
+        try:
+            sock.settimeout(timeout)
+            _through(sock, proxy, server)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    except TimeoutError:
+        way = "" if proxy is None else f" through the proxy {proxy}"
+        raise ConnectTimeoutError(
+            f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
+        ) from None
+    except (UnicodeError, OSError) as error:
+        reason = NO_HOST if isinstance(error, UnicodeError) else (error.strerror or str(error))
+        if proxy is not None:
+            sentence = f"No proxy at {proxy}: {reason}."
+        elif isinstance(error, UnicodeError):
+            sentence = f"No server at {server}: {reason}."
+        else:
+            sentence = f"Cannot connect to {server}: {reason}. Is a nats-server running there?"
+        raise ServerRefusedError(sentence, server=str(server)) from error
+
+
+def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
+    if options.dialer is not None:
+        return call_dialer(options, host, port)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if options.randomize:
+        random.shuffle(found)
+    end = time.monotonic() + options.connect_timeout
+    failure = OSError("the name has no address")
+    for left, (family, kind, protocol, _, address) in zip(
+        range(len(found), 0, -1), found, strict=True
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(max(0.001, end - time.monotonic()) / left)
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+        except OSError as error:  # TimeoutError, too
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+    raise failure
+
+
+def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+    steps = ask_proxy(proxy, server)
+    step = next(steps)
+    while True:
+        answer = b""
+        if isinstance(step, bytes):
+            sock.sendall(step)
+        else:
+            while len(answer) < step:
+                if not (more := sock.recv(step - len(answer))):
+                    raise hung_up(proxy, server)
+                answer += more
+        try:
+            step = steps.send(answer)
+        except StopIteration:
+            return
