@@ -19,6 +19,7 @@ from jetspark.connection.events import (
 )
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.pool_server import PoolServer
+from jetspark.connection.tls_state import TLSState
 from jetspark.errors import (
     AuthError,
     AuthorizationError,
@@ -93,6 +94,7 @@ __all__ = [
     "Statistics",
     "Status",
     "Subscription",
+    "TLSState",
     "__version__",
     "connect",
 ]

@@ -154,7 +154,7 @@ def test_what_was_accepted_when_the_link_broke_is_not_lost() -> None:
         status=ConnectionStatus.CONNECTED,
         outbox=outbox,
         require_open=lambda: None,
-        current_server=None,
+        present=None,
         info=None,
     )
     buffer = PublishBuffer(thread, cast(Supervisor, link), 2000)

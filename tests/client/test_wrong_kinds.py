@@ -361,7 +361,7 @@ def test_a_backup_to_verify_is_a_folder(wrong: Any) -> None:
 OPTIONS: dict[str, tuple[list[Any], str]] = {
     "servers": ([5, [None], [5], b"x", object()], "is a str"),
     "name": ([5, b"x", None], "is a str"),
-    "password": ([5], "is a str, not int"),
+    "password": ([5], "is a str or a function, not int"),
     "reconnect": (["no", None, 0, 5], "is True or False"),
     "tls": ([None, "x"], "is True or False"),
     "echo": ([NAN], "is True or False"),

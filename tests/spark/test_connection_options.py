@@ -76,7 +76,7 @@ def test_every_option_has_its_example() -> None:
         ({"dialer": "x"}, "cannot be sent to executors; use proxy"),
         ({"sslContext": "x"}, "use the tls… options"),
         ({"tlsFirst": "yes"}, "'tlsFirst' must be true or false"),
-        ({"credentials": "x", "token": "y"}, "one kind of credentials"),
+        ({"credentials": "x", "nkeySecret": "y"}, "one kind of credentials"),
         ({"credFile": "x"}, "did you mean 'credsFile'"),
     ],
 )

@@ -148,7 +148,7 @@ class PublishBuffer:
         """Frames that the present server accepts: it may not be the one they were checked for."""
         link, info = self._link, self._link.info
         # Without a link, the outbox does this when there is one.
-        if link.current_server is None or info is None:
+        if link.present is None or info is None:
             return frames, size, ()
         if size <= info.max_payload and info.headers:
             return frames, size, ()

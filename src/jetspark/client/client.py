@@ -34,6 +34,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.server_limits import check_line
 from jetspark.connection.supervisor import Supervisor
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial
 from jetspark.errors import (
     ConnectionClosedError,
@@ -113,7 +114,12 @@ class Client(RequestCalls):
     @property
     def current_server(self) -> str | None:
         """URL of the current server, without credentials; None without a link."""
-        return self._link.current_server
+        return str(link.server) if (link := self._link.present) else None
+
+    @property
+    def tls(self) -> TLSState | None:
+        """Version, cipher and the server's certificate of the link; None without TLS or a link."""
+        return link.tls if (link := self._link.present) else None
 
     @property
     def servers(self) -> list[str]:

@@ -18,9 +18,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from jetspark.errors import ConfigError
+from jetspark.subjects import NO_TEXT
 
 Sign: TypeAlias = Callable[[bytes], bytes]
 """The server's nonce to its 64 bytes of Ed25519 signature."""
+
+Credential: TypeAlias = str | Callable[[], str]
+"""A text, or a callable that returns it at each connect."""
 
 # A block is a line of dashes around a title, lines of text, and another such line; `nsc` writes
 # the closing one with a dash more. The first block holds the JWT, the second the seed.
@@ -50,6 +54,21 @@ class Identity:
         if self.sign is None or not nonce:
             return named
         return named | {"sig": _signature(self.sign, nonce)}
+
+
+def text_of(option: str, given: Credential) -> str:
+    """The text of an option that may be a callable. Raises ConfigError when that fails."""
+    if isinstance(given, str):
+        return given
+    try:
+        text = given()
+    except Exception as error:
+        # Not its text, which may hold secrets.
+        raise ConfigError(f"The callable {option} raised {type(error).__name__}.") from error
+    if not isinstance(text, str) or NO_TEXT.search(text):
+        what = "no valid text" if isinstance(text, str) else type(text).__name__
+        raise ConfigError(f"The callable {option} has to return a str, and returned {what}.")
+    return text
 
 
 def identity_of_creds(text: str, where: str) -> Identity:

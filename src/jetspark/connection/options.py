@@ -13,7 +13,7 @@ from typing import Any, Literal
 from jetspark.arguments import check_fields, checked, path_of
 from jetspark.connection import contexts
 from jetspark.connection.certificates import client_context
-from jetspark.connection.credentials import find_seed, read_credentials
+from jetspark.connection.credentials import Credential, find_seed, read_credentials
 from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
@@ -37,18 +37,22 @@ class ConnectOptions:
     """One URL, several in a tuple, or several in one text with commas. They may hold secrets."""
     name: str = ""
     """Shown by the server's monitoring."""
-    user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
+    user: Credential | None = field(default=None, repr=False)
+    password: Credential | None = field(default=None, repr=False)
+    token: Credential | None = field(default=None, repr=False)
+    """For a server with tokens, in addition to other credentials if given. This one, `user`,
+    `password`, `creds`, `nkey_seed` and `jwt` may be callables without arguments that return the
+    text: called at each connect, in the event loop, so they must be quick. Callables cannot be sent
+    to Spark's executors."""
     creds_file: str | os.PathLike[str] | None = None
     """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
-    creds: str | None = field(default=None, repr=False)
+    creds: Credential | None = field(default=None, repr=False)
     """The text of a `.creds` file."""
     nkey_seed_file: str | os.PathLike[str] | None = None
     """Path of a file with a user's NKey seed, read at every connect and reconnect."""
-    nkey_seed: str | None = field(default=None, repr=False)
+    nkey_seed: Credential | None = field(default=None, repr=False)
     """A user's NKey seed, SU…"""
-    jwt: str | None = field(default=None, repr=False)
+    jwt: Credential | None = field(default=None, repr=False)
     """A user's JWT; with a seed or `sign`, alone when it is a bearer JWT."""
     sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
     """Signs the server's nonce at every connect: given its bytes, returns the 64 bytes of the
@@ -143,7 +147,8 @@ class ConnectOptions:
             if (path := getattr(self, option)) is not None:
                 path_of(option, path)
         for option in _TEXTS:
-            if NO_TEXT.search(getattr(self, option) or ""):
+            value = getattr(self, option)
+            if isinstance(value, str) and NO_TEXT.search(value):
                 raise ConfigError(f"{option} holds a lone surrogate, which no UTF-8 has.")
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
@@ -171,16 +176,18 @@ class ConnectOptions:
         check_publish_subject(self.inbox_prefix, what="inbox_prefix")
 
     def _check_credentials(self) -> None:
-        """One kind at most, and whole. Raises ConfigError, with names and no values."""
+        """One user or token, and one key or JWT, at most. Raises ConfigError without values."""
         if (self.user is None) != (self.password is None):
             raise ConfigError("user and password go together.")
-        given = [name for name in _CREDENTIAL_KINDS if getattr(self, name) is not None]
+        if self.user is not None and self.token is not None:
+            raise ConfigError("Give one kind of credentials, not user and token together.")
+        given = [name for name in _IDENTITIES if getattr(self, name) is not None]
         if len(given) > 1 and not (len(given) == 2 and given[0] == "jwt" and given[1] in _SIGNERS):
             raise ConfigError(f"Give one kind of credentials, not {' and '.join(given)} together.")
         if given == ["sign"] and self.nkey is None:
             raise ConfigError("sign needs jwt, or the public key as nkey.")
         if self.nkey is not None and given != ["sign"]:
-            raise ConfigError("nkey is the public key for sign; it goes with nothing else.")
+            raise ConfigError("nkey is the public key for sign; no other key or JWT goes with it.")
 
     @property
     def header_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -278,8 +285,8 @@ _TEXTS = (
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
-_CREDENTIAL_KINDS = ("user", "token", "creds_file", "creds", "jwt", *_SIGNERS)
-CREDENTIALS = frozenset({*_CREDENTIAL_KINDS, "password", "nkey"})
+_IDENTITIES = ("creds_file", "creds", "jwt", *_SIGNERS)
+CREDENTIALS = frozenset({"user", "password", "token", "nkey", *_IDENTITIES})
 """The options that authenticate."""
 
 

@@ -21,6 +21,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.session_owner import SessionOwner
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial, Transport, reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -90,9 +91,9 @@ class Session:
         self._ended: asyncio.Future[None] | None = None
 
     @property
-    def secure(self) -> bool:
-        """Whether TLS protects the link."""
-        return self._transport is not None and self._transport.secure
+    def tls(self) -> TLSState | None:
+        """The TLS that protects the link; None in plain text."""
+        return None if self._transport is None else self._transport.tls
 
     # -- opening -------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from jetspark.connection.routes import Route
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import JetsparkError
 from jetspark.wire.documents import ServerInfo
@@ -19,8 +20,8 @@ class Link(Protocol):
     """Whether the server has answered a PING behind what began this link."""
 
     @property
-    def secure(self) -> bool:
-        """Whether TLS protects it."""
+    def tls(self) -> TLSState | None:
+        """The TLS that protects it."""
 
 
 class SessionOwner(Protocol):

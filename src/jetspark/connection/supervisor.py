@@ -96,9 +96,9 @@ class Supervisor:
     # -- what it is ----------------------------------------------------------------------------
 
     @property
-    def current_server(self) -> str | None:
-        """URL of the server that the link leads to, None without a link."""
-        return str(self._session.server) if self._session else None
+    def present(self) -> Session | None:
+        """The present link; None without one."""
+        return self._session
 
     def _enter(self, status: ConnectionStatus) -> None:
         if status not in TRANSITIONS[self.status]:
@@ -290,7 +290,9 @@ class Supervisor:
 
     def _learn(self, link: Link) -> None:
         urls = [] if self._options.ignore_discovered_servers else link.info.connect_urls
-        if self._server and (new := self.pool.learn(urls, self._server, secure=link.secure)):
+        if self._server and (
+            new := self.pool.learn(urls, self._server, secure=link.tls is not None)
+        ):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:

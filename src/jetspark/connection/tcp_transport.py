@@ -8,6 +8,7 @@ from typing import cast
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.sockets import open_socket
+from jetspark.connection.tls_state import TLSState, tls_state_of
 from jetspark.connection.transport import Dial, Receiver, Transport
 from jetspark.connection.urls import ServerURL
 
@@ -26,7 +27,7 @@ class TcpTransport(asyncio.BufferedProtocol):
         self._receiver = receiver
         self._view = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
-        self.secure = False
+        self.tls: TLSState | None = None
 
     # -- called by asyncio ---------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ class TcpTransport(asyncio.BufferedProtocol):
         if upgraded is None:
             raise ConnectionResetError("the link ended during the TLS handshake")
         self._use(upgraded)
-        self.secure = True
+        self.tls = tls_state_of(upgraded.get_extra_info("ssl_object"))
 
     def close(self) -> None:
         if self._transport is None:

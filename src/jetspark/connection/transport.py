@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.urls import NO_HOST, ServerURL
 
 
@@ -48,8 +49,8 @@ class Transport(Protocol):
         """Bytes that the network has not taken yet."""
 
     @property
-    def secure(self) -> bool:
-        """Whether TLS protects the link."""
+    def tls(self) -> TLSState | None:
+        """The TLS that protects the link; None in plain text."""
 
     def abort(self) -> None:
         """End the link now."""

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial, Receiver, Transport
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
@@ -106,8 +107,8 @@ class WebSocketTransport:
         return 0 if self._below is None else self._below.unsent
 
     @property
-    def secure(self) -> bool:
-        return self._below is not None and self._below.secure
+    def tls(self) -> TLSState | None:
+        return None if self._below is None else self._below.tls
 
     def abort(self) -> None:
         if self._below is not None:

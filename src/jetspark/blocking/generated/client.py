@@ -24,6 +24,7 @@ from jetspark.client.prepared import Sendable
 from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -85,6 +86,11 @@ class GeneratedClient:
     def current_server(self) -> str | None:
         """URL of the current server, without credentials; None without a link."""
         return self._inner.current_server
+
+    @property
+    def tls(self) -> TLSState | None:
+        """Version, cipher and the server's certificate of the link; None without TLS or a link."""
+        return self._inner.tls
 
     @property
     def servers(self) -> list[str]:

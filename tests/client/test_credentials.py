@@ -1,0 +1,227 @@
+"""Credentials as callables, several kinds together, refusals that are tried again, TLS state."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.client.conftest import Connect
+from tests.conftest import MakeServer
+from tests.support.accounts import Operator, creds_text, new_key
+
+import jetspark
+import jetspark.blocking
+from jetspark import ConnectOptions, JetsparkError
+from jetspark.bulk.link import connect as connect_bulk
+from jetspark.connection.options import make_options
+from jetspark.errors import AuthorizationError, ConfigError
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
+
+WITHIN = 60
+OPERATOR, USER = Operator(), new_key()
+USERS = "authorization { users = [{user: u, password: p4ss}] }"
+
+
+def everywhere(url: str, **options: Any) -> None:
+    """Log in with the blocking client and a bulk link."""
+    with jetspark.blocking.connect(url, **options) as nc:
+        nc.flush()
+    link = connect_bulk(make_options(url, **options))
+    assert link.check()
+    link.close()
+
+
+@pytest.mark.parametrize(
+    ("conf", "options"),
+    [
+        (USERS, {"user": lambda: "u", "password": lambda: "p4ss"}),
+        (USERS, {"user": "u", "password": lambda: "p4ss"}),
+        ("authorization { token: s3cret }", {"token": lambda: "s3cret"}),
+        (
+            f"authorization {{ users = [{{nkey: {USER.public}}}] }}",
+            {"nkey_seed": lambda: USER.seed},
+        ),
+        (
+            OPERATOR.config(),
+            {"jwt": lambda: OPERATOR.user(USER), "nkey_seed": lambda: USER.seed},
+        ),
+        (OPERATOR.config(), {"creds": lambda: creds_text(OPERATOR.user(USER), USER.seed)}),
+    ],
+    ids=["user and password", "password", "token", "nkey seed", "jwt and seed", "creds"],
+)
+async def test_credentials_may_be_callables(
+    make_server: MakeServer, connect: Connect, conf: str, options: dict[str, Any]
+) -> None:
+    server = make_server(conf)
+    nc = await connect(server.url, **options)
+    await nc.flush()
+    assert "s3cret" not in repr(nc.options)
+    await asyncio.to_thread(everywhere, server.url, **options)
+
+
+async def test_a_callable_is_asked_at_each_connect(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server, asked = make_server(USERS), []
+
+    def password() -> str:
+        asked.append(1)
+        return "p4ss"
+
+    nc = await connect(server.url, user="u", password=password)
+    await nc.force_reconnect()
+    assert len(asked) == 2
+
+
+def fails() -> str:
+    raise LookupError("s3cret")
+
+
+@pytest.mark.parametrize(
+    ("password", "says"),
+    [
+        (fails, "The callable password raised LookupError."),
+        (lambda: b"s3cret", "The callable password has to return a str, and returned bytes."),
+        (lambda: "\ud800", "The callable password has to return a str, and returned no valid text"),
+    ],
+    ids=["raises", "bytes", "surrogate"],
+)
+async def test_a_callable_that_fails_is_one_sentence_without_its_secret(
+    shared_server: NatsServer, password: Callable[[], str], says: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        await jetspark.connect(shared_server.url, user="u", password=password)
+    assert says in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+    with pytest.raises(ConfigError):
+        connect_bulk(make_options(shared_server.url, user="u", password=password))
+
+
+@pytest.mark.parametrize(
+    "login", [{"token": "s3cret"}, {"user": "u", "password": "p4ss"}], ids=["token", "user"]
+)
+async def test_a_token_or_user_goes_with_a_key_and_each_server_takes_its_own(
+    make_server: MakeServer, connect: Connect, login: dict[str, Any]
+) -> None:
+    conf = "authorization { token: s3cret }" if "token" in login else USERS
+    servers = [make_server(conf), make_server(OPERATOR.config())]
+    servers.append(make_server(f"authorization {{ users = [{{nkey: {USER.public}}}] }}"))
+    identities = [{"nkey_seed": USER.seed}, {"creds": creds_text(OPERATOR.user(USER), USER.seed)}]
+    for server, identity in (
+        (servers[0], identities[0]),
+        (servers[0], identities[1]),
+        (servers[1], identities[1]),
+        (servers[2], identities[0]),
+    ):
+        nc = await connect(server.url, **login, **identity)
+        await nc.flush()
+        await asyncio.to_thread(everywhere, server.url, **login, **identity)
+    with pytest.raises(AuthorizationError):
+        await connect(servers[2].url, **login)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token": "t", "user": "u", "password": "p"},
+        {"creds": "c", "nkey_seed": "s"},
+        {"creds": "c", "jwt": "j", "token": "t"},
+        {"token": "t", "nkey": "U"},
+        {"user": lambda: "u"},
+    ],
+)
+def test_credentials_that_exclude_each_other_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"one kind|goes with it|go together"):
+        ConnectOptions(**options)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def passwords() -> Callable[[], str]:
+    """Wrong four times, then right."""
+    given = iter(["wrong"] * 4 + ["p4ss"] * 100)
+    return lambda: next(given)
+
+
+async def test_retry_auth_errors_tries_until_the_credentials_are_right(
+    make_server: MakeServer, connect: Connect, passwords: Callable[[], str]
+) -> None:
+    errors: list[JetsparkError] = []
+    nc = await connect(
+        make_server(USERS).url,
+        user="u",
+        password=passwords,
+        first_connect="wait",
+        retry_auth_errors=True,
+        error_callback=errors.append,
+    )
+    await nc.flush()
+    assert [type(error) for error in errors] == [AuthorizationError] * 4
+
+
+async def test_without_retry_auth_errors_the_second_refusal_is_the_last(
+    make_server: MakeServer, connect: Connect, passwords: Callable[[], str]
+) -> None:
+    with pytest.raises(jetspark.NoServersError) as raised:
+        await connect(make_server(USERS).url, user="u", password=passwords, first_connect="wait")
+    assert isinstance(raised.value.__cause__, AuthorizationError)
+    assert [passwords() for _ in range(3)] == ["wrong", "wrong", "p4ss"]
+
+
+def test_blocking_retry_auth_errors_tries_until_the_credentials_are_right(
+    make_server: MakeServer, passwords: Callable[[], str]
+) -> None:
+    with jetspark.blocking.connect(
+        make_server(USERS).url,
+        user="u",
+        password=passwords,
+        first_connect="wait",
+        retry_auth_errors=True,
+        reconnect_wait=0.05,
+    ) as nc:
+        nc.flush()
+
+
+# -- TLS state -----------------------------------------------------------------------------------
+
+
+async def test_tls_state_has_version_cipher_and_the_servers_certificate(
+    make_server: MakeServer, connect: Connect, certificates: Certificates
+) -> None:
+    url = make_server(certificates.server_config()).url.replace("127.0.0.1", "localhost")
+    nc = await connect(url, tls_ca_file=str(certificates.ca))
+    state = nc.tls
+    assert state is not None
+    assert state.version.startswith("TLSv1.")
+    assert "_" in state.cipher or "-" in state.cipher
+    assert ("DNS", "localhost") in state.peer["subjectAltName"]
+    assert ssl.DER_cert_to_PEM_cert(state.certificate).startswith("-----BEGIN CERTIFICATE")
+    await nc.close()
+    assert nc.tls is None
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    unverified = await connect(url, ssl_context=context)
+    assert unverified.tls is not None
+    assert unverified.tls.certificate == state.certificate
+    assert unverified.tls.peer == {}
+
+
+async def test_tls_state_of_a_link_in_plain_text_is_none(nc: jetspark.Client) -> None:
+    assert nc.tls is None
+
+
+def test_blocking_tls_state_is_readable(
+    make_server: MakeServer, certificates: Certificates
+) -> None:
+    url = make_server(certificates.server_config()).url.replace("127.0.0.1", "localhost")
+    with jetspark.blocking.connect(url, tls_ca_file=str(certificates.ca)) as nc:
+        assert nc.tls is not None
+        assert nc.tls.peer["subjectAltName"]
