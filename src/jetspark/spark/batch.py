@@ -22,10 +22,10 @@ from jetspark.spark.short_errors import without_traceback
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """Plans once for a DataFrame, which has no later messages; load a new one for those.
+    """Plans once for each DataFrame; a new one has to be loaded for later messages.
 
-    `pushFilters` is deliberately not overridden: on Spark 4.3 that fails every read while
-    `spark.sql.python.filterPushdown.enabled` is off, and mixes plans up while it is on.
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -33,7 +33,7 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """Decide on the range, on the driver, and cut it into partitions.
+        """Determine the range, on the driver, and divide it into partitions.
 
         Raises as `streams_facts` and `resolve_positions`.
         """

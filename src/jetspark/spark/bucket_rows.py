@@ -60,7 +60,7 @@ class EntryEncoder:
     """Encodes the rows of one task as entries."""
 
     def __init__(self, bucket: str, *, largest: int) -> None:
-        """`largest`: bytes of the largest value, headers included."""
+        """`largest`: maximum bytes of a value, including headers."""
         self._bucket = bucket
         self._largest = largest
 

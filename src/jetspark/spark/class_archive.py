@@ -32,14 +32,14 @@ from jetspark.spark.java import find_java, version_text
 logger = logging.getLogger("jetspark.spark")
 
 VARIABLE = "JETSPARK_CLASS_ARCHIVES"
-"""The environment variable that names the folder of the archives. "off": there are none. "": as
-when it is not set."""
+"""The environment variable with the folder of the archives. "off": no archives. "": as if it were
+not set."""
 
 _KEPT = 4
 _MAKING_SECONDS = 600.0
 _AFTER_FAILURE_SECONDS = 86_400.0
 _BLOCK = 1 << 20
-# Not a word on standard output about an archive that does not fit.
+# No output about an archive that does not match.
 _SILENT = "-Xlog:cds*=off"
 
 
@@ -54,11 +54,11 @@ class ClassArchive:
         self._failed = self.file.with_suffix(".failed")
 
     def jvm_options(self) -> list[str]:
-        """What the JVM is started with; nothing when there is no archive, or a damaged one."""
+        """Options for the JVM; empty when there is no archive, or a damaged one."""
         if not self.sound():
             return []
         with suppress(OSError):
-            os.utime(self._checksum)  # used: the last to be removed
+            os.utime(self._checksum)  # recently used: removed last
         return [f"-XX:SharedArchiveFile={self.file}", _SILENT]
 
     def sound(self) -> bool:
@@ -71,9 +71,9 @@ class ClassArchive:
             return False
 
     def make(self) -> bool:
-        """Make it, unless it is there; half a minute or so. Whether it is there now.
+        """Create it if it does not exist, in about half a minute; returns whether it then exists.
 
-        Waits for another process that is at it.
+        Waits for another process that is creating it.
         """
         with _lock(self.file.with_suffix(".lock")) as mine:
             if not mine:
@@ -81,7 +81,7 @@ class ClassArchive:
             if self.sound():
                 return True
             self._failed.unlink(missing_ok=True)
-            # One that was killed left its own: whoever writes one has the lock.
+            # Left by a process that was killed: the writer holds the lock.
             for left in self._folder.glob(f"{self.file.stem}.unfinished*"):
                 left.unlink()
             unfinished = self.file.with_suffix(f".unfinished{os.getpid()}")
@@ -101,9 +101,9 @@ class ClassArchive:
             return True
 
     def make_later(self) -> bool:
-        """Make it in a process of its own, of lowest priority, which outlives this one.
+        """Create it in a separate process of lowest priority, which outlives this one.
 
-        Returns whether there was need to.
+        Returns whether that was necessary.
         """
         if self.sound() or self._failed_lately():
             return False
@@ -133,7 +133,7 @@ class ClassArchive:
             return False
 
     def _remove_old(self) -> None:
-        """Of other Sparks, Javas and environments the last used ones stay."""
+        """Of the archives of other Sparks, Javas and environments keep the last used ones."""
         used = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
         for checksum in used[_KEPT:]:
             checksum.with_suffix(".jsa").unlink(missing_ok=True)
@@ -141,7 +141,7 @@ class ClassArchive:
 
 
 def class_archive() -> ClassArchive | None:
-    """That of the Java which Spark will use. None: switched off, or no place for it.
+    """The archive for the Java that Spark will use. None: switched off, or no folder for it.
 
     Raises SparkUnavailableError without a Java.
     """
@@ -153,12 +153,12 @@ def class_archive() -> ClassArchive | None:
 
 
 def switched_off() -> bool:
-    """Whether the user wants none."""
+    """Whether the user has switched archives off."""
     return _named().lower() == "off"
 
 
 def archives_folder() -> Path | None:
-    """Where archives are kept, made if need be. None: switched off, or no place for them."""
+    """The folder of the archives, created if necessary. None: switched off, or no folder."""
     folder = None if switched_off() else _folder()
     if folder is None:
         return None
@@ -170,12 +170,12 @@ def archives_folder() -> Path | None:
 
 
 def _named() -> str:
-    """What the variable says; "" as when it is not set."""
+    """The value of the variable; "" if it is not set."""
     return os.environ.get(VARIABLE, "").strip()
 
 
 def _folder() -> Path | None:
-    """The folder that is named, else that of the user's cache. None: there is no such place."""
+    """The folder of the variable, else of the user's cache. None: there is none."""
     if os.name != "posix":
         return None
     named = "" if switched_off() else _named()
@@ -187,9 +187,9 @@ def _folder() -> Path | None:
 
 
 def remove_archives() -> tuple[int, bool]:
-    """Remove all that `make` has made, also when archives are switched off now.
+    """Remove everything that `make` has created, also when archives are switched off.
 
-    How many archives there were, and whether one stays, since it is being made.
+    Returns the number of archives, and whether one stays because it is being created.
     """
     folder = _folder()
     if folder is None or not folder.is_dir():
@@ -214,7 +214,7 @@ def _remove(path: Path) -> None:
 
 
 def _fingerprint(java: Path, java_version: str) -> str:
-    """Of all that the JVM compares, and of what it cannot."""
+    """A fingerprint of everything that the JVM compares, and of what it does not."""
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     parts = [str(java.resolve()), java_version, str(home)]
     for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
@@ -248,7 +248,7 @@ def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
             except BlockingIOError:
                 pass
             else:
-                if _is_at(opened.fileno(), file):  # not removed meanwhile, with the archive
+                if _is_at(opened.fileno(), file):  # not removed in the meantime, with the archive
                     yield True
                     return
                 continue
@@ -266,10 +266,10 @@ def _is_at(descriptor: int, file: Path) -> bool:
 
 
 def _train(file: Path) -> str:
-    """A run of Spark that loads what jobs load, and leaves the archive. Why not, if it did not."""
+    """Run Spark with a typical job to create the archive; returns why it failed, or ""."""
     training = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file)],
-        stdin=subprocess.PIPE,  # its end is the end of this process: the training ends, too
+        stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

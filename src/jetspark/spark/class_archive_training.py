@@ -69,7 +69,7 @@ class _Source(DataSource):
 
 
 def train(spark: SparkSession, folder: Path) -> None:
-    """A table out of a stream, and questions about the table."""
+    """Write a stream to a table, and query the table."""
     spark.dataSource.register(_Source)
     schema = "id STRING, amount DOUBLE"
     table = str(folder / "table")

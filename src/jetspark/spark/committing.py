@@ -1,4 +1,4 @@
-"""What every Python sink of Spark does: name its query, and gather the answers of its tasks."""
+"""Shared by Spark's Python sinks: the query's id, and the commit messages of its tasks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Answer = TypeVar("Answer", bound=WriterCommitMessage)
 
 
 def query_id() -> str | None:
-    """The id of the streaming query whose task this is; None when Spark does not tell it."""
+    """The id of this task's streaming query; None if Spark does not provide it."""
     context = TaskContext.get()
     return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
 
 
 def needed_query_id() -> str:
-    """The same. Raises PipelineError when Spark does not tell it."""
+    """The same. Raises PipelineError if Spark does not provide it."""
     query = query_id()
     if query is None:
         raise PipelineError(
@@ -31,7 +31,7 @@ def needed_query_id() -> str:
 
 
 def all_answers(messages: Sequence[WriterCommitMessage | None], kind: type[Answer]) -> list[Answer]:
-    """The answers of all tasks, at least one. Raises PipelineError when one is missing."""
+    """The commit messages of all tasks, at least one. Raises PipelineError if one is missing."""
     answers = [one for one in messages if isinstance(one, kind)]
     if len(answers) < len(messages) or not answers:
         raise PipelineError("Spark commits a batch although not all of its tasks have reported.")

@@ -1,4 +1,4 @@
-"""The options of format("jetstream") that say where and how to connect.
+"""The connection options of format("jetstream").
 
 They are read on the driver and used on the executors. Texts are sent with the plan's readers, and
 are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) must exist on every
@@ -67,7 +67,7 @@ CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
     "jetstreamApiPrefix": ("jetstream_api_prefix", values.api_prefix),
 }
-"""Name for Spark to the name in ConnectOptions and what reads its text."""
+"""By the name in Spark: the name in ConnectOptions, and the parser of the text."""
 
 MASKED = {
     "creds": "credentials",
@@ -75,7 +75,7 @@ MASKED = {
     "nkey_seed": "nkeySecret",
     "jwt": "jwtToken",
 }
-"""Names of the client, folded, that Spark would show in plans, and those that it masks."""
+"""The client's names, folded, that Spark would show in plans, and the masked ones to use."""
 
 CALLABLES = {
     "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
@@ -84,23 +84,23 @@ CALLABLES = {
     "sslcontext": "it cannot be sent to executors; use the tls… options",
     "ssl_context": "it cannot be sent to executors; use the tls… options",
 }
-"""What the client has and Spark cannot have, folded: the reason, and what to use."""
+"""Options of the client, folded, that Spark cannot have: the reason, and what to use."""
 
 
 _HERE = {target: name for name, (target, _) in CONNECTION.items() if target != name}
-# Not in quotes: there stands what the user wrote.
+# Not in quotation marks, which contain what the user wrote.
 _CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
 
 
 def with_names_of_spark(error: ConfigError) -> ConfigError:
-    """The client's error with its options called as they are here."""
+    """The client's error with the names of the options in Spark."""
     said = str(error)
     here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
     return error if here == said else ConfigError(here)
 
 
 def connection_options(given: dict[str, Any]) -> ConnectOptions:
-    """Of names in ConnectOptions and `context`. Raises ConfigError."""
+    """ConnectOptions from their fields and `context`. Raises ConfigError."""
     if {"jetstream_domain", "jetstream_api_prefix"} <= given.keys():
         raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
     try:

@@ -1,7 +1,7 @@
 """Checks a schema in Spark's DDL before Spark is started, to report mistakes early.
 
-Spark's own parser still has the last word: it may refuse what is accepted here, but never accepts
-what is refused here.
+Spark's own parser decides: it may refuse schemas that are accepted here, but accepts none that is
+refused here.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
     "long": "bigint",
     "real": "float",
 }
-"""How Spark writes a type; that of TIMESTAMP is a setting."""
+"""The names by which Spark writes types; that of TIMESTAMP depends on a setting."""
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
 
 
 def check_fields(ddl: str, said: str) -> dict[str, str]:
     """The fields of `a STRING, b ARRAY<INT>`, also in STRUCT<…>: their names and types.
 
-    Types are in Spark's short words ("array<int>"), "" where only Spark can tell. `said`: how the
-    user gave it. Raises ConfigError.
+    Types are in Spark's short form ("array<int>"), "" where only Spark knows. `said`: the name of
+    the option, for the message. Raises ConfigError.
     """
     try:
         return _Parser(ddl).fields()
@@ -95,7 +95,7 @@ class _Parser:
         return token[1:-1].replace("``", "`") if token.startswith("`") else token
 
     def _type(self, of: str) -> str:
-        """The type as Spark writes it in short; "" where its settings or its parser decide."""
+        """The type in Spark's short form; "" where its settings or its parser decide."""
         name = self._word(f"the type of {of}").casefold()
         if name not in _TYPES:
             near = nearest_name(name, _TYPES)

@@ -15,7 +15,7 @@ _MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
 _CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
 _GOES_ON = "run the same again, which goes on where it was."
-# What Spark's chains of exceptions say somewhere, and what to do.
+# Texts in Spark's chains of exceptions, and what to do.
 _KNOWN = {
     **{
         full: f"{full}: free some, and {_GOES_ON}"
@@ -30,7 +30,7 @@ _KNOWN = {
 
 
 def explain(error: BaseException) -> JetsparkError:
-    """A PipelineError with one sentence; errors of our own come back as they are."""
+    """A PipelineError with one sentence; our own errors are returned unchanged."""
     if isinstance(error, JetsparkError):
         return error
     text = str(error)
@@ -55,8 +55,8 @@ def explain(error: BaseException) -> JetsparkError:
 def blamed_setting(
     error: BaseException, reason: str, settings: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The setting for which Spark did not start, and what is wrong with it; None for another
-    reason. `reason`: the sentence that is known."""
+    """The setting that prevented Spark's start, and what is wrong with it; None for another
+    reason. `reason`: the known sentence."""
     whole = "\n".join([str(error), *_causes(error)])
     for name in settings:
         if line := re.search(rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", whole, re.MULTILINE):
@@ -68,7 +68,7 @@ def blamed_setting(
 
 
 def _causes(error: BaseException) -> Iterator[str]:
-    """What Java's causes say; a query's own words end with "Task failed while writing rows"."""
+    """The texts of Java's causes; the query's own ends with "Task failed while writing rows"."""
     cause = getattr(error, "_cause", None)
     while cause is not None:
         yield getattr(cause, "_stackTrace", None) or ""

@@ -1,4 +1,4 @@
-"""The formats that Spark gets from this package."""
+"""The data sources of this package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A stream becomes a table: the query behind `jetspark ingest`, usable from Python too.
 
-Spark's checkpoint has the position, and the table the last batch that it holds, so a killed run
-leaves neither a gap nor a repeated row. In a folder of plain Parquet it is Spark's file sink that
-lists which files count, so only Spark reads that correctly.
+Spark's checkpoint has the position, and the table the number of its last batch, so a killed run
+leaves neither a gap nor a repeated row. In a folder of plain Parquet, Spark's file sink lists the
+valid files, so only Spark reads it correctly.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from jetspark.spark.table_state import SINK_LOG
 
 PARQUET = "parquet"
 _DAY = "day"
-"""As a column to partition by it needs no expression: the day of the message's timestamp."""
+"""A partition column without an expression: the day of the message's timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ingest:
-    """What to bring where."""
+    """A stream, its table, and the options of the query."""
 
     options: Mapping[str, str] = field(repr=False)
     """Options of the source: stream, servers, subjects, … (docs/guide-spark.md)."""
@@ -57,29 +57,29 @@ class Ingest:
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
     columns in place of `data`, and a payload that does not parse is kept in `_corrupt_record`."""
     checkpoint: str | None = None
-    """Where the progress is kept; `<to>/_checkpoint` when None."""
+    """Folder for the progress; `<to>/_checkpoint` if None."""
     follow: bool = False
-    """Go on for ever, instead of ending at what was there at the start."""
+    """Run until stopped, instead of ending with the messages that were there at the start."""
     interval: float = 5.0
     """Seconds between two batches when following."""
     adopt: bool = False
-    """Go on with a table that jetspark has not written, whose query's checkpoint is `checkpoint`:
-    the caller knows that the two belong together, and all that was in the stream before. Of a Delta
-    or Iceberg table: add the rows to those that are there."""
+    """Continue a table that jetspark has not written, with its query's checkpoint in `checkpoint`:
+    the caller is responsible that the two belong together. For a Delta or Iceberg table: add the
+    rows to the existing ones."""
     format: str | None = None
-    """delta, iceberg or parquet; when None that of the table in `to`, and delta for a new one."""
+    """delta, iceberg or parquet; if None, that of the table in `to`, and delta for a new one."""
     merge_schema: bool = False
-    """Columns that a Delta or Iceberg table lacks are added to it."""
+    """Add columns that a Delta or Iceberg table lacks."""
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further options of format jetspark-delta or jetspark-iceberg (docs/guide-tables.md)."""
 
     @property
     def checkpoint_location(self) -> str:
-        """Where the progress is kept."""
+        """The folder for the progress."""
         return (self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint").rstrip("/")
 
     def look_ahead(self) -> None:
-        """What can be known of the table before Spark is started; changes nothing.
+        """Check the table as far as possible before Spark is started; changes nothing.
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
@@ -87,7 +87,7 @@ class Ingest:
             table.look_ahead(wanted)
 
     def check(self) -> None:
-        """What can be known of this before Spark is started. Raises ConfigError."""
+        """Check the options as far as possible before Spark is started. Raises ConfigError."""
         if not 0 < self.interval < float("inf"):
             raise ConfigError(f"--interval must be seconds above 0, not {self.interval:g}.")
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint)):
@@ -113,7 +113,7 @@ class Ingest:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
     def _columns(self) -> dict[str, str]:
-        """Names and types ("": not known), without those that are made for partitions."""
+        """Names and types ("": not known), without columns that are added for partitions."""
         if self.json_schema is None:
             return dict.fromkeys(parse_options(self.options).columns, "")
         return json_columns(self.json_schema, "--json")
@@ -121,7 +121,7 @@ class Ingest:
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
 
-        A ConfigError also says that table, checkpoint and stream do not belong together, or that
+        ConfigError is also raised if table, checkpoint and stream do not belong together, or if
         another run writes the table; then nothing was written.
         """
         register_formats(spark)
@@ -142,7 +142,7 @@ class Ingest:
             raise explain(error) from error
 
     def rows(self, source: DataFrame) -> DataFrame:
-        """The table's rows out of the source's."""
+        """The rows of the table from those of the source."""
         rows = (
             source
             if self.json_schema is None
@@ -194,7 +194,7 @@ class Ingest:
         return options
 
     def _wanted(self) -> Wanted | None:
-        """None for a table that Spark's own file systems may not reach: the sink has to do."""
+        """None for a table that Spark's file systems may not reach: only the sink checks it."""
         lakehouse = self._lakehouse
         if lakehouse is not None and local_path(self.to) is None:
             return None
@@ -226,7 +226,7 @@ class Ingest:
 
 
 def _format_of(folder: str) -> str | None:
-    """The format of the table that is in a folder of this machine; None when there is none."""
+    """The format of the table in a local folder; None if there is none."""
     found = format_of(Path(folder))
     if found is None and (Path(folder, SINK_LOG).is_dir()):
         return PARQUET
@@ -250,20 +250,20 @@ def _of_partition(name: str, expression: str, rows: DataFrame) -> DataFrame:
 
 @dataclass(slots=True)
 class Progress:
-    """What a running query has done, summed up from Spark's progress reports."""
+    """The totals of a running query, from Spark's progress reports."""
 
     rows: int = 0
     """Rows written since the start."""
     rows_per_second: float = 0.0
-    """Of the last batch that had rows."""
+    """Rows a second of the last batch that had rows."""
     lag: int | None = None
-    """Sequences in the stream behind the last batch, as of then."""
+    """Sequences in the stream after the last batch, at that time."""
     batches: int = 0
     """Batches that had rows."""
     _batch: int = -1
 
     def update(self, query: StreamingQuery) -> bool:
-        """Take in what is new; whether there was anything."""
+        """Add new reports; returns whether there were any."""
         new = False
         for report in query.recentProgress:
             if report["batchId"] <= self._batch or not report["numInputRows"]:

@@ -35,7 +35,7 @@ def hold(
     fail_on_data_loss: bool,
     made: set[str],
 ) -> None:
-    """Make sure that each stream has its consumer, where the query needs it.
+    """Make sure that each stream has its consumer, at the position that the query needs.
 
     `made`: gets the streams in which one was missing. Raises DataLossError when a consumer is gone,
     or has moved past messages that were not read; ConfigError for a consumer of another purpose,
@@ -45,7 +45,7 @@ def hold(
         consumer = _consumer(api, stream, name)
         position, offset = consumer.position(), offsets.get(stream)
         lost = None
-        # Of a stream that is new, or was made again, nothing can have been missed.
+        # In a stream that is new, or was recreated, nothing can have been missed.
         if offset is not None and not offset.initial and offset.created == one.created:
             lost = _loss(stream, name, position, offset)
         if lost is not None and fail_on_data_loss:
@@ -62,7 +62,8 @@ def hold(
 
 
 def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
-    """Let go of all before a sequence, which the checkpoint has. Raises as `StreamAPI.call`."""
+    """Release all messages before a sequence, which the checkpoint covers. Raises as
+    `StreamAPI.call`."""
     consumer = _consumer(api, stream, name)
     try:
         if consumer.position() is not None:  # `hold` reports one that is gone

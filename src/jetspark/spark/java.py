@@ -33,6 +33,6 @@ JAVA_HOME)."
 
 @cache
 def version_text(java: Path) -> str:
-    """What `java -version` prints: to standard error."""
+    """The output of `java -version`, on standard error."""
     ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return ran.stderr

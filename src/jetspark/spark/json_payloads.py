@@ -1,4 +1,4 @@
-"""JSON payloads as columns; text that does not parse is kept in a column of its own."""
+"""JSON payloads as columns; text that cannot be parsed is kept in a separate column."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")
-"""Columns of the source that stay."""
+"""Columns of the source that are kept."""
 
 
 def json_columns(ddl: str, said: str) -> dict[str, str]:
-    """The columns that `with_json_fields` gives, and their types, as far as known without Spark.
+    """The columns of `with_json_fields` and their types, as far as known without Spark.
 
-    `said`: how the user gave the schema, for messages. Raises ConfigError.
+    `said`: the name of the schema's option, for messages. Raises ConfigError.
     """
     fields = check_fields(ddl, said)
     taken = sorted({*KEPT, CORRUPT} & set(fields))
@@ -29,9 +29,9 @@ def json_columns(ddl: str, said: str) -> dict[str, str]:
 
 
 def with_json_fields(source: DataFrame, ddl: str, said: str) -> DataFrame:
-    """The source's rows with the fields of a schema (Spark DDL) in place of `data`.
+    """The source's rows with the fields of a schema (Spark DDL) instead of `data`.
 
-    `said`: how the user gave the schema, for messages. Raises ConfigError.
+    `said`: the name of the schema's option, for messages. Raises ConfigError.
     """
     json_columns(ddl, said)
     try:

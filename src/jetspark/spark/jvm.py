@@ -26,7 +26,7 @@ from jetspark.spark.failures import blamed_setting, explain
 
 _EXIT_SECONDS = 20.0
 _VARIABLE = "SPARK_SUBMIT_OPTS"
-# What a JVM writes about its own end, and log4j's lines of errors.
+# A JVM's messages about its own end, and log4j's errors.
 _LAST_WORDS = re.compile(
     r"^(?:Exception in thread \S+ [\w.$]+: |Error: |\S+ \S+ ERROR \w+: "
     r"|(?=Invalid|Unrecognized))(.+)$",
@@ -35,7 +35,7 @@ _LAST_WORDS = re.compile(
 
 
 class WrongSettingError(SparkUnavailableError):
-    """Spark did not start because of one of the caller's settings."""
+    """One of the caller's settings has prevented Spark's start."""
 
     def __init__(self, setting: str, reason: str) -> None:
         super().__init__(f"{setting}: {reason}")
@@ -44,10 +44,10 @@ class WrongSettingError(SparkUnavailableError):
 
 
 class SessionStart:
-    """One start of a JVM with a session in it. `log_file`: in place of standard error.
+    """Starts a JVM with a session. `log_file`: instead of standard error.
 
-    `options`: of the JVM, before those of the configuration. `settings`: the caller's, which may be
-    wrong.
+    `options`: of the JVM, before those of the configuration. `settings`: the caller's, to be named
+    in errors.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SessionStart:
         self._options = options
         self._settings = settings or {}
         self._lock = threading.Lock()
-        # Not the thread's own join: interrupted once, it takes the thread for ended (3.11).
+        # Not the thread's own join: after an interrupt it considers the thread ended (3.11).
         self._done = threading.Event()
         self._unwanted = False
         self._jvm: subprocess.Popen[bytes] | None = None
@@ -70,7 +70,7 @@ class SessionStart:
         self._failure: BaseException | None = None
 
     def session(self) -> SparkSession:
-        """The session. Raises SparkUnavailableError; of an exception that interrupts the wait,
+        """The session. Raises SparkUnavailableError; after an exception that interrupts the wait,
         nothing is left running."""
         starting = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
         try:
@@ -109,7 +109,7 @@ class SessionStart:
             with self._log() as log, _popen(lambda *a, **k: self._launch(log, *a, **k)):
                 session = self._builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
-            # Made with the first query otherwise, whose failure a wrong setting of SQL would be.
+            # Otherwise created with the first query, which would fail for a wrong setting of SQL.
             session._jsparkSession.sessionState()
             self._session = session
         except BaseException as failure:
@@ -121,9 +121,9 @@ class SessionStart:
         self, log: IO[bytes] | None, *arguments: Any, **options: Any
     ) -> subprocess.Popen[bytes]:
         if log is not None:
-            options["stderr"] = log  # standard output is for a sink that prints
+            options["stderr"] = log  # standard output is for sinks that print
         if self._options:
-            # Spark's script gives the JVM what this variable has, and the configuration's after.
+            # Spark's script passes this variable to the JVM, before the configuration's options.
             environment = options["env"]
             before = environment.get(_VARIABLE, "")
             environment[_VARIABLE] = " ".join(
@@ -150,7 +150,7 @@ class SessionStart:
         SparkSession._instantiatedSession = None
 
     def _reason(self) -> str:
-        """Spark's own sentence; of a JVM that ended before it could speak, from its log."""
+        """Spark's own message; from the log if the JVM has ended before it could send one."""
         failure = self._failure
         assert failure is not None  # noqa: S101
         ended = self._jvm is None or self._jvm.poll() is not None
@@ -158,7 +158,7 @@ class SessionStart:
 
 
 def last_words(log_file: Path | None) -> str:
-    """Why a JVM ended, by its log; empty when that does not say."""
+    """Why a JVM ended, from its log; empty if the log has no reason."""
     if log_file is None or not log_file.exists():
         return ""
     found = _LAST_WORDS.search(log_file.read_text("utf-8", "replace"))
@@ -166,7 +166,7 @@ def last_words(log_file: Path | None) -> str:
 
 
 def kill(jvm: subprocess.Popen[bytes]) -> None:
-    """End it and all that it has started, if it still runs."""
+    """End it and everything that it has started, if it is running."""
     if jvm.poll() is None:
         with suppress(ProcessLookupError):
             if os.name == "posix":
@@ -178,7 +178,7 @@ def kill(jvm: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _popen(function: Any) -> Iterator[None]:
-    """PySpark starts its JVM with this function. It offers no other way to get at the process."""
+    """PySpark starts its JVM with this function, and offers no other access to the process."""
     module: Any = java_gateway
     before, module.Popen = module.Popen, function
     try:

@@ -1,4 +1,4 @@
-"""How far queries are behind their streams: from a progress report, or followed by a listener.
+"""The lag of queries behind their streams: from a progress report, or with a listener.
 
 The lag of a stream is the number of sequences between the end of the last batch and the end of the
 stream at that time; deleted messages count.
@@ -24,7 +24,7 @@ logger = logging.getLogger("jetspark.spark")
 
 
 def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
-    """Lag in sequences by stream of one progress report; None when the report does not tell."""
+    """Lag in sequences by stream of one progress report; None if the report does not have it."""
     lag: dict[str, int] = {}
     told = False
     for source in report["sources"]:
@@ -33,7 +33,7 @@ def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
             continue
         told = True
         for name, one in latest.items():
-            # A stream that a pattern found only now is behind by all that it has.
+            # The lag of a stream that a pattern has just found is its whole content.
             read = end[name]["next"] if name in end else 1
             lag[name] = lag.get(name, 0) + max(0, one["next"] - read)
     return lag if told else None
@@ -112,7 +112,7 @@ class LagListener(StreamingQueryListener):
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take in one report."""
+        """Process one report."""
         report = json.loads(event.progress.json)
         lag = lag_by_stream(report)
         if lag is None:

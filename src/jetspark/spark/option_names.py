@@ -8,7 +8,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.connection_options import CALLABLES, MASKED
 from jetspark.subjects import nearest_name
 
-# A catalog table's own properties, which Spark hands over beside the options.
+# A catalog table's own properties, which Spark passes in addition to the options.
 _OF_CATALOG = frozenset(
     {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
 )
@@ -44,8 +44,8 @@ def named(
 ) -> Iterator[tuple[str, str]]:
     """(name as it is known, text) of each option; Spark folds the case of names.
 
-    `elsewhere`: what is known in another place, with that place; `of_spark`: names, folded, that
-    Spark itself puts there. Raises ConfigError for an unknown name, with the nearest known one.
+    `elsewhere`: names that are known in another place, with that place; `of_spark`: names, folded,
+    that Spark itself adds. Raises ConfigError for an unknown name, with the nearest known one.
     """
     by_folded = {name.casefold(): name for name in known}
     places = {name.casefold(): (name, place) for name, place in elsewhere.items()}
@@ -58,7 +58,7 @@ def named(
 
 
 def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's options; those given with the read come last, so they win over the table's."""
+    """The user's options; those given with the read come last, so they override the table's."""
     for given, value in options.items():
         if given.casefold().startswith(_OPTION_OF_TABLE):
             yield given[len(_OPTION_OF_TABLE) :], value

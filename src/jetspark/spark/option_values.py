@@ -1,4 +1,4 @@
-"""What an option's text means: converters of (name, text), which raise ConfigError."""
+"""Converters of option texts: functions of (name, text), which raise ConfigError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hun
 
 
 def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
-    """What `convert` makes of an option. Raises ConfigError that names the option."""
+    """The result of `convert` for an option. Raises ConfigError that names the option."""
     try:
         return convert(name, value)
     except ConfigError as error:
@@ -118,7 +118,7 @@ def subject(name: str, value: str) -> str:
 
 
 def api_prefix(name: str, value: str) -> str:
-    """What the subjects of an API begin with; a dot at its end is fine."""
+    """The prefix of an API's subjects, with or without a dot at its end."""
     check_publish_subject(value.removesuffix("."))
     return value
 
@@ -149,7 +149,7 @@ def _filters(name: str, value: str, what: str, check: Callable[[str], object]) -
 
 
 def columns(name: str, value: str) -> tuple[str, ...]:
-    """Names of columns, in the order given, each once; whether they are there is asked later."""
+    """Names of columns, in the order given, each once; whether they exist is checked later."""
     found = _listed(value)
     if not found or len(set(found)) < len(found):
         raise ConfigError(f"Option {name!r} must name columns once each, with commas.")

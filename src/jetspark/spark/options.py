@@ -82,7 +82,7 @@ _STREAMING_ONLY = (
 _CONSUMERS = ("interestConsumer", "progressConsumer")
 _KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
 READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
-"""Names that mean nothing when writing."""
+"""Names that have no meaning for writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
     *("writerName", "publishTimeout"),
@@ -91,14 +91,14 @@ _FOR_WRITING = (
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What the user asked of the source. See docs/guide-spark.md for each option."""
+    """The source's options; docs/guide-spark.md explains each."""
 
     connection: ConnectOptions = field(repr=False)
     given: frozenset[str] = frozenset()
     """Names of the options that were given."""
     streams: tuple[str, ...] = ()
     stream_pattern: str | None = None
-    """A regular expression that the whole name has to match, in place of `streams`."""
+    """A regular expression for whole names, instead of `streams`."""
     subjects: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
     starting: Mapping[str, Positions] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class SourceOptions:
 
     @property
     def takes_nothing(self) -> bool:
-        """Read by direct gets: a consumer that reads would take the messages away."""
+        """Read by direct gets, since a consumer would remove the messages."""
         return self.sole_reader or self.interest_consumer is not None
 
     @property
@@ -132,7 +132,7 @@ class SourceOptions:
         return self.bucket is not None and not self.history
 
     def limits(self) -> ReadLimits:
-        """How ranges are read and cut."""
+        """How ranges are read and divided."""
         return ReadLimits(
             max_rows=self.max_rows_per_batch,
             max_bytes=self.max_bytes_per_batch,
@@ -140,15 +140,15 @@ class SourceOptions:
         )
 
     def starting_positions(self, default: Position) -> Positions:
-        """Where to begin. Raises ConfigError when it is said in two ways."""
+        """Where to begin. Raises ConfigError if several options give it."""
         return positions.one_of(self.starting, default)
 
     def ending_positions(self) -> Positions:
-        """Where to end. Raises ConfigError when it is said in two ways."""
+        """Where to end. Raises ConfigError if several options give it."""
         return positions.one_of(self.ending, "latest")
 
     def for_batch(self) -> SourceOptions:
-        """These options for spark.read; raises ConfigError for those that only stream."""
+        """These options for spark.read; raises ConfigError for those of readStream only."""
         for name in _STREAMING_ONLY:
             if name in self.given:
                 raise ConfigError(
@@ -173,7 +173,7 @@ class SourceOptions:
         return self
 
     def for_streaming(self) -> SourceOptions:
-        """These options for spark.readStream; raises ConfigError for those that only batch has."""
+        """These options for spark.readStream; raises ConfigError for those of read only."""
         if "history" in self.given:
             raise ConfigError(
                 "Option 'history' is for spark.read; a streaming query reads every change anyway."

@@ -1,4 +1,4 @@
-"""Running a pipeline file: sources and views in Spark SQL, one streaming query for each sink."""
+"""Runs a pipeline file: sources and views in Spark SQL, one streaming query for each sink."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _JETSTREAM = "jetstream"
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What the servers said before Spark was started."""
+    """The servers' answers before Spark was started."""
 
     messages: int = 0
     """Messages in the streams that are followed."""
     missing: tuple[str, ...] = ()
-    """What a run changes on the servers first, in words."""
+    """What a run first changes on the servers, as sentences."""
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
-    """Check every stream that is named, and change nothing. Raises what is wrong with it."""
+    """Check every stream of the file, without a change. Raises the error of the first one."""
     messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():
@@ -65,10 +65,10 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
 
 
 def check_writers(pipeline: PipelineFile) -> None:
-    """Look for sinks that would write a second time what they wrote with a checkpoint that is lost.
+    """Check that no sink would write its rows again because its checkpoint was lost.
 
-    Looks at checkpoints of this machine only, those elsewhere are seen at the first batch; changes
-    nothing. Raises PipelineError.
+    Checks local checkpoints only, others are checked at the first batch; changes nothing. Raises
+    PipelineError.
     """
     for name, sink in pipeline.sinks.items():
         if sink.format == _JETSTREAM:
@@ -82,7 +82,7 @@ def check_writers(pipeline: PipelineFile) -> None:
 def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
     """Let Spark read the schemas and the SQL as far as it can without reading rows.
 
-    Starts no query. Raises ConfigError and PipelineError, which say whose mistake it is.
+    Starts no query. Raises ConfigError and PipelineError, which name the part of the file.
     """
     _define(pipeline, spark)
     for name, sink in pipeline.sinks.items():
@@ -90,9 +90,9 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
-    """Look at the tables of files before Spark is started; changes nothing.
+    """Check the tables of files before Spark is started; changes nothing.
 
-    Raises what is wrong with one, or with the checkpoint: see `table`.
+    Raises the errors of `table` for a table or its checkpoint.
     """
     checkpoint = local_path(pipeline.checkpoint)
     if checkpoint is not None:
@@ -109,8 +109,8 @@ def start(
 ) -> dict[str, StreamingQuery]:
     """Start the queries, by the names of their sinks; all or none.
 
-    `adopt`: go on with tables of files that jetspark has not written, with their checkpoints.
-    Raises ConfigError and PipelineError, which say whose mistake it is.
+    `adopt`: continue tables of files that jetspark has not written, with their checkpoints. Raises
+    ConfigError and PipelineError, which name the part of the file.
     """
     check_queries(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
@@ -148,7 +148,7 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
 
 
 def _view(sql: str, spark: SparkSession) -> DataFrame:
-    """Raises ConfigError for SQL that is no query: Spark executes a command at once."""
+    """Raises ConfigError for SQL that is not a query: Spark would execute a command at once."""
     jvm_session: Any = spark._jsparkSession
     parser = jvm_session.sessionState().sqlParser()
     plan = parser.parsePlan(sql)
@@ -161,7 +161,7 @@ def _view(sql: str, spark: SparkSession) -> DataFrame:
 
 
 def _is_query(parser: Any, plan: Any, sql: str) -> bool:
-    """Of one statement, which may have semicolons behind it."""
+    """The statement without semicolons at its end."""
     while not _parses_as_query(parser, sql):
         sql, semicolon, _ = sql.rpartition(";")
         if not semicolon:
@@ -211,7 +211,7 @@ def _start(
 
 
 def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
-    """The sink's options; a pipeline's sink keeps its name whatever its checkpoint is."""
+    """The sink's options; the name of a pipeline's sink does not depend on its checkpoint."""
     options = dict(sink.options)
     if sink.format == _JETSTREAM:
         named = parse_sink_options(options).guarantee is Guarantee.EXACTLY_ONCE
@@ -227,13 +227,13 @@ def _checkpoint(pipeline: PipelineFile, name: str) -> str:
 
 
 def _wanted(pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool) -> Wanted | None:
-    """What a sink writes, if that is a table of files."""
+    """The table of files that a sink writes, if it does."""
     path = next((text for key, text in sink.options.items() if key.casefold() == "path"), None)
     format_ = lakehouse_format(sink.format)
     if path is None or (format_ is None and sink.format.casefold() not in table.FORMATS):
         return None
     if format_ is not None and local_path(path) is None:
-        return None  # Spark's own file systems may not reach it: the sink has to do
+        return None  # Spark's file systems may not reach it: only the sink checks it
     return Wanted(
         table=path.rstrip("/"),
         checkpoint=_checkpoint(pipeline, name),
@@ -257,7 +257,7 @@ def _streaming(sink: SinkTable, spark: SparkSession) -> DataFrame:
 
 
 def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession) -> None:
-    """What Spark would say when the query starts."""
+    """Raise the errors that Spark would raise at the query's start."""
     where = ("sinks", name)
     rows = _of(pipeline, (*where, "from"), partial(_streaming, sink, spark))
     _of(pipeline, (*where, "partition_by"), partial(_check_partitions, sink, rows))
@@ -299,9 +299,9 @@ def _check_format(sink: SinkTable, spark: SparkSession) -> None:
 
 
 def _of(pipeline: PipelineFile, where: tuple[str, ...], action: Callable[[], T]) -> T:
-    """What the action gives; its error says where in the file the mistake is, and whose.
+    """The result of the action; its error names the part of the file, and the line.
 
-    `where`: a part and a name, and a key if it is known; else the error tells it.
+    `where`: a part and a name, and the key if it is known; else it is found from the error.
     """
     try:
         return action()

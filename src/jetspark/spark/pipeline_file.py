@@ -1,4 +1,4 @@
-"""A pipeline file: TOML that names sources, views and sinks. Reading and checking; no Spark here.
+"""Reads and checks a pipeline file, TOML with sources, views and sinks, without Spark.
 
 Every mistake is reported with the file's name and the line. `${NAME}` in a text stands for the
 environment variable NAME, so that secrets need not be in the file.
@@ -34,13 +34,13 @@ _TOP |= {"views": dict, "sinks": dict}
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by")
 _NEAR, _MISSPELT = 0.7, 0.8
-"""How near a key is to one of ours: an option that is unknown, and one that may be known."""
+"""Similarity of a key to one of ours: for an unknown option, and for one that may be known."""
 _JETSTREAM = "jetstream"
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """Something to read, under the name that SQL calls it."""
+    """A source, by its name in SQL."""
 
     format: str
     options: Mapping[str, str] = field(repr=False)
@@ -52,7 +52,7 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class SinkTable:
-    """Something to write, each with a query and a checkpoint of its own."""
+    """A sink, with a query and a checkpoint of its own."""
 
     rows: str
     """The source or view that it writes."""
@@ -64,7 +64,7 @@ class SinkTable:
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """What a pipeline file says."""
+    """The contents of a pipeline file."""
 
     name: str
     checkpoint: str
@@ -231,7 +231,7 @@ class _Reader:
         return SinkTable(rows, kind, options, mode, tuple(columns))
 
     def _check_path(self, where: tuple[str, ...], kind: str, table: Mapping[str, Any]) -> None:
-        """Spark would miss it only when the query starts."""
+        """Spark would require it only at the query's start."""
         key = next((key for key in table if key.casefold() == "path"), None)
         if key is None:
             if kind.casefold() in FORMATS:
@@ -240,7 +240,7 @@ class _Reader:
             self._fail((*where, key), "path is a text: the folder of the table.")
 
     def _check_sinks_apart(self, pipeline: str, sinks: Mapping[str, SinkTable]) -> None:
-        """Of two queries that write one table, or in one name, the second would be refused."""
+        """Of two queries with one table, or one name, the second one would be refused."""
         found: dict[tuple[object, ...], tuple[str, ...]] = {}
         for name, sink in sinks.items():
             for key, whole, what in _held_alone(pipeline, name, sink):
@@ -294,7 +294,7 @@ class _Reader:
     def _check_own_keys(
         self, where: tuple[str, ...], kind: str, options: Mapping[str, str], own: tuple[str, ...]
     ) -> None:
-        """Another format takes every option, and says nothing of those that it does not know."""
+        """Other formats ignore unknown options."""
         for key in options if kind != _JETSTREAM else ():
             plain = {name.replace("_", ""): name for name in own}  # partitionBy
             near = plain.get(key.casefold()) or nearest_name(key, own, cutoff=_MISSPELT)
@@ -328,7 +328,7 @@ class _Reader:
 
 
 def _repeated(columns: list[str]) -> str | None:
-    """Spark does not tell upper from lower case here."""
+    """Spark ignores the case here."""
     folded = [column.casefold() for column in columns]
     return next((one for at, one in enumerate(columns) if folded[at] in folded[:at]), None)
 
@@ -336,7 +336,7 @@ def _repeated(columns: list[str]) -> str | None:
 def _held_alone(
     pipeline: str, name: str, sink: SinkTable
 ) -> Iterator[tuple[str, tuple[object, ...], str]]:
-    """What no other sink may have, too: the key, the thing itself, and what it is called."""
+    """What must be unique among sinks: (key, value, name for the message)."""
     lakehouse = lakehouse_format(sink.format)
     if lakehouse is not None or sink.format.casefold() in FORMATS:
         # A table of a catalog may have several writers.

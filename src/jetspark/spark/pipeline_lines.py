@@ -1,6 +1,6 @@
-"""Where the parts of a pipeline file stand, so that an error names the file and the line.
+"""The lines of the parts of a pipeline file, for errors.
 
-Read from the text, since the TOML parser of Python keeps no positions.
+Read from the text, since Python's TOML parser keeps no positions.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ _HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^."'\s])+""")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
 _TELLING = 4
-"""The shortest value that is looked for in a sentence without quotation marks."""
+"""Minimum length of a value that is searched for in a sentence without quotation marks."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The lines of a file's tables and keys; empty for a pipeline that no file describes."""
+    """The lines of a file's tables and keys; empty for a pipeline without a file."""
 
     file: str = ""
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict, repr=False)
 
     def line(self, where: tuple[str, ...]) -> int | None:
-        """That of the key, else of the nearest table around it."""
+        """The line of the key, else of the nearest table that contains it."""
         for length in range(len(where), 0, -1):
             if (line := self.lines.get(where[:length])) is not None:
                 return line
         return None
 
     def told(self, where: tuple[str, ...], sentence: str) -> str:
-        """The sentence behind the file's name and the line."""
+        """The sentence after the file's name and the line."""
         if not self.file:
             return sentence
         line = self.line(where)
@@ -39,7 +39,7 @@ class Places:
 
 
 def read_places(file: str, text: str) -> Places:
-    """Where tables and keys begin. A line inside a long text may be taken for a key: harmless."""
+    """The lines of tables and keys. A line in a long text may be mistaken for a key: harmless."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -54,12 +54,12 @@ def read_places(file: str, text: str) -> Places:
 
 
 def _path(dotted: str) -> tuple[str, ...]:
-    """The parts of a key, each of them bare or in quotes."""
+    """The parts of a key, each bare or quoted."""
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
 def meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
-    """The option that an error is about: the one that it names, or whose value it quotes."""
+    """The option of an error: the one that it names, or whose value it quotes."""
     named = re.search(r"option '([^']+)'", sentence, re.IGNORECASE)
     if named:
         return next((name for name in options if name.casefold() == named[1].casefold()), None)
@@ -68,7 +68,7 @@ def meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
             if value and f"{mark}{value}{mark}" in sentence:
                 return name
     for name, value in options.items():
-        # A name such as credsFile is no word of a sentence about something else.
+        # A name such as credsFile does not occur in a sentence about something else.
         if name != name.lower() and re.search(rf"\b{re.escape(name)}\b", sentence):
             return name
         if any(len(one) >= _TELLING and one in sentence for one in re.split(r"[,\s]+", value)):

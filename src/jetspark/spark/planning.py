@@ -1,4 +1,4 @@
-"""Planning: from offsets and the facts of streams to ranges and partitions. No I/O."""
+"""Plans ranges and partitions from offsets and the facts of streams. No I/O."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jetspark.spark.positions import Position
 
 
 def head(facts: StreamFacts) -> int:
-    """The first sequence that may be stored; behind the last one when the stream is empty."""
+    """The first sequence that may be stored; after the last one if the stream is empty."""
     if facts.messages == 0:
         return facts.last_seq + 1
     return max(facts.first_seq, 1)
 
 
 def tail(facts: StreamFacts) -> int:
-    """The sequence that the next message will get."""
+    """The sequence of the next message."""
     return facts.last_seq + 1
 
 
@@ -51,14 +51,14 @@ def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What there is to read of a stream, from an offset on."""
+    """The part of a stream to be read, from an offset on."""
 
     offset: StreamOffset
     """Where it begins: the given offset, or the first one of a recreated stream."""
     first: int
     """The first sequence that may still be stored; those before it are lost or were replaced."""
     end: StreamOffset
-    """The offset behind all that is there."""
+    """The offset after the last message."""
 
     @property
     def backlog(self) -> int:
@@ -66,7 +66,7 @@ class Reach:
         return max(0, self.end.next - self.first)
 
     def cut(self, count: int) -> StreamOffset:
-        """The offset behind `count` sequences."""
+        """The offset after `count` sequences."""
         return replace(self.end, next=self.first + count if count else self.offset.next)
 
 
@@ -77,10 +77,10 @@ def reach(
     target: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> Reach:
-    """What there is to read of a stream, from an offset on, up to `target`, if given.
+    """The part of a stream to be read, from an offset on, up to `target`, if given.
 
-    With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; else it goes on
-    without what is lost.
+    With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
+    messages are left out.
     """
     if facts.created != offset.created:
         if fail_on_data_loss:
@@ -119,7 +119,7 @@ def reach(
 
 
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
-    """What a query with `failOnDataLoss=false` skips, in a sentence; None for nothing."""
+    """A sentence about what a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:
         return (
             f"Stream {stream!r} is gone, with its unread messages; the query continues without it."
@@ -136,7 +136,7 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
             "before: the server has lost acknowledged messages. What is stored meanwhile up to "
             "there is not read."
         )
-    return None  # the reader reports a head that is gone, as it knows how far it has read
+    return None  # the reader reports a missing head, since it knows how far it has read
 
 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
@@ -230,7 +230,7 @@ def _limit(
 
 
 def share(limit: int, backlog: Mapping[str, int]) -> dict[str, int]:
-    """Divide `limit` in proportion to `backlog`; no share is more than its backlog."""
+    """Divide `limit` in proportion to `backlog`; no share exceeds its backlog."""
     total = sum(backlog.values())
     if total <= limit:
         return dict(backlog)
@@ -253,8 +253,8 @@ def batch_range(
 ) -> SequenceRange:
     """The range between two offsets of one stream; no `start` for one that is new in this batch.
 
-    An initial `start` may have been resolved once more after a crash, so the start in the logged
-    end counts; likewise when the stream was made again in between.
+    After a crash an initial `start` may have been resolved again, so the start in the logged end
+    counts; likewise if the stream was recreated in between.
     """
     resolved = start is None or start.initial or start.created != end.created
     begin = end.start if start is None or resolved else start.next
@@ -313,7 +313,7 @@ def fixed_range(
 
 
 def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
-    """Cut a range into partitions of nearly equal length, none of them empty.
+    """Divide a range into partitions of nearly equal length, none of them empty.
 
     There are `min_partitions`, or more when one would exceed `max_records` sequences.
     """

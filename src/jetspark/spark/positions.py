@@ -1,4 +1,4 @@
-"""Where reading begins or ends by the options: one position for all streams, or one for each.
+"""The options for where reading begins and ends: one position for all streams, or one for each.
 
 The names are the Kafka connector's: startingOffsets, startingTimestamp, startingOffsetsByTimestamp,
 and the same three for the end. Only one of each three may be given.
@@ -17,10 +17,10 @@ from jetspark.subjects import nearest_name
 from jetspark.timestamps import format_isotime, parse_isotime
 
 Position: TypeAlias = Literal["earliest", "latest"] | int
-"""The earliest stored message, behind the latest, or a sequence."""
+"""The earliest stored message, after the latest, or a sequence."""
 
 _NS_PER_MS = 1_000_000
-_LAST_MS = 253_402_300_799_999  # the end of the year 9999, behind which there is no text for a time
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times have no text form
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Positions:
     each: Mapping[str, Wanted] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
-        """Raise ConfigError if positions are given by stream, and not for exactly these."""
+        """Raise ConfigError if positions are given by stream, but not for exactly these streams."""
         if self.everywhere is not None:
             return
         streams = list(streams)
@@ -65,7 +65,7 @@ class Positions:
         return self.each[stream] if self.everywhere is None else self.everywhere
 
     def all(self) -> list[Wanted]:
-        """Every position that is named."""
+        """All given positions."""
         return list(self.each.values()) if self.everywhere is None else [self.everywhere]
 
 
@@ -126,7 +126,7 @@ def _time(value: Any) -> AtTime | None:
 
 
 def one_of(given: Mapping[str, Positions], default: Position) -> Positions:
-    """The one that was given, or the default. Raises ConfigError for several."""
+    """The option that was given, or the default. Raises ConfigError for several."""
     if len(given) > 1:
         raise ConfigError(f"Give only one of the options {', '.join(map(repr, given))}.")
     return next(iter(given.values()), Positions("", default))

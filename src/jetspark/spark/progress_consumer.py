@@ -25,12 +25,12 @@ logger = logging.getLogger("jetspark.spark")
 
 DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
 
-_CALL_SECONDS = 2.0  # what is only shown must not hold up a query
+_CALL_SECONDS = 2.0  # what is only displayed must not delay a query
 _PAUSE_SECONDS = 60.0
 
 
 class ProgressConsumer:
-    """Those of one query, one in each stream; moved by the driver."""
+    """The progress consumers of one query, one in each stream; moved by the driver."""
 
     def __init__(self, options: SourceOptions, name: str) -> None:
         self._options = options
@@ -39,7 +39,7 @@ class ProgressConsumer:
         self._not_before = -math.inf
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
-        """Move them to what the query has finished. JetsparkError and OSError are only logged."""
+        """Move them to the query's position. JetsparkError and OSError are only logged."""
         new = {
             stream: offset
             for stream, offset in offsets.items()
@@ -63,7 +63,7 @@ class ProgressConsumer:
         )
         if consumer.position() is None:
             consumer.make(sequence, self._options.subjects)
-        # The first time it is made again, as an earlier run may have chosen other subjects.
+        # Recreated the first time, since an earlier run may have had other subjects.
         elif stream in self._shown and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:

@@ -1,4 +1,4 @@
-"""What both readers share: the facts of streams, partitions, reading a partition."""
+"""Shared by both readers: the facts of streams, partitions, reading a partition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("jetspark.spark")
 
 
 class RangePartition(InputPartition):
-    """One range of sequences; plain values only, it travels to an executor."""
+    """One range of sequences; plain values only, since it is sent to an executor."""
 
     def __init__(self, wanted: SequenceRange) -> None:
         super().__init__(None)
@@ -54,13 +54,13 @@ def leaders(options: SourceOptions) -> Leaders:
 def streams_facts(
     options: SourceOptions, *, running: bool = False, sure: bool = False
 ) -> dict[str, StreamFacts]:
-    """The facts of the chosen streams, by name; for a `running` query, of those that are left.
+    """The facts of the chosen streams, by name; for a `running` query, of those that still exist.
 
-    `sure`: from leaders that are proven to lead. Otherwise they may be a little behind, which is
-    enough where the next batch brings the rest. Raises StreamNotFoundError for a stream that the
+    `sure`: from leaders that are proven to lead. Otherwise they may be slightly outdated, which is
+    enough where the next batch reads the rest. Raises StreamNotFoundError for a stream that the
     options name; ConfigError for a pattern that matches nothing, for subjects that cannot occur,
-    and for retentions under which reading would take messages away; UnsupportedByServerError; and
-    as `Leaders.ask`.
+    and for retentions under which reading would remove messages; UnsupportedByServerError; and as
+    `Leaders.ask`.
     """
     try:
         return leaders(options).ask(lambda api: _facts(options, api, running, sure))
@@ -123,7 +123,7 @@ def _check_bucket(options: SourceOptions, facts: StreamFacts) -> None:
 
 
 def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    """Raises ConfigError where the query and other readers would take messages from each other."""
+    """Raises ConfigError where the query and other readers would remove each other's messages."""
     name = facts.name
     for option, asked, retention in (
         ("soleReader", options.sole_reader, "workqueue"),
@@ -216,7 +216,7 @@ def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
             1,
             facts.last_seq + 1,
             facts.created,
-            # A consumer of last messages needs a filter, also where no keys are chosen.
+            # A consumer of last messages needs a filter, even if no keys are chosen.
             options.subjects or (">",),
         )
     )

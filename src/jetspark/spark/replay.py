@@ -29,14 +29,15 @@ _PATTERN = frozenset("*?[{")
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What to bring where."""
+    """A table, its stream, and the options of the write."""
 
     table: str
     """Folder or URI of the table."""
     options: Mapping[str, str] = field(repr=False)
     """Options of the sink: stream, servers, guarantee, … (docs/guide-spark-writing.md)."""
     format: str | None = None
-    """As Spark names it, or delta, iceberg; None: as the folder shows, else parquet."""
+    """Spark's name of the format, or delta, iceberg; None: the format of the table in the folder,
+    else parquet."""
     subject: str | None = None
     """Spark SQL for each row's subject; None: the column `subject`."""
     data: str | None = None
@@ -49,7 +50,7 @@ class Replay:
     """Column in whose order the messages are published, one after the other."""
 
     def check(self) -> None:
-        """What can be known of this before Spark is started. Raises ConfigError."""
+        """Check the options as far as possible before Spark is started. Raises ConfigError."""
         named = "://" not in self.table and not _PATTERN & set(self.table)
         path = Path(self.table.removeprefix("file:"))
         if self._format.casefold() in _FILES and named:
@@ -72,7 +73,7 @@ class Replay:
         return PREFIX + folded if folded in tuple(Format) else self.format
 
     def already(self) -> int | None:
-        """The rows of this transaction, when it was published before; None when it was not."""
+        """Number of rows of this transaction if it was published before; else None."""
         options = parse_sink_options(self.options).for_batch()
         if options.transaction_id is None:
             return None
@@ -85,7 +86,7 @@ class Replay:
         return writer.stored(0)
 
     def run(self, spark: SparkSession) -> int:
-        """Publish everything; the number of rows. Raises ConfigError, PipelineError."""
+        """Publish all rows; returns their number. Raises ConfigError, PipelineError."""
         register_formats(spark)
         seen = Observation()
         try:
@@ -97,7 +98,7 @@ class Replay:
             raise explain(error) from error
 
     def messages(self, table: DataFrame) -> DataFrame:
-        """The sink's rows out of the table's."""
+        """The rows of the sink from those of the table."""
         if self.where is not None:
             table = table.where(self.where)
         if self.order_by is not None:
@@ -129,5 +130,5 @@ class Replay:
         json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)))
         if CORRUPT not in table.columns:
             return json
-        # What was no JSON comes out as it was.
+        # Text that was not JSON is published unchanged.
         return F.coalesce(F.col(CORRUPT), json)

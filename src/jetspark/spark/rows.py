@@ -2,7 +2,7 @@
 
 | column | type | |
 |---|---|---|
-| subject | string | where to; or the option `subject` for all rows |
+| subject | string | subject to publish to; or the option `subject` for all rows |
 | data | binary or string | payload; null is an empty payload |
 | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
 | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
@@ -101,7 +101,7 @@ class RowEncoder:
     def __init__(
         self, stream: str, subjects: Iterable[str], *, subject: str | None, largest: int
     ) -> None:
-        """`subjects`: what the stream listens to. `largest`: bytes of the largest message."""
+        """`subjects`: those of the stream. `largest`: maximum bytes of a message."""
         self._stream = stream
         self._patterns = tuple(subjects)
         self._constant = subject

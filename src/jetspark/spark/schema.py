@@ -1,4 +1,4 @@
-"""The schemas of the source in Spark's types; tests hold them equal to those of `bulk.arrow`."""
+"""The schemas of the source as Spark types; tests compare them with those of `bulk.arrow`."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from jetspark.spark.jvm import SessionStart, kill
 from jetspark.spark.table_keeper import settle
 
 SHORT_JOB = ("-XX:TieredStopAtLevel=1",)
-"""Options of the JVM for a job of seconds: only the first of its two compilers, whose code is there
-at once and is slower in the long run."""
+"""JVM options for short jobs: only the first of its two compilers, which is faster to compile, but
+produces slower code."""
 
 _STOP_SECONDS = 60.0
 
@@ -39,12 +39,12 @@ def local_session(
     conf: Mapping[str, str] | None = None,
     jvm_options: Sequence[str] = (),
 ) -> SparkSession:
-    """A session with quiet, loopback-only settings; `conf` wins over them.
+    """A session with quiet, loopback-only settings; `conf` overrides them.
 
     `log_file` gets everything that the JVM and its workers print; None leaves it on standard
     error. `jvm_options`: of the driver's JVM, besides those for the class archive; those of `conf`
-    come after them. Raises SparkUnavailableError, with Spark's reason if it was Spark that refused;
-    of a wrong setting in `conf` it is a WrongSettingError, which names it.
+    come after them. Raises SparkUnavailableError, with Spark's reason if Spark has refused; for a
+    wrong setting in `conf` a WrongSettingError, which names it.
     """
     find_java()
     archive = class_archive()
@@ -56,9 +56,9 @@ def local_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # On a busy machine a Python worker takes longer to begin than Spark waits by default.
+        # On a busy machine a Python worker takes longer to start than Spark waits by default.
         "spark.python.authenticate.socketTimeout": "120s",
-        # On the way to a Python sink a null array costs the more the more rows are before it in its
+        # On the way to a Python sink the cost of a null array grows with the rows before it in its
         # batch (Spark 4.3), and every message without headers has one.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "jetspark-warehouse")),
@@ -87,7 +87,7 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
     if not stopping.is_alive():
         gateway.shutdown()
         if jvm.stdin is not None:
-            jvm.stdin.close()  # the JVM takes this as the end of its Python
+            jvm.stdin.close()  # for the JVM this is the end of its Python
         with suppress(subprocess.TimeoutExpired):
             jvm.wait(exit_seconds)
     kill(jvm)
@@ -95,5 +95,5 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 
 
 def _stop(session: SparkSession) -> None:
-    with suppress(Exception):  # a JVM that is gone has stopped
+    with suppress(Exception):  # the JVM has ended already
         session.stop()

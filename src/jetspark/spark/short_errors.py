@@ -1,4 +1,4 @@
-"""Errors for Spark's users: one sentence, without a traceback, in the words of Spark's options.
+"""Errors for Spark's users: one sentence without a traceback, with the names of Spark's options.
 
 For an exception of a Python data source Spark shows the whole traceback, so that the useful
 sentence is the last of thirty lines. The methods that Spark calls on the driver therefore raise a
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def without_traceback(
     method: Callable[Concatenate[Self, P], T],
 ) -> Callable[Concatenate[Self, P], T]:
-    """Decorates such a method."""
+    """Decorator for such a method."""
 
     @wraps(method)
     def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -19,7 +19,7 @@ from jetspark.subjects import check_name, nearest_name
 
 
 class Guarantee(StrEnum):
-    """How often a row may be in the stream in the end; see docs/guide-spark-writing.md."""
+    """How often a row may be stored; see docs/guide-spark-writing.md."""
 
     AT_LEAST_ONCE = "at-least-once"
     EFFECTIVELY_ONCE = "effectively-once"
@@ -57,13 +57,13 @@ _ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger", 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The sink's options, each of which docs/guide-spark-writing.md explains."""
+    """The sink's options; docs/guide-spark-writing.md explains each."""
 
     connection: ConnectOptions = field(repr=False)
     stream: str
     bucket: str | None = None
     subject: str | None = None
-    """The subject of every row, in place of a column."""
+    """The subject of every row, instead of a column."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
     lanes: int = 4
@@ -71,12 +71,12 @@ class SinkOptions:
     adopt_ledger: bool = False
     writer_name: str | None = None
     checkpoint: str | None = None
-    """The option checkpointLocation, which is Spark's."""
+    """Spark's option checkpointLocation."""
     publish_timeout: float = 60.0
 
     @property
     def name(self) -> str | None:
-        """What a streaming query is called in the ledger, over the loss of its checkpoint.
+        """The name of a streaming query in the ledger, which survives the loss of its checkpoint.
 
         None if the checkpoint comes from a Spark setting, which sinks do not see.
         """

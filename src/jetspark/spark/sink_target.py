@@ -1,4 +1,4 @@
-"""The driver's check of the stream that is written to, before any row is written."""
+"""The driver's check of the target stream, before any row is written."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ROOM_FOR_PACKING = 8192
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """What the tasks need to know of the stream; plain values that travel to them."""
+    """What the tasks need to know about the stream; plain values, since they are sent to them."""
 
     subjects: tuple[str, ...]
     largest: int
-    """Bytes of the largest message, headers included."""
+    """Maximum bytes of a message, including headers."""
     keeps_markers: bool = False
-    """The stream allows a time to live of single messages, so markers need not expire."""
+    """The stream allows a time to live for each message, so markers need not expire."""
     missing: tuple[str, ...] = ()
-    """What is to be changed on the server first, in words; empty once it is prepared."""
+    """What must first be changed on the server, as sentences; empty once it is prepared."""
 
     @property
     def largest_staged(self) -> int:
-        """Bytes of the largest message that can be staged."""
+        """Maximum bytes of a message that can be staged."""
         return self.largest - _ROOM_FOR_PACKING
 
 
@@ -77,7 +77,7 @@ def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
 
 
 def register_name(options: SinkOptions, query: str | None) -> None:
-    """Note the name of an exactly-once query that goes on; None: it is new. Raises as
+    """Record the name of an exactly-once query that continues; None: it is new. Raises as
     `Leaders.ask`."""
     if options.guarantee is Guarantee.EXACTLY_ONCE and query is not None:
         _writer(options, query).register_name()
@@ -129,7 +129,7 @@ def _target(config: dict[str, Any], api: StreamAPI, missing: tuple[str, ...] = (
 
 
 def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tuple[str, ...]:
-    """What `prepare` would change, for the user to read."""
+    """The changes of `prepare`, for the user."""
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return ()
     found = []
@@ -186,8 +186,8 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
 
 
 def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """What the stream's configuration gets for exactly-once: `look_at` names it and `prepare` does
-    it. Raises ConfigError, also when the user has not said that it may be changed."""
+    """Changes of the stream's configuration for exactly-once, which `look_at` reports and `prepare`
+    makes. Raises ConfigError, also if the user has not permitted them."""
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return {}
     if config.get("persist_mode") == "async":

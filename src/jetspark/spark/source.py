@@ -1,4 +1,4 @@
-"""The data source that Spark finds under the name "jetstream"."""
+"""The data source "jetstream"."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
 
 
 def check_written(options: SinkOptions, schema: StructType) -> None:
-    """Raises ConfigError for columns that make no messages, or no entries of a bucket."""
+    """Raises ConfigError for columns that are not those of messages, or of a bucket's entries."""
     if options.bucket is not None:
         check_bucket_columns(schema)
     else:

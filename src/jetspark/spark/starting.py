@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.1
 
 
 def begun(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query that `start` starts, when it has its sources, or has failed for another reason."""
+    """The query of `start`, when its sources have started, or it has failed for another reason."""
     for _ in range(_TRIES - 1):
         query = start()
         while query.isActive and query.status["message"].startswith("Initializing"):

@@ -2,7 +2,7 @@
 
 The query acknowledges nothing, and has a durable consumer only where an option asks for one
 (`progress_consumer`, `interest`). Spark calls `commit` one batch late and may never call `stop`, so
-correctness depends on neither: a work queue, or a stream with retention `interest`, just keeps its
+correctness depends on neither: a work queue, or a stream with retention `interest`, then keeps its
 messages one batch longer. `offsets` explains the offsets.
 """
 
@@ -80,7 +80,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """One limit of the options: Spark has room for one. `latestOffset` applies them all."""
+        """One limit of the options, since Spark takes only one; `latestOffset` applies all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -92,7 +92,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """Decide where this run ends. Raises as `streams_facts`."""
+        """Determine where this run ends. Raises as `streams_facts`."""
         facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
@@ -100,12 +100,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
 
-        Raises ConfigError for an offset that is not of this query, DataLossError,
+        Raises ConfigError for an offset of another query, DataLossError,
         StreamRecreatedError and StreamNotFoundError, and as `streams_facts`.
         """
         options = self._options
         offsets = self._offsets(start)
-        # Trigger.Once asks for all there is, whatever the options say.
+        # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
         facts = self._facts(offsets, running=True)
@@ -154,7 +154,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Let the server remove messages that it kept for this query: the checkpoint covers them.
+        """Let the server remove messages that were kept for this query: the checkpoint covers them.
 
         Raises ConfigError for an offset that cannot be read, and as `streams_facts`.
         """
@@ -166,7 +166,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
-                # In a stream that was made again these sequences are other messages.
+                # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
                 if options.interest_consumer is None:
@@ -190,7 +190,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _facts(
         self, offsets: dict[str, StreamOffset], *, running: bool, sure: bool = False
     ) -> dict[str, StreamFacts]:
-        """What the streams report; with `interestConsumer`, they keep all messages from now on."""
+        """The facts of the streams; with `interestConsumer`, they keep all messages from now on."""
         options = self._options
         facts = streams_facts(options, running=running, sure=sure)
         name = options.interest_consumer

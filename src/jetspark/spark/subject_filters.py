@@ -21,14 +21,14 @@ logger = logging.getLogger("jetspark.spark")
 def check_subjects(
     options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> None:
-    """Raise ConfigError for a subject that no stream holds or listens to; also as `proven`.
+    """Raise ConfigError for a subject that no stream has or can have; also as `proven`.
 
-    It is only a warning where other subjects may turn up: in mirrors, streams with sources or
+    It is only a warning where other subjects may appear: in mirrors, streams with sources or
     transforms, and streams that a pattern finds later.
     """
     try:
         _check(options, api, facts)
-    except ConfigError:  # perhaps by the answer of a leader that was replaced
+    except ConfigError:  # perhaps in the answer of a leader that was replaced
         proven(api, facts, lambda api: _check(options, api, leading(api, facts)))
 
 
@@ -38,7 +38,7 @@ def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFac
         if any(subjects_overlap(subject, one) for one in listened):
             continue
         if any(api.next_sequence(name, 1, (subject,)) for name in facts):
-            continue  # stored when the stream listened to other subjects
+            continue  # stored when the stream had other subjects
         streams = ", ".join(map(repr, facts))
         if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
             logger.warning(

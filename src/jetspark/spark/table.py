@@ -1,4 +1,4 @@
-"""Starts every query with a file sink, after checking that table and query belong together.
+"""Starts queries with a file sink, after checking that table and query belong together.
 
 Before the first batch the table's folder, the checkpoint and the query are compared, and refused if
 they do not belong together (`table_rules`). While the query runs, the table's note is updated with
@@ -56,14 +56,14 @@ FORMATS = frozenset({"parquet", "json", "orc", "csv", "text", "xml", "avro"})
 
 
 def streams_text(options: SourceOptions) -> str:
-    """What a source reads, as one text for the table's note."""
+    """The streams of a source, as one string for the table's note."""
     if options.stream_pattern is not None:
         return LIKE + options.stream_pattern
     return named(options.streams)
 
 
 def look_ahead(wanted: Wanted) -> None:
-    """What can be known before Spark is started, of folders on this machine; changes nothing.
+    """Check local folders as far as possible before Spark is started; changes nothing.
 
     Raises ConfigError for a table, a checkpoint and a query that do not belong together.
     """
@@ -78,7 +78,7 @@ def look_ahead(wanted: Wanted) -> None:
 
 
 def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start the query that `write` starts, if the table is its own.
+    """Start the query of `write`, if the table belongs to it.
 
     Raises ConfigError; then nothing was written.
     """
@@ -117,7 +117,7 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
 
 
 def _check_ways(wanted: Wanted, table: str | None, checkpoint: str | None) -> None:
-    """Raises ConfigError for folders of this machine that cannot be made, because of a file."""
+    """Raises ConfigError for local folders that cannot be created because of a file."""
     for what, name, here in (
         ("table", wanted.table, table),
         ("checkpoint", wanted.checkpoint, checkpoint),
@@ -127,7 +127,7 @@ def _check_ways(wanted: Wanted, table: str | None, checkpoint: str | None) -> No
 
 
 def check_way(what: str, name: str, here: str) -> None:
-    """Raises ConfigError when a folder of this machine cannot be made, because of a file."""
+    """Raises ConfigError if a local folder cannot be created because of a file."""
     file = file_in_the_way(here)
     if file is not None:
         which = "" if file == str(Path(here)) else f"{name} cannot be made: "
@@ -136,7 +136,7 @@ def check_way(what: str, name: str, here: str) -> None:
 
 
 def _streams_of(rows: DataFrame) -> list[str]:
-    """What each source of a streaming DataFrame reads, in Spark's order."""
+    """The streams of each source of a streaming DataFrame, in Spark's order."""
     found = []
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
     for index in range(leaves.size()):
@@ -169,7 +169,7 @@ def _checked(
     table: TableState,
     checkpoint: CheckpointState,
 ) -> Step:
-    """What is to be done first. Raises ConfigError, also for what only Spark can tell."""
+    """The first step. Raises ConfigError, also for what only Spark knows."""
     step = next_step(table, checkpoint, wanted)
     if wanted.lakehouse is not None:
         check_fit(wanted.lakehouse, rows.schema)
@@ -188,7 +188,7 @@ def _checked(
 
 
 def _check_columns(rows: DataFrame, wanted: Wanted) -> None:
-    """Of a table without a note: readers say how its rows look."""
+    """For a table without a note: compare the columns that readers see."""
     reader = rows.sparkSession.read.format(wanted.format)
     there = {
         field.name: field.dataType.simpleString() for field in reader.load(wanted.table).schema
@@ -205,9 +205,9 @@ def _check_columns(rows: DataFrame, wanted: Wanted) -> None:
 
 
 def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
-    """Write the note and what the checkpoint lacks; a kill in between leaves a state like before.
+    """Write the note and what the checkpoint lacks; a kill in between leaves an equivalent state.
 
-    The query's id is chosen here, since Spark takes the one that stands in the checkpoint.
+    The query's id is chosen here, since Spark uses the one in the checkpoint.
     """
     table, checkpoint = wanted.table, wanted.checkpoint
     for name in files.names(f"{table}/{FOLDER}") or ():
@@ -217,7 +217,7 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
     before = notes.newest()
     query = read_checkpoint(files, checkpoint).query
     if query is None or step is Step.REBUILD:
-        query = str(uuid.uuid4())  # a new one, so that the lost checkpoint is not taken again
+        query = str(uuid.uuid4())  # a new one, so that the lost checkpoint is not accepted again
     if step is Step.GO_ON and before is not None:
         return before
     progress = before.progress if step is Step.REBUILD and before is not None else None
@@ -258,7 +258,7 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
 
 
 def _rebuilt(progress: Progress, files: HadoopFiles, checkpoint: str) -> Mapping[str, str]:
-    """The entries that the checkpoint lacks. Raises ConfigError when others are in their place."""
+    """The entries that the checkpoint lacks. Raises ConfigError if it has other ones instead."""
     all_ = {f"offsets/{number}": text for number, text in progress.offsets.items()}
     all_[f"commits/{progress.batch}"] = progress.commit
     there = entries(files, checkpoint)

@@ -1,8 +1,9 @@
 """The last batch after a kill: its files are listed in the table, but it is not committed.
 
-By its number Spark takes it for the batch that the checkpoint has planned, and does not write that
-again. A plain PySpark query, which has no note, may have used the number meanwhile; then the
-planned batch would count as read without being written. So the batch's files are checked.
+Because of its number Spark considers it the batch that the checkpoint has planned, and does not
+write that again. A plain PySpark query, which has no note, may have used the number in the
+meantime; then the planned batch would count as read without being written. So the batch's files are
+checked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WITH_SCHEMA = ("parquet", "orc")
 
 
 def check_open_batch(files: Files, rows: DataFrame, wanted: Wanted, batch: int) -> None:
-    """Raises ConfigError when the files of this batch cannot be those that were planned."""
+    """Raises ConfigError if the files of this batch cannot be those of the planned one."""
     paths = _files_of(files, wanted.table, batch)
     if not paths or wanted.format not in _WITH_SCHEMA:
         return
@@ -54,7 +55,7 @@ def check_open_batch(files: Files, rows: DataFrame, wanted: Wanted, batch: int) 
 
 
 def _files_of(files: Files, table: str, batch: int) -> list[str]:
-    """What only this batch has listed; a summary lists what was before, too."""
+    """The files that only this batch has listed; a summary also lists those of earlier ones."""
     listed: dict[int, set[str]] = {}
     for name in files.names(f"{table}/{SINK_LOG}") or ():
         number = name.removesuffix(".compact")

@@ -28,10 +28,10 @@ except ImportError:  # on Windows only the JVM asks
 
 _LOCK, _LEASE = "lock", "lease"
 LOCK_PATIENCE = 10.0
-"""Seconds: the JVM of a run that was killed lives a moment longer."""
+"""Seconds; the JVM of a killed run lives a moment longer."""
 LEASE_EVERY = 5.0
 LEASE_OVER = 20.0
-"""Seconds without a sign after which a lease counts as left by a crash."""
+"""Seconds without a change after which a lease counts as left by a crash."""
 _LOOK_SECONDS = 0.2
 
 
@@ -43,11 +43,11 @@ class Claim(Protocol):
         ...
 
     def take(self) -> None:
-        """Raises ConfigError when another run was faster."""
+        """Take it. Raises ConfigError if another run was faster."""
         ...
 
     def renew(self) -> None:
-        """Show that the writer lives. Cheap when it was just done."""
+        """Show that the writer is alive. Cheap if it was just done."""
         ...
 
     def release(self) -> None:
@@ -56,7 +56,7 @@ class Claim(Protocol):
 
 
 def claim_on(files: HadoopFiles, table: str) -> Claim:
-    """What claims this table, not taken yet."""
+    """The claim on this table, not taken yet."""
     local = files.local(table)
     return _Lease(files, table) if local is None else _Lock(files.jvm, table, local)
 
@@ -85,7 +85,7 @@ def _is_locked(path: Path) -> bool:
     except (BlockingIOError, PermissionError):
         return os.access(path, os.W_OK)
     except OSError:
-        return False  # a file system without locks: the JVM says so when it wants one
+        return False  # a file system without locks: the JVM reports it
     return False
 
 
@@ -99,7 +99,7 @@ def _who() -> str:
 
 
 class _Lock:
-    """Of the JVM, which is who writes; the system keeps it as long as that lives."""
+    """A lock held by the JVM, which is the writer; the system releases it when the JVM ends."""
 
     def __init__(self, jvm: Any, table: str, local: str) -> None:
         self._jvm = jvm
@@ -162,7 +162,7 @@ class _Lease:
             now = self._files.read(self._path)
             if now and found and now != found:
                 raise _running(self._table, now.partition(", ")[0])
-            found = now if now != "" else found  # just being written
+            found = now if now != "" else found  # being written at this moment
 
     def take(self) -> None:
         self.check()

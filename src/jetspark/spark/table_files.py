@@ -19,10 +19,10 @@ from jetspark.errors import ConfigError
 
 
 class Files(Protocol):
-    """What is asked of a file system; paths are the user's."""
+    """The file system's operations; paths are the user's."""
 
     def names(self, folder: str) -> list[str] | None:
-        """What is in a folder; None when there is no such folder."""
+        """The names in a folder; None if it does not exist."""
         ...
 
     def is_file(self, path: str) -> bool:
@@ -30,15 +30,15 @@ class Files(Protocol):
         ...
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None when there is none."""
+        """The text of a file; None if it does not exist."""
         ...
 
 
 class LocalFiles:
-    """Files of this machine, to look at only."""
+    """Local files, read-only."""
 
     def names(self, folder: str) -> list[str] | None:
-        """What is in a folder; None when there is no such folder."""
+        """The names in a folder; None if it does not exist."""
         try:
             return os.listdir(folder)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -49,7 +49,7 @@ class LocalFiles:
         return Path(path).is_file()
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None when there is none."""
+        """The text of a file; None if it does not exist."""
         try:
             return Path(path).read_text("utf-8", "replace")
         except OSError:
@@ -66,7 +66,7 @@ def local_path(uri: str) -> str | None:
 
 
 def file_in_the_way(folder: str) -> str | None:
-    """The file of this machine because of which the folder cannot be made, if there is one."""
+    """The local file that prevents the creation of the folder, if there is one."""
     for part in (Path(folder), *Path(folder).parents):
         if part.is_file():
             return str(part)
@@ -76,13 +76,13 @@ def file_in_the_way(folder: str) -> str | None:
 
 
 def place(folder: str) -> str:
-    """The same text for the same folder, as far as texts can tell."""
+    """A canonical form, so that one folder has one text as far as possible."""
     path = folder.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else os.path.abspath(path)
 
 
 class HadoopFiles:
-    """Files as the session's JVM sees them. What fails raises Py4JJavaError."""
+    """Files through the session's JVM. Failures raise Py4JJavaError."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = getattr(spark, "_jvm", None)
@@ -95,9 +95,9 @@ class HadoopFiles:
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def names(self, folder: str) -> list[str] | None:
-        """What is in a folder; None when there is no such folder."""
+        """The names in a folder; None if it does not exist."""
         fs, path = self._at(folder)
-        # Object stores have no empty folders: whatever is not there is listed as missing.
+        # Object stores have no empty folders: a missing one is None.
         if not fs.exists(path) or fs.getFileStatus(path).isFile():
             return None
         return [status.getPath().getName() for status in fs.listStatus(path)]
@@ -108,7 +108,7 @@ class HadoopFiles:
         return bool(fs.exists(at) and fs.getFileStatus(at).isFile())
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None when there is none."""
+        """The text of a file; None if it does not exist."""
         fs, at = self._at(path)
         if not fs.exists(at):
             return None
@@ -119,7 +119,7 @@ class HadoopFiles:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """A new file, there whole or not at all. Raises Py4JJavaError when it cannot be."""
+        """Create a file atomically. Raises Py4JJavaError if that fails."""
         folder, _, name = path.rpartition("/")
         fs, beside = self._at(f"{folder}/.{name}.{secrets.token_hex(4)}.tmp")
         self._create(fs, beside, text)
@@ -128,16 +128,16 @@ class HadoopFiles:
             raise ConfigError(f"{path} is there already: another run writes this table.")
 
     def overwrite(self, path: str, text: str) -> None:
-        """A file with this text, whatever was there; for a moment it may be empty."""
+        """Write a file, replacing an existing one; for a moment it may be empty."""
         self._create(*self._at(path), text)
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         fs, at = self._at(path)
         fs.delete(at, False)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
         fs, at = self._at(path)
         fs.mkdirs(at)
 
@@ -147,7 +147,7 @@ class HadoopFiles:
         return str(fs.makeQualified(at).toUri().getPath()) if self._is_local(fs) else None
 
     def qualified(self, path: str) -> str:
-        """The same for every way of writing it."""
+        """A canonical form of the path."""
         fs, at = self._at(path)
         return str(fs.makeQualified(at).toString())
 

@@ -1,6 +1,6 @@
 """While a query runs: updates the table's note with its checkpoint, and holds the claim.
 
-There is a thread for each query, which also releases the table when the query ends by itself.
+Each query has a thread, which also releases the table when the query ends by itself.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Keeper:
         return self.query is None or self.query.isActive
 
     def end(self) -> None:
-        """Look a last time, and let go."""
+        """Update the note a last time, and release the table."""
         self._ending.set()
         self._thread.join(_JOIN_SECONDS)
 
@@ -68,8 +68,8 @@ class Keeper:
                     self._remember()
             self._remember()
         except (PySparkException, Py4JError, OSError, ConfigError) as error:
-            # The session may have gone with the query. Without the note a lost checkpoint cannot
-            # be made again; nothing else depends on it.
+            # The session may have ended with the query. Without the note a lost checkpoint cannot
+            # be rebuilt; nothing else depends on it.
             logger.debug("The note of %s was not brought up to date: %s", self.place, error)
         finally:
             with suppress(PySparkException, Py4JError, OSError):
@@ -77,7 +77,7 @@ class Keeper:
             _keepers.discard(self)
 
     def _ended(self) -> bool:
-        """Wait a moment; whether there is nothing more to follow."""
+        """Wait a moment; returns whether the query has ended."""
         if self.query is None:
             return self._ending.wait(_STARTING_SECONDS)
         with suppress(StreamingQueryException):  # reported to the caller that waits for the query
@@ -95,8 +95,8 @@ _keepers: set[Keeper] = set()
 
 
 def check_own(table: str, place: str) -> None:
-    """Raises ConfigError when a query of this process writes the table. One that has ended a
-    moment ago lets it go."""
+    """Raises ConfigError if a query of this process writes the table. One that has just ended
+    releases it."""
     for keeper in list(_keepers):
         if keeper.place == place:
             if keeper.is_needed:
@@ -105,6 +105,6 @@ def check_own(table: str, place: str) -> None:
 
 
 def settle() -> None:
-    """Bring the notes up to date and let go of the tables: before a session ends."""
+    """Update the notes and release the tables, before a session ends."""
     for keeper in list(_keepers):
         keeper.end()

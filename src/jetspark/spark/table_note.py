@@ -25,24 +25,24 @@ _NAME = re.compile(r"note-(\d+)\.json")
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the query's checkpoint was."""
+    """The position of the query's checkpoint."""
 
     batch: int
-    """The last batch that the checkpoint counts as done."""
+    """The last batch that is committed in the checkpoint."""
     offsets: dict[int, str] = {}
-    """Spark's offsets of this batch and the one before, word for word. Empty for a query with
-    more than offsets in its checkpoint (state, other sources), which cannot be made again."""
+    """Exact copies of Spark's offsets of this batch and the one before. Empty for a query with
+    more than offsets in its checkpoint (state, other sources), which cannot be rebuilt."""
     commit: str = ""
-    """Spark's note that the batch is done, word for word."""
+    """Exact copy of Spark's commit of the batch."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Whose table it is."""
+    """The query that the table belongs to."""
 
     query: str
-    """Spark's id of the query, which stands in its checkpoint too."""
+    """Spark's id of the query, which is also in its checkpoint."""
     streams: list[str]
-    """What it reads, a text for each source."""
+    """Its streams, one string for each source."""
     format: str
     columns: list[tuple[str, str]]
     partition_by: list[str]
@@ -59,7 +59,7 @@ class Notes:
         self._number = -1
 
     def newest(self) -> Note | None:
-        """The note that counts. Raises ConfigError for one of a later version."""
+        """The valid note. Raises ConfigError for one of a later version."""
         for number in sorted(self._numbers(), reverse=True):
             text = self._files.read(self._path(number))
             try:
@@ -75,7 +75,7 @@ class Notes:
         return None
 
     def write(self, files: HadoopFiles, note: Note) -> None:
-        """From now on this one counts."""
+        """Write a note, which replaces the previous one."""
         numbers = self._numbers()
         self._number = max([self._number, *numbers]) + 1
         files.write(self._path(self._number), msgspec.json.encode(note).decode())

@@ -21,11 +21,11 @@ from jetspark.spark.table_state import CheckpointState, TableState
 
 _BY_POSITION = ("csv", "text")
 LIKE = "streams like "
-"""How a source with a pattern begins in `Wanted.streams`."""
+"""Prefix of a source with a pattern in `Wanted.streams`."""
 
 
 class Step(Enum):
-    """What is to be done before the query may start."""
+    """What has to be done before the query may start."""
 
     BEGIN = "write the first note"
     GO_ON = "nothing"
@@ -35,7 +35,7 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a query is about to write. What is None is not known yet."""
+    """What a query will write. None: not known yet."""
 
     table: str
     checkpoint: str
@@ -44,23 +44,23 @@ class Wanted:
     streams: Sequence[str] | None = None
     columns: Sequence[tuple[str, str]] | None = None
     names: Mapping[str, str] | None = None
-    """Those of the columns, and their types as far as they are known without Spark, else ""."""
+    """Names of the columns, and their types as far as known without Spark, else ""."""
     is_messages: bool = False
     """Each message becomes one row with its own stream and seq."""
     adopt: bool = False
-    """Take a table without a note for that of the checkpoint's query."""
+    """Accept a table without a note as that of the checkpoint's query."""
     lakehouse: LakehouseOptions | None = None
-    """A Delta or Iceberg table, whose own metadata knows the last batch of each query; else Spark's
-    file sink writes."""
+    """A Delta or Iceberg table, whose metadata has the last batch of each query; None: a table of
+    Spark's file sink."""
 
     @property
     def elsewhere(self) -> str:
-        """What helps always, as part of a sentence."""
+        """Advice that always helps, as part of a sentence."""
         return f"take another folder, such as {self.table}-2"
 
     @property
     def start_again(self) -> str:
-        """What helps when the checkpoint is no use, either."""
+        """Advice when the checkpoint cannot be used, either."""
         return (
             f"{self.elsewhere}, and another checkpoint, and the stream is read from its start again"
         )
@@ -112,7 +112,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
 
 
 def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:
-    """Of a checkpoint that is to be made: it has a folder of its own."""
+    """For a checkpoint that does not exist yet: it needs a folder of its own."""
     if not checkpoint.is_new:
         return
     advice = f"take another folder for the checkpoint, such as {wanted.table}/_checkpoint"
@@ -132,7 +132,7 @@ def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:
 
 
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:
-    """Of a table without a batch."""
+    """For a table without a batch."""
     here = wanted.table
     if table.others and wanted.lakehouse is not None:
         if not wanted.adopt:
@@ -163,7 +163,7 @@ def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: 
 
 
 def _check_adoption(batch: int, checkpoint: CheckpointState, wanted: Wanted) -> None:
-    """Of a table that has batches and no note."""
+    """For a table with batches and without a note."""
     here = wanted.table
     whose = f"{here} was written by a streaming query that jetspark knows nothing of"
     if checkpoint.query is None or checkpoint.is_new:
@@ -187,7 +187,7 @@ def _check_streams_of(checkpoint: CheckpointState, wanted: Wanted) -> None:
         or wanted.streams is None
         or any(one.startswith(LIKE) for one in wanted.streams)
     ):
-        return  # a pattern may have found more, or fewer, since then
+        return  # a pattern may since have found more, or fewer
     if known != list(wanted.streams):
         _refuse(
             f"{wanted.checkpoint} is the checkpoint of a query on {_several(known)}, not on "
@@ -280,7 +280,7 @@ def _has_all(batch: int, note: Note | None) -> bool:
 
 
 def _otherwise(batch: int, note: Note | None, wanted: Wanted) -> str:
-    """What helps when the checkpoint is lost."""
+    """Advice when the checkpoint is lost."""
     if _has_all(batch, note):
         return "name an empty folder as checkpoint, where it is rebuilt from the table's note"
     return wanted.start_again

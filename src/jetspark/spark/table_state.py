@@ -25,38 +25,38 @@ _OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 @dataclass(frozen=True)
 class TableState:
-    """What is in a table's folder."""
+    """The state of a table's folder."""
 
     is_file: bool = False
     batch: int | None = None
-    """The last batch whose files count."""
+    """The last batch whose files are listed."""
     note: Note | None = None
     others: tuple[str, ...] = ()
-    """What readers would take for rows, when neither a batch nor a note is there."""
+    """Files that readers would read as rows, if there is neither a batch nor a note."""
 
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What is in a checkpoint."""
+    """The state of a checkpoint."""
 
     query: str | None = None
     planned: int | None = None
     committed: int | None = None
     end: str = ""
-    """Spark's offsets of the last batch that was planned, word for word."""
+    """Exact copies of Spark's offsets of the last planned batch."""
     others: tuple[str, ...] = ()
-    """What else is in the folder, when it is new."""
+    """Other files in the folder of a new checkpoint."""
     table: str | None = None
-    """The table of files in whose folder it lies, when it is new."""
+    """The table of files whose folder contains a new checkpoint."""
 
     @property
     def is_new(self) -> bool:
-        """No query has planned a batch with it."""
+        """Whether no query has planned a batch with it."""
         return self.planned is None and self.committed is None
 
     @property
     def streams(self) -> list[str] | None:
-        """The streams that it is about, a text for each source; None when it does not say."""
+        """Its streams, one string for each source; None if it has none."""
         sources = [_streams(line) for line in self.end.split("\n")[2:]]
         if not sources or None in sources:
             return None
@@ -98,7 +98,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
 
 
 def _table_above(files: Files, folder: str) -> str | None:
-    """The nearest folder above that is a table."""
+    """The nearest parent folder that is a table."""
     scheme, mark, path = folder.rpartition("://")
     while "/" in path.lstrip("/"):
         path = path.rpartition("/")[0]
@@ -109,7 +109,7 @@ def _table_above(files: Files, folder: str) -> str | None:
 
 
 def read_progress(files: Files, checkpoint: str) -> Progress | None:
-    """What of a checkpoint is needed to make it again; None when no batch is done."""
+    """The part of a checkpoint from which it can be rebuilt; None if no batch is committed."""
     batch = _last(files.names(f"{checkpoint}/commits"))
     if batch is None:
         return None
@@ -118,7 +118,7 @@ def read_progress(files: Files, checkpoint: str) -> Progress | None:
         return Progress(batch=batch)
     return Progress(
         batch=batch,
-        # Spark wants the start of the last batch as well as its end.
+        # Spark needs the start of the last batch as well as its end.
         offsets={
             number: _entry(files, checkpoint, "offsets", number)
             for number in range(max(0, batch - 1), batch + 1)
@@ -128,7 +128,7 @@ def read_progress(files: Files, checkpoint: str) -> Progress | None:
 
 
 def partitions_of(files: Files, table: str, batch: int) -> list[str]:
-    """The columns by which the files of a batch are partitioned, as their paths say."""
+    """The partition columns of a batch's files, from their paths."""
     for name in (str(batch), f"{batch}.compact"):
         for line in (files.read(f"{table}/{SINK_LOG}/{name}") or "").split("\n")[1:]:
             folders = json.loads(line)["path"].rpartition("/")[0].split("/") if line else []
@@ -137,9 +137,9 @@ def partitions_of(files: Files, table: str, batch: int) -> list[str]:
 
 
 def left_by_a_kill(files: Files, checkpoint: str) -> list[str]:
-    """Temporary files of a first batch that was not planned to its end.
+    """Temporary files of a first batch whose planning was interrupted.
 
-    Spark begins only where the logs are empty, and counts these.
+    Spark starts a new query only if the logs are empty, and these files count.
     """
     return [
         f"{checkpoint}/{log}/{name}"
@@ -150,12 +150,12 @@ def left_by_a_kill(files: Files, checkpoint: str) -> list[str]:
 
 
 def offsets_of(files: Files, checkpoint: str, batch: int) -> list[str]:
-    """The offsets of a batch, one for each source; none when it was not planned."""
+    """The offsets of a batch, one for each source; none if it was not planned."""
     return _entry(files, checkpoint, "offsets", batch).split("\n")[2:]
 
 
 def entries(files: Files, checkpoint: str) -> dict[str, str]:
-    """Every entry of the logs by its path in the checkpoint."""
+    """All entries of the logs, by their paths in the checkpoint."""
     return {
         f"{log}/{number}": _entry(files, checkpoint, log, number)
         for log in _LOGS
@@ -176,7 +176,7 @@ def _last(names: Iterable[str] | None) -> int | None:
 
 
 def _query(metadata: str | None) -> str | None:
-    """The id; None too for a file whose writing was cut off."""
+    """The id; also None for an incompletely written file."""
     try:
         document: Any = json.loads(metadata or "")
     except ValueError:
@@ -196,5 +196,5 @@ def _streams(offset: str) -> str | None:
 
 
 def named(streams: Iterable[str]) -> str:
-    """One text for the streams of a source."""
+    """One string for the streams of a source."""
     return ", ".join(sorted(streams))

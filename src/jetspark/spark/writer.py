@@ -1,6 +1,6 @@
 """df.write and df.writeStream to a stream, with one of three guarantees.
 
-at-least-once      a task publishes its rows and awaits every ack; a task that Spark runs again
+at-least-once      a task publishes its rows and waits for every ack; a task that Spark runs again
                    publishes them again
 effectively-once   the same, with a message id that the stream remembers for its duplicate window
 exactly-once       a task stages its rows, and the driver's commit decides on them and copies them
@@ -8,8 +8,8 @@ exactly-once       a task stages its rows, and the driver's commit decides on th
 
 Rows for a bucket are published at least once and in order, so writing them again changes no value.
 
-Spark may retry a batch with other partitions, calls `abort` even after a commit that failed
-half-way, and creates a new writer for each of these calls. So a writer has no state, and `abort`
+Spark may retry a batch with other partitions, calls `abort` even after a commit whose outcome is
+not known, and creates a new writer for each of these calls. So a writer has no state, and `abort`
 removes nothing.
 """
 
@@ -39,14 +39,14 @@ from jetspark.spark.sink_target import SinkTarget
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A task's answer: the writer, and the piece to be committed."""
+    """A task's commit message: the writer, and the piece to be committed."""
 
     writer: str
     piece: Piece
 
 
 class _Sink:
-    """What the batch and the streaming writer share."""
+    """The common part of the batch and the streaming writer."""
 
     def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
         self._options = options
@@ -122,11 +122,11 @@ class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
         self._commit(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do: rows that were published stay, staged ones are removed by a commit."""
+        """Nothing to do: published rows stay, staged ones are removed by a commit."""
 
 
 class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
-    """df.writeStream; the writer is named by the query's id, which the checkpoint keeps."""
+    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Runs on an executor.
@@ -144,4 +144,4 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
         self._commit(messages, batchId, self._options.name)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to do: rows that were published stay, staged ones are removed by a commit."""
+        """Nothing to do: published rows stay, staged ones are removed by a commit."""
