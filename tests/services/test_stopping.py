@@ -11,6 +11,7 @@ from tests.support.frame_proxy import FrameProxy
 
 from jetspark.connection.events import Disconnected
 from jetspark.errors import (
+    BadSubjectError,
     ConfigError,
     ConnectionClosedError,
     ConnectionLostError,
@@ -294,3 +295,63 @@ async def test_stop_without_a_link_returns(make_server: MakeServer) -> None:
         server.close()
         await asyncio.wait_for(service.stop(), 30)
         assert not service.active
+
+
+async def test_service_that_cannot_begin_leaves_nothing(nc: Client) -> None:
+    routes = len(nc.publishing.link.routes)
+    with pytest.raises(BadSubjectError):
+        await nc.add_service("a" * 5000, "1.0.0")
+    beginning = asyncio.create_task(nc.add_service("never", "1.0.0"))
+    await asyncio.sleep(0)
+    assert len(nc.publishing.link.routes) > routes
+    beginning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert len(nc.publishing.link.routes) == routes
+    await nc.close()
+    with pytest.raises(ConnectionClosedError):
+        await nc.add_service("late", "1.0.0")
+
+
+async def test_service_that_is_closed_while_it_begins_raises(shared_server: NatsServer) -> None:
+    nc = await connect(shared_server.url)
+    beginning = asyncio.create_task(nc.add_service("closed", "1.0.0"))
+    await asyncio.sleep(0)
+    await nc.close()
+    with pytest.raises(ConnectionClosedError):
+        await beginning
+
+
+async def test_requests_behind_a_cancelled_handler_are_answered_by_stop(
+    start: Start, other: Client
+) -> None:
+    service = await start()
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: Request) -> None:
+        if not begun.is_set():
+            begun.set()
+            await gate.wait()
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+        await request.respond(b"fine")
+
+    await service.add_endpoint("e", handle, subject=service.name)
+    asked = [asyncio.create_task(other.request(service.name, timeout=30)) for _ in range(5)]
+    await asyncio.wait_for(begun.wait(), 20)
+    stopping = asyncio.create_task(service.stop())
+    gate.set()
+    await stopping
+    replies = [reply.data for reply in await asyncio.gather(*asked)]
+    assert replies == [b"", *[b"fine"] * 4]
+
+
+async def test_info_that_is_too_large_is_an_error_for_who_asks(
+    nc: Client, start: Start, other: Client, services: Services
+) -> None:
+    service = await start(metadata={"a": "x" * 2**20})
+    assert await services.info(service.name).all() == []
+    assert "MaxPayloadError" in str(nc.last_error)
+    assert "Service error 500: MaxPayloadError" in str(other.last_error)

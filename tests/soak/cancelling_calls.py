@@ -15,6 +15,7 @@ from jetspark import Client, JetsparkError, JetStream
 from jetspark.jetstream import PullConsumer
 from jetspark.kv import Bucket
 from jetspark.objects import ObjectStore
+from jetspark.services import Request
 
 LARGE = 300_000
 MESSAGES = 30
@@ -53,6 +54,8 @@ class Scene:
             scene.other, scene.nc, scene.js = other, nc, nc.jetstream()
             other.subscribe(scene.echo, callback=lambda message: message.respond(message.data))
             other.subscribe("many", callback=_three_answers)
+            called = await other.add_service("called", "1.0.0")
+            called.endpoint("called")(lambda request: request.respond_nowait(request.data))
             await other.flush()
             scene.own = nc.subscribe("own")
             js = scene.js
@@ -84,6 +87,7 @@ class Scene:
             scene.store = await js.create_object_store("O", storage="memory")
             await scene.store.put("large", bytes(LARGE), chunk_size=10_000)
             await nc.request(scene.echo)  # the inbox of requests stays
+            await nc.request("called", b"[]")  # and the endpoint's worker
             yield scene
 
     async def left_on_the_server(self) -> list[str]:
@@ -415,6 +419,22 @@ async def object_watch(scene: Scene, name: str) -> None:
         await first(watch, 1)
 
 
+async def service(scene: Scene, name: str) -> None:
+    async def echo(request: Request) -> None:
+        await asyncio.sleep(0)
+        await request.respond(request.data)
+
+    async with await scene.nc.add_service(name, "1.0.0") as service:
+        await service.add_endpoint("echo", echo, subject=name, concurrency=3)
+        reply = await scene.nc.services().request(name, b"x", timeout=30)
+        assert reply.data == b"x"
+
+
+async def service_called(scene: Scene, name: str) -> None:
+    assert await scene.nc.services().request_json("called", [1], type=list[int]) == [1]
+    assert await scene.nc.services().ping("called").all()
+
+
 def listing(make: Callable[[Scene], Any]) -> Callable[[Scene, str], Coroutine[Any, Any, object]]:
     async def call(scene: Scene, name: str) -> object:
         return await make(scene).all()
@@ -481,6 +501,8 @@ CALLS = (
     Call("object orphans", lambda s, n: s.store.purge_orphans()),
     Call("object list", listing(lambda s: s.store.objects())),
     Call("object watch", object_watch),
+    Call("service", service),
+    Call("service called", service_called),
 )
 
 

@@ -27,6 +27,7 @@ from tests.soak.threads import switching
 
 from jetspark import errors
 from jetspark.blocking import Client, connect
+from jetspark.blocking.services import Request
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -267,10 +268,22 @@ def objects(scene: Scene, name: str) -> None:
     scene.store.delete(name)
 
 
+def service(scene: Scene, name: str) -> None:
+    def double(request: Request) -> None:
+        request.respond_json(request.json(int) * 2)
+
+    with scene.nc.add_service(name, "1.0.0") as service:
+        service.add_endpoint("double", double, subject=name, concurrency=2)
+        services = scene.nc.services()
+        for number in range(20):
+            assert services.request_json(name, number, timeout=60) == number * 2
+        assert service.stats().endpoints[0].num_requests == 20
+
+
 CALLS: tuple[Callable[[Scene, str], None], ...] = (
     *(request, request_many, request_to_nobody, subscribe, iterate_limited, callback_and_drain),
     *(two_readers, flush, js_publish, publisher, atomic_batch, fetch, consume, ordered, stored),
-    *(streams, keys, count_together, watch, live, objects),
+    *(streams, keys, count_together, watch, live, objects, service),
 )
 
 

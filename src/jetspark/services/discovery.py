@@ -174,7 +174,7 @@ class Services:
 
     def _read(self, cls: type[AnswerT], reply: Message, rtt: timedelta) -> AnswerT | None:
         try:
-            answer = decode_answer(cls, reply.data)
+            answer = decode_answer(cls, answered(reply).data)
         except JetsparkError as error:
             self._client.report(
                 JetsparkError(f"An answer to {VERB_OF[cls]} of services cannot be read. {error}")

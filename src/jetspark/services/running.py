@@ -11,7 +11,8 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Final
@@ -25,8 +26,10 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
+    user_error,
 )
-from jetspark.services.endpoint import Endpoint
+from jetspark.services.endpoint import FAILED, Endpoint, shown_error
+from jetspark.services.protocol import error_headers
 from jetspark.timestamps import Seconds
 from jetspark.wire.events import MessageFrame
 
@@ -52,21 +55,41 @@ class Running:
 
     # -- listening -------------------------------------------------------------------------------
 
-    def answer(self, subject: str, answer: Callable[[MessageFrame], None]) -> None:
-        """Answer requests about the service in the read loop."""
+    async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
+        """Answer on these subjects; returns when the server knows them.
 
-        def answer_reporting(frame: MessageFrame) -> None:
-            try:
-                answer(frame)
-            except JetsparkError as error:
-                self.client.report(error)
+        Without a link at once: the next one begins with them. Raises what the server refuses them
+        with, BadSubjectError, RequestTimeoutError, ConnectionClosedError; it has ended then.
+        """
+        try:
+            for subject, answer in answers.items():
+                on_frame = partial(self._answer, subject, answer)
+                listener = self.client.listen(subject, on_frame, on_end=self._lost)
+                self._listeners.append(listener)
+            await self._known()
+            if self._error is not None:
+                raise self._error
+        except BaseException:
+            self._end(None)
+            raise
+        self._confirmed = True
 
-        self._listeners.append(self.client.listen(subject, answer_reporting, on_end=self._lost))
+    def _answer(self, subject: str, answer: Callable[[], bytes], frame: MessageFrame) -> None:
+        """In the read loop."""
+        if (reply := frame.reply) is None:
+            return
+        publishing = self.client.publishing
+        try:
+            publishing.answer(reply, answer(), None)
+        except JetsparkError as error:
+            self.client.report(user_error(f"Answering on {subject!r}", error))
+            with suppress(JetsparkError):  # reported above
+                publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
 
     def add(self, endpoint: Endpoint, *, confirming: bool = False) -> Listener:
         """Listen for its requests. Raises as `Client.listen`.
 
-        `confirming`: somebody awaits `confirmed` for it, and gets the error when it is refused.
+        `confirming`: somebody awaits `confirm_endpoint`, and gets the error when it is refused.
         """
         options = endpoint.options
         listener = self.client.listen(
@@ -80,23 +103,8 @@ class Running:
         self.endpoints.append(endpoint)
         return listener
 
-    async def confirm(self) -> None:
-        """Return when the server knows what the service listens to.
-
-        Without a link at once: the next one begins with it. Raises what the server refuses it with,
-        RequestTimeoutError, ConnectionClosedError.
-        """
-        try:
-            await self._known()
-            if self._error is not None:
-                raise self._error
-        except BaseException:
-            self._end(None)
-            raise
-        self._confirmed = True
-
     async def confirm_endpoint(self, endpoint: Endpoint, listener: Listener) -> None:
-        """The same for an endpoint, without which the service goes on when it is refused."""
+        """Return when the server knows it. Raises as `begin`; the service goes on without it."""
         try:
             await self._known()
             if endpoint.error is not None:
@@ -105,15 +113,15 @@ class Running:
             listener.close()
             self._listeners.remove(listener)
             self.endpoints.remove(endpoint)
-            endpoint.end()
+            endpoint.give_up()
+            endpoint.close()
             raise
 
     async def _known(self) -> None:
         if self.client.is_connected:
-            try:
+            with suppress(ConnectionClosedError):  # perhaps only the link was lost
                 await self.client.flush()
-            except ConnectionClosedError:
-                self.client.require_open()  # the link was lost, not the connection
+        self.client.require_open()
 
     def _refused(self, endpoint: Endpoint, confirming: bool, error: JetsparkError | None) -> None:
         """An endpoint gets no more."""
@@ -174,9 +182,8 @@ class Running:
                 listener.close()
             for endpoint in self.endpoints:
                 endpoint.end()
-            if tasks := self._tasks():
-                await asyncio.wait(tasks, timeout=max(deadline - loop.time(), 0))
-            tasks = self._tasks()
+            while (tasks := self._tasks()) and (left := deadline - loop.time()) > 0:
+                await asyncio.wait(tasks, timeout=left)
             if unfinished := sum(endpoint.give_up() for endpoint in self.endpoints):
                 if tasks:
                     await asyncio.wait(tasks, timeout=_CLEANING_UP)

@@ -23,7 +23,6 @@ from jetspark.services.rules import (
 from jetspark.services.running import Running
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import encode_document
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.service_api import Verb, verb_subjects
 
 STOP_TIMEOUT: Final = 30.0
@@ -149,17 +148,13 @@ class Service(EndpointCalls):
             Verb.INFO: lambda: encode_answer(self.info()),
             Verb.STATS: lambda: encode_answer(self.stats()),
         }
-        for verb, answer in answers.items():
-            for subject in verb_subjects(verb, self._name, self._id):
-                self.running.answer(subject, self._answering(answer))
-        await self.running.confirm()
-
-    def _answering(self, answer: Callable[[], bytes]) -> Callable[[MessageFrame], None]:
-        def send(frame: MessageFrame) -> None:
-            if frame.reply is not None:
-                self._client.publishing.answer(frame.reply, answer(), None)
-
-        return send
+        await self.running.begin(
+            {
+                subject: answer
+                for verb, answer in answers.items()
+                for subject in verb_subjects(verb, self._name, self._id)
+            }
+        )
 
     async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
         """Add an endpoint and await that the server knows of it. Raises as `add_endpoint`."""

@@ -36,6 +36,7 @@ class Workers:
         self._on_error = on_error
         self._idle: list[asyncio.Future[None]] = []
         self._ended = False
+        self._cancelled = False
         self.called = False
         """Whether a worker was called that has not looked yet."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -70,7 +71,7 @@ class Workers:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
-        if not self._ended:
+        if not self._cancelled:
             self.called = False  # perhaps it was this one, cancelled before it could look
             if self._queue:
                 self.call()
@@ -86,6 +87,7 @@ class Workers:
     def cancel(self) -> set[asyncio.Task[None]]:
         """End them now, but for the calling task; returns those that were cancelled."""
         self.end()
+        self._cancelled = True
         cancelled = self.tasks - {asyncio.current_task()}
         for task in cancelled:
             task.cancel()
