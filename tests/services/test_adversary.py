@@ -147,6 +147,7 @@ async def test_reset_while_requests_are_handled(start: Start, services: Services
 
 async def test_services_leave_nothing_on_the_connection(nc: Client, start: Start) -> None:
     before, tasks = len(nc.publishing.link.routes), len(asyncio.all_tasks())
+    adopted = len(nc._subscriptions)
     for _ in range(5):
         service = await start()
         await service.add_endpoint("e", echo, subject=service.name, concurrency=5)
@@ -155,3 +156,4 @@ async def test_services_leave_nothing_on_the_connection(nc: Client, start: Start
     await asyncio.sleep(0)
     assert len(nc.publishing.link.routes) <= before + 1  # that of requests
     assert len(asyncio.all_tasks()) == tasks
+    assert len(nc._subscriptions) == adopted
