@@ -57,7 +57,7 @@ LAYERS: dict[str, set[str]] = {
     "services": VALUES | {"wire", "client", "jetstream"},
     "full_client": CORE | {"jetstream", "kv", "objects", "services"},
     "blocking": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
-    "bulk": VALUES | {"wire", "connection.dialer"} | SANS_IO,
+    "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
@@ -87,7 +87,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(VALUES | {"wire"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
-        ("bulk", "lakehouse", "spark", "server", "connection.dialer"), frozenset({"asyncio"})
+        ("bulk", "lakehouse", "spark", "server", "connection.opening"), frozenset({"asyncio"})
     ),
 }
 

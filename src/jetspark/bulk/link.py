@@ -41,6 +41,9 @@ _REQUEST_SID = 1
 def connect(options: ConnectOptions) -> BlockingLink:
     """Connect; tries each server once, in random order if the options say so.
 
+    The options for later attempts and discovered servers, `first_connect` and `choose_server` are
+    the clients' only.
+
     Raises the server's own error when there is one server, else NoServersError with the last
     error as its cause.
     """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import socket
-import time
 
-from jetspark.connection.dialer import call_dialer
+from jetspark.connection.opening import Attempts, call_dialer
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.proxy import Proxy, ask_proxy, hung_up
+from jetspark.connection.proxy import Proxy, ask_proxy, following
 from jetspark.connection.urls import NO_HOST, ServerURL
 from jetspark.errors import ConnectTimeoutError, ServerRefusedError
 
@@ -50,41 +48,21 @@ def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
     if options.dialer is not None:
         return call_dialer(options, host, port)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if options.randomize:
-        random.shuffle(found)
-    end = time.monotonic() + options.connect_timeout
-    failure = OSError("the name has no address")
-    for left, (family, kind, protocol, _, address) in zip(
-        range(len(found), 0, -1), found, strict=True
-    ):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(max(0.001, end - time.monotonic()) / left)
+    attempts = Attempts(options, found)
+    for sock, address, seconds in attempts:
+        with attempts.connecting(sock):
+            sock.settimeout(seconds)
             sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
-        except OSError as error:  # TimeoutError, too
-            sock.close()
-            failure = error
-        except BaseException:
-            sock.close()
-            raise
-    raise failure
+    raise attempts.failure
 
 
 def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
     steps = ask_proxy(proxy, server)
-    step = next(steps)
-    while True:
-        answer = b""
+    step = following(steps)
+    while step is not None:
         if isinstance(step, bytes):
             sock.sendall(step)
+            step = following(steps)
         else:
-            while len(answer) < step:
-                if not (more := sock.recv(step - len(answer))):
-                    raise hung_up(proxy, server)
-                answer += more
-        try:
-            step = steps.send(answer)
-        except StopIteration:
-            return
+            step = following(steps, sock.recv(step))

@@ -10,10 +10,14 @@ import base64
 import ipaddress
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from jetspark.connection.urls import NO_HOST, ServerURL
 from jetspark.errors import ConfigError, ServerRefusedError
+
+Steps: TypeAlias = Generator[bytes | int, bytes | None, None]
+_Receiving: TypeAlias = Generator[bytes | int, bytes | None, bytes]
 
 _LONGEST_ANSWER = 16 * 1024
 _LONGEST_TEXT = 255
@@ -65,10 +69,11 @@ def parse_proxy(text: str) -> Proxy:
     return Proxy(scheme, parts.hostname, port, user, password)
 
 
-def ask_proxy(proxy: Proxy, server: ServerURL) -> Generator[bytes | int, bytes, None]:
-    """Yields bytes to send, or how many to receive next, no more: the server's own may follow.
+def ask_proxy(proxy: Proxy, server: ServerURL) -> Steps:
+    """Yields bytes to send, or how many to receive at most: the server's own may follow.
 
-    Returns when what is sent and received is the server's. Raises ServerRefusedError.
+    `following` drives it. At its end what is sent and received is the server's. Raises
+    ServerRefusedError.
     """
     try:
         yield from (_connect if proxy.scheme == "http" else _socks5)(proxy, server)
@@ -78,9 +83,12 @@ def ask_proxy(proxy: Proxy, server: ServerURL) -> Generator[bytes | int, bytes, 
         ) from error
 
 
-def hung_up(proxy: Proxy, server: ServerURL) -> ServerRefusedError:
-    """The error for a proxy that ended the connection."""
-    return _refused(proxy, server, "it closed the connection")
+def following(steps: Steps, received: bytes | None = None) -> bytes | int | None:
+    """The next step, after what was received (b"": the proxy has closed); None at the end."""
+    try:
+        return steps.send(received)
+    except StopIteration:
+        return None
 
 
 def _refused(proxy: Proxy, server: ServerURL, reason: str) -> ServerRefusedError:
@@ -89,7 +97,16 @@ def _refused(proxy: Proxy, server: ServerURL, reason: str) -> ServerRefusedError
     )
 
 
-def _connect(proxy: Proxy, server: ServerURL) -> Generator[bytes | int, bytes, None]:
+def _exactly(proxy: Proxy, server: ServerURL, count: int) -> _Receiving:
+    data = b""
+    while len(data) < count:
+        if not (more := (yield count - len(data))):
+            raise _refused(proxy, server, "it closed the connection")
+        data += more
+    return data
+
+
+def _connect(proxy: Proxy, server: ServerURL) -> Steps:
     host = server.host if ":" in server.host else server.host.encode("idna").decode()
     address = f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
     lines = [f"CONNECT {address} HTTP/1.1", f"Host: {address}"]
@@ -101,31 +118,31 @@ def _connect(proxy: Proxy, server: ServerURL) -> Generator[bytes | int, bytes, N
     while not answer.endswith(b"\r\n\r\n"):
         if len(answer) > _LONGEST_ANSWER or not answer.startswith(b"HTTP/"[: len(answer)]):
             raise _refused(proxy, server, "it is not an HTTP proxy")
-        answer += yield 1
+        answer += yield from _exactly(proxy, server, 1)
     status = answer.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")[2]
     if not status.startswith("2"):
         raise _refused(proxy, server, status.strip() or "it is not an HTTP proxy")
 
 
-def _socks5(proxy: Proxy, server: ServerURL) -> Generator[bytes | int, bytes, None]:
+def _socks5(proxy: Proxy, server: ServerURL) -> Steps:
     yield b"\x05\x01\x00" if proxy.user is None else b"\x05\x02\x00\x02"
-    version, method = yield 2
+    version, method = yield from _exactly(proxy, server, 2)
     if version != 5:
         raise _refused(proxy, server, "it is not a SOCKS5 proxy")
     if method == 2 and proxy.user is not None:
         user, password = proxy.user.encode(), proxy.password.encode()
         yield b"\x01" + _counted(user) + _counted(password)
-        if (yield 2)[1] != 0:
+        if (yield from _exactly(proxy, server, 2))[1] != 0:
             raise _refused(proxy, server, "it refused the user or password")
     elif method != 0:
         asked = "" if proxy.user is not None else "; write socks5://user:password@host:port"
         raise _refused(proxy, server, f"it asks for another login{asked}")
     yield b"\x05\x01\x00" + _address(server.host) + server.port.to_bytes(2)
-    version, status, _, kind = yield 4
+    version, status, _, kind = yield from _exactly(proxy, server, 4)
     if version != 5 or status:
         raise _refused(proxy, server, _REFUSALS.get(status, f"SOCKS error {status}"))
-    yield _ADDRESS_BYTES.get(kind) or (yield 1)[0]
-    yield 2
+    size = _ADDRESS_BYTES.get(kind) or (yield from _exactly(proxy, server, 1))[0]
+    yield from _exactly(proxy, server, size + 2)
 
 
 def _address(host: str) -> bytes:

@@ -1,19 +1,17 @@
 """Opens the socket to a server, directly or through a proxy: `bulk.sockets` for asyncio.
 
-A host name may have several addresses (ADR-11): they are tried in random order, unless `randomize`
-is off, and share the time of the attempt. A callable of the user's own, `dialer`, replaces this.
+`opening` has what both share: the addresses of a host name, and the user's own dialer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 from functools import partial
 
-from jetspark.connection.dialer import call_dialer
+from jetspark.connection.opening import Attempts, call_dialer
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.proxy import Proxy, ask_proxy, hung_up
+from jetspark.connection.proxy import Proxy, ask_proxy, following
 from jetspark.connection.transport import reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import ServerRefusedError
@@ -55,27 +53,14 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
     except socket.gaierror:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await loop.run_in_executor(None, look_up)
-    if options.randomize:
-        random.shuffle(found)
-    end = loop.time() + options.connect_timeout
-    failure: OSError = OSError("the name has no address")
-    for left, (family, kind, protocol, _, address) in zip(
-        range(len(found), 0, -1), found, strict=True
-    ):
-        sock = socket.socket(family, kind, protocol)
-        try:
+    attempts = Attempts(options, found)
+    for sock, address, seconds in attempts:
+        with attempts.connecting(sock):
             sock.setblocking(False)
-            async with asyncio.timeout(max(0.0, end - loop.time()) / left):
+            async with asyncio.timeout(seconds):
                 await loop.sock_connect(sock, address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
-        except OSError as error:  # TimeoutError, too
-            sock.close()
-            failure = error
-        except BaseException:
-            sock.close()
-            raise
-    raise failure
+    raise attempts.failure
 
 
 async def _dialled(options: ConnectOptions, host: str, port: int) -> socket.socket:
@@ -99,17 +84,10 @@ def _close_late(dialling: asyncio.Future[socket.socket]) -> None:
 async def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
     loop = asyncio.get_running_loop()
     steps = ask_proxy(proxy, server)
-    step = next(steps)
-    while True:
-        answer = b""
+    step = following(steps)
+    while step is not None:
         if isinstance(step, bytes):
             await loop.sock_sendall(sock, step)
+            step = following(steps)
         else:
-            while len(answer) < step:
-                if not (more := await loop.sock_recv(sock, step - len(answer))):
-                    raise hung_up(proxy, server)
-                answer += more
-        try:
-            step = steps.send(answer)
-        except StopIteration:
-            return
+            step = following(steps, await loop.sock_recv(sock, step))
