@@ -251,6 +251,12 @@ async def test_a_dialer_that_fails_is_an_error_of_the_attempt(shared_server: Nat
     def unreachable(host: str, port: int) -> socket.socket:
         raise OSError(113, "No route to host")
 
+    def slow(host: str, port: int) -> socket.socket:
+        raise TimeoutError
+
+    with pytest.raises(ServerRefusedError, match=r": TimeoutError\.$"):
+        await jetspark.connect(shared_server.url, dialer=slow)
+
     def broken(host: str, port: int) -> socket.socket:
         raise ZeroDivisionError("mine")
 

@@ -107,7 +107,7 @@ class Session:
         except TimeoutError as error:
             self.abort()
             if not deadline.expired():
-                raise ServerRefusedError(f"{server}: {error}.", server=server) from error
+                raise ServerRefusedError(f"{server}: {reason_of(error)}.", server=server) from error
             # With tls_first the client speaks first.
             greeted = self._greeted or self._transport is None or self._options.tls_first
             raise no_answer(server, self._options.connect_timeout, greeted=greeted) from None
