@@ -91,7 +91,9 @@ def test_fast_ingest_tells_what_failed(
     assert (ack, ingest.acked) == (ingest.ack, 999)
 
 
-def test_counters_and_schedules(nc: Client, stream: str, unique: Callable[[str], str]) -> None:
+def test_blocking_counters_and_schedules(
+    nc: Client, stream: str, unique: Callable[[str], str]
+) -> None:
     js = nc.jetstream()
     count = unique("COUNT")
     js.create_stream(

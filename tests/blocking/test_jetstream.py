@@ -28,7 +28,7 @@ def stream(js: JetStream, unique: Callable[[str], str]) -> Iterator[str]:
     js.delete_stream(name)
 
 
-def test_streams(js: JetStream, stream: str) -> None:
+def test_blocking_streams_are_created_updated_and_deleted(js: JetStream, stream: str) -> None:
     assert js.publish(f"{stream}.a", b"one").seq == 1
     assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is False
     assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is True
@@ -48,7 +48,7 @@ def test_streams(js: JetStream, stream: str) -> None:
         js.stream_info("NONE")
 
 
-def test_consumers(js: JetStream, stream: str) -> None:
+def test_blocking_consumers_are_created_read_and_deleted(js: JetStream, stream: str) -> None:
     worker = js.create_consumer(stream, name="worker")
     assert (worker.stream, worker.name) == (stream, "worker")
     assert js.consumer(stream, "worker").info().name == "worker"
@@ -93,7 +93,7 @@ def test_fetch_is_one_change_of_thread_and_acks_are_none(
     assert worker.fetch(10) == []
 
 
-def test_acknowledgements(js: JetStream, stream: str) -> None:
+def test_blocking_messages_are_acknowledged_in_every_way(js: JetStream, stream: str) -> None:
     for number in range(5):
         js.publish(f"{stream}.x", b"%d" % number)
     worker = js.create_consumer(stream, name="worker")

@@ -54,7 +54,9 @@ def test_blocking_bucket_reads_writes_and_deletes_keys(bucket: Bucket) -> None:
     assert coded.get_value("z") == b"x" * 100
 
 
-def test_buckets(js: JetStream, bucket: Bucket, unique: Callable[[str], str]) -> None:
+def test_blocking_buckets_are_created_listed_and_deleted(
+    js: JetStream, bucket: Bucket, unique: Callable[[str], str]
+) -> None:
     assert js.bucket(bucket.name).stream == bucket.stream == f"KV_{bucket.name}"
     assert bucket.name in list(js.bucket_names())
     assert bucket.name in [status.bucket for status in js.buckets()]
@@ -67,7 +69,7 @@ def test_buckets(js: JetStream, bucket: Bucket, unique: Callable[[str], str]) ->
         js.bucket(unique("B"))
 
 
-def test_aggregates_and_mirrors(
+def test_blocking_aggregates_and_mirrors_of_buckets(
     js: JetStream, bucket: Bucket, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")

@@ -232,7 +232,7 @@ def test_there_is_no_lease_while_a_replica_is_silent() -> None:
     assert not told(*steps(0.3, 60), look(12, 0.1, 62)).led_since(12)
 
 
-def test_another_leader_begins_anew() -> None:
+def test_a_proof_does_not_hold_for_another_leader() -> None:
     assert not told(*steps(0.3, 0.3), look(11.45, 0.1, 0.1, leader="B")).led_since(10)
 
 

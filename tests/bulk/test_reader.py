@@ -444,7 +444,7 @@ def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
     assert [len(data) for data in table["data"].to_pylist()] == [1, 1_000_000, 1]
 
 
-def test_a_consumer_left_half_read_is_gone_soon(
+def test_the_consumer_of_an_abandoned_read_is_removed_soon(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
     name = unique("HALF")

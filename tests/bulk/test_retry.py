@@ -76,7 +76,7 @@ def test_without_time_there_is_one_attempt(clock: Clock) -> None:
     assert clock.pauses == []
 
 
-def test_progress_gives_the_whole_time_anew(clock: Clock) -> None:
+def test_progress_restarts_the_time_of_a_retry(clock: Clock) -> None:
     policy = Retry(1.05)
     clock.now += 1
     assert not policy.again(BROKEN)

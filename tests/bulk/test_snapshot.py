@@ -95,7 +95,7 @@ def test_recreated_bucket_ends_a_snapshot(make_server: MakeServer) -> None:
         list(snapshot(server, wanted))
 
 
-def test_it_is_read_where_the_leader_is(
+def test_a_snapshot_is_read_on_the_leaders_server(
     nats_cluster: Cluster, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replica that lags takes a former value for the last one; servers choose any replica."""

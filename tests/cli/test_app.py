@@ -159,7 +159,7 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Usage: jetspark" in capsys.readouterr().out
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--version"]) == app.DONE
     kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
     assert capsys.readouterr().out == f"jetspark {__version__} ({kernel} kernel)\n"

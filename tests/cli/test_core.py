@@ -48,7 +48,7 @@ def test_what_pub_publishes_sub_shows(
     )
 
 
-def test_lines_of_json(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+def test_sub_prints_lines_of_json(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
     subject, url = unique("cli"), shared_server.url
     with jetspark("sub", subject, "--json", "--count", "2", "--server", url) as command:
         listening(command)
@@ -141,7 +141,7 @@ def test_request_shows_the_answers(
     assert [json.loads(line)["data"] for line in two] == ["1", "2"]
 
 
-def test_errors_are_sentences(
+def test_errors_of_pub_sub_and_request_are_one_sentence(
     shared_server: NatsServer, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     subject, url = unique("cli"), shared_server.url

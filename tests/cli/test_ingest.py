@@ -87,7 +87,7 @@ def test_a_table_by_columns_of_json_goes_on_the_next_time(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_following_until_it_is_stopped(
+def test_ingest_follow_runs_until_it_is_stopped(
     spark: SparkSession,
     shared_server: NatsServer,
     admin: Admin,

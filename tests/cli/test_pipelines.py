@@ -128,7 +128,7 @@ def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
     assert stored(admin, target) == 100
 
 
-def test_mistakes_are_sentences(
+def test_mistakes_in_pipeline_files_are_one_sentence(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, url, table = unique("FROM"), shared_server.url, str(tmp_path)

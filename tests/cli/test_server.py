@@ -153,7 +153,7 @@ def test_missing_binary_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None
     assert err == "No executable nats-server at /nowhere/nats-server (JETSPARK_NATS_SERVER).\n"
 
 
-def test_store_is_kept(tmp_path: Path) -> None:
+def test_server_command_keeps_its_store(tmp_path: Path) -> None:
     port = free_port()
     for round_ in range(2):
         with jetspark("server", "--port", str(port), "--store", str(tmp_path / "s")) as command:
@@ -165,7 +165,7 @@ def test_store_is_kept(tmp_path: Path) -> None:
         assert str(tmp_path / "s") in out
 
 
-def test_configuration_file(tmp_path: Path) -> None:
+def test_server_command_takes_a_configuration_file(tmp_path: Path) -> None:
     config = tmp_path / "server.conf"
     config.write_text('listen: "127.0.0.1:-1"\nserver_name: from_file\n')
     with jetspark("server", "--config", str(config)) as command:

@@ -47,7 +47,7 @@ def as_in_a_terminal() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_raised_at_once(number: signal.Signals) -> None:
+def test_a_signal_is_raised_at_once_in_the_main_thread(number: signal.Signals) -> None:
     with pytest.raises(StopRequested) as caught, stop_on_signals():
         os.kill(os.getpid(), number)
         pytest.fail("went on")

@@ -96,7 +96,7 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     assert lines[2] == "reading the first batch · 1,234 messages in the stream"
 
 
-def test_quiet_says_nothing(
+def test_quiet_runs_print_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)

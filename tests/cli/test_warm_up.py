@@ -33,7 +33,7 @@ def test_archive_is_made_and_removed(
     assert not list(folder.iterdir())
 
 
-def test_remove_says_that_one_is_being_made(
+def test_remove_reports_an_archive_that_another_process_creates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     codes = []

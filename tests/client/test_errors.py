@@ -41,7 +41,7 @@ def test_every_nats_tcl_error_has_its_own_class(name: str) -> None:
     assert len([cls for _, cls, first_word in DRAWN if first_word == name]) == 1
 
 
-def test_attributes_not_messages() -> None:
+def test_errors_have_attributes_besides_their_messages() -> None:
     queue = errors.BadQueueError("two words", "why")
     assert (queue.queue, queue.reason) == ("two words", "why")
     timeout = errors.BadTimeoutError(-1)

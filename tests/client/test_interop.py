@@ -86,7 +86,7 @@ async def test_several_values_of_one_name(
     assert message.headers.to_dict() == {"k": ["1", "två"], "K": ["3"]}
 
 
-async def test_requests_both_ways(
+async def test_requests_between_jetspark_and_nats_py_work_both_ways(
     shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
 ) -> None:
     nc = await connect(shared_server.url)

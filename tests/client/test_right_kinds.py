@@ -284,7 +284,7 @@ async def test_items_of_a_generator_are_checked(shared_server: NatsServer) -> No
             nc.jetstream().ordered("S", subjects=(it for it in ["a", 5]))  # type: ignore[arg-type]
 
 
-def test_numbers_as_times() -> None:
+def test_numbers_of_every_kind_are_times() -> None:
     assert in_seconds(Decimal("2.5")) == 2.5  # type: ignore[call-overload]
     assert in_seconds(Fraction(5, 2)) == 2.5  # type: ignore[call-overload]
     wrong: Any

@@ -76,7 +76,9 @@ def test_an_example_prints_what_it_shows_and_leaves_nothing(
         assert not raw.api("STREAM.NAMES")["streams"]
 
 
-def test_tls(make_server: MakeServer, certificates: Certificates) -> None:
+def test_example_of_tls_runs_with_and_without_client_certificates(
+    make_server: MakeServer, certificates: Certificates
+) -> None:
     server = make_server(certificates.server_config())
     run("tls", server.url, str(certificates.ca))
     server = make_server(certificates.server_config(verify=True))
@@ -88,7 +90,9 @@ def test_tls(make_server: MakeServer, certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("name", ["jetstream_domains", "key_value_aggregate"])
-def test_domains(name: str, hub_and_leaf: HubAndLeaf, needs_server: Callable[[str], None]) -> None:
+def test_example_of_domains_runs_over_a_leaf_node(
+    name: str, hub_and_leaf: HubAndLeaf, needs_server: Callable[[str], None]
+) -> None:
     needs_server("2.10" if name == "key_value_aggregate" else "2.9")
     run(name, hub_and_leaf.leaf.url)
 

@@ -35,7 +35,7 @@ async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-async def test_so_it_is_when_the_frame_is_lost_behind_a_leaf_node(
+async def test_whichever_frame_is_disturbed_behind_a_leaf_node_the_result_is_right_or_a_typed_error(
     kind: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")

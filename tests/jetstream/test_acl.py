@@ -161,7 +161,9 @@ def without(subjects: list[str], *some: str) -> list[str]:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_publisher(guard: Callable[..., Guarded], as_json: bool) -> None:
+async def test_role_publisher_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], as_json: bool
+) -> None:
     guarded = guard(Roles().publisher(["s.x", "s.y"]), as_json=as_json)
     await make_stream(guarded)
     async with guarded.user() as nc:
@@ -181,7 +183,7 @@ V2 = "feature_flags { js_ack_fc_v2: true }"
     [(None, "", ACK_V2), (None, V2, ACK_V1), (Responses(max=2), "", "$^")],
     ids=["v1", "v2", "responses"],
 )
-async def test_pull_reader(
+async def test_role_pull_reader_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded],
     responses: Responses | None,
     flags: str,
@@ -224,7 +226,9 @@ async def test_answers_end_with_their_number(guard: Callable[..., Guarded]) -> N
         assert [type(error) for error in guarded.errors] == [PermissionsError]
 
 
-async def test_reader_that_may_create_its_consumer(guard: Callable[..., Guarded]) -> None:
+async def test_role_pull_reader_may_create_its_consumer_on_request(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().pull_reader("S", "c", may_create=True))
     await make_stream(guarded)
     async with guarded.user() as nc:
@@ -241,7 +245,9 @@ async def test_reader_that_may_create_its_consumer(guard: Callable[..., Guarded]
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-async def test_push_reader(guard: Callable[..., Guarded], group: str | None) -> None:
+async def test_role_push_reader_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], group: str | None
+) -> None:
     guarded = guard(Roles().push_reader("S", "c", "to.here", deliver_group=group))
     await make_stream(guarded)
     async with guarded.user() as nc, nc.subscribe("to.here", queue=group) as messages:
@@ -295,7 +301,9 @@ async def test_push_reader_answers_flow_control(
     assert answered == [not flags, bool(flags)]
 
 
-async def test_ordered_reader(guard: Callable[..., Guarded]) -> None:
+async def test_role_ordered_reader_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().ordered_reader("S"))
     await make_stream(guarded)
     async with guarded.user() as nc:
@@ -307,7 +315,9 @@ async def test_ordered_reader(guard: Callable[..., Guarded]) -> None:
     await guarded.check(refused=[*DANGEROUS, "$JS.API.STREAM.MSG.GET.S"])
 
 
-async def test_range_reader(guard: Callable[..., Guarded]) -> None:
+async def test_role_range_reader_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().range_reader("S"))
     await make_stream(guarded)
     assert read_all(guarded) == 3
@@ -329,7 +339,7 @@ def read_all(guarded: Guarded, *subjects: str, direct: bool = False) -> int:
     return sum(batch.num_rows for batch in read_range(guarded.options(), wanted))
 
 
-async def test_stored_reader(
+async def test_role_stored_reader_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded], needs_server: Callable[[str], None]
 ) -> None:
     guarded = guard(Roles().stored_reader("S"))
@@ -345,7 +355,9 @@ async def test_stored_reader(
 # -- Spark -----------------------------------------------------------------------------------------
 
 
-async def test_spark_source(guard: Callable[..., Guarded]) -> None:
+async def test_role_spark_source_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().spark_source(["S"], pattern=True))
     await make_stream(guarded)
     assert read_all(guarded) == 3
@@ -405,7 +417,9 @@ async def test_spark_with_an_interest_consumer(
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 
-async def test_spark_sink(guard: Callable[..., Guarded]) -> None:
+async def test_role_spark_sink_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().spark_sink("S", ["s.*"]))
     await make_stream(guarded)
     with link_of(guarded) as link:
@@ -438,7 +452,7 @@ async def test_spark_sink_exactly_once(
     await guarded.check(refused=[*refused, f"$JS.API.STREAM.DELETE.{ledger_stream('S')}"])
 
 
-def test_spark_itself(
+def test_spark_source_and_sink_run_with_the_permissions_of_their_roles(
     spark: SparkSession, guard: Callable[..., Guarded], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
@@ -463,7 +477,9 @@ def test_spark_itself(
 
 
 @pytest.mark.parametrize("direct", [True, False])
-async def test_kv_reader(guard: Callable[..., Guarded], direct: bool) -> None:
+async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], direct: bool
+) -> None:
     guarded = guard(Roles().kv_reader("b"))
     await make_stream(guarded)
     async with guarded.admin() as nc:
@@ -490,7 +506,9 @@ async def test_kv_reader(guard: Callable[..., Guarded], direct: bool) -> None:
     assert bool(gets) == direct
 
 
-async def test_kv_writer(guard: Callable[..., Guarded]) -> None:
+async def test_role_kv_writer_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().kv_writer("b", ["mine.>"]))
     await make_stream(guarded)
     async with guarded.admin() as nc:
@@ -517,7 +535,7 @@ async def test_kv_writer_behind_a_prefix() -> None:
 # -- running ---------------------------------------------------------------------------------------
 
 
-async def test_administrator(
+async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded], needs_server: Callable[[str], None]
 ) -> None:
     guarded = guard(Roles().administrator("S"))
@@ -553,7 +571,9 @@ async def test_administrator(
 
 
 @pytest.mark.parametrize("stream", [None, "S"])
-async def test_monitor(guard: Callable[..., Guarded], stream: str | None) -> None:
+async def test_role_monitor_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], stream: str | None
+) -> None:
     guarded = guard(Roles().monitor(stream))
     await make_stream(guarded)
     async with guarded.admin() as nc:
@@ -582,7 +602,9 @@ async def test_monitor(guard: Callable[..., Guarded], stream: str | None) -> Non
 
 
 @pytest.mark.parametrize("queue_group", [None, "q"])
-async def test_service(guard: Callable[..., Guarded], queue_group: str | None) -> None:
+async def test_role_service_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], queue_group: str | None
+) -> None:
     guarded = guard(Roles().service("totals", ["totals.*"], queue_group=queue_group))
 
     async def answer(request: Request) -> None:
@@ -609,7 +631,9 @@ async def test_service(guard: Callable[..., Guarded], queue_group: str | None) -
             await nc.add_service("others", "1.0.0")
 
 
-async def test_service_client(guard: Callable[..., Guarded]) -> None:
+async def test_role_service_client_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     guarded = guard(Roles().service_client("totals.*"))
     async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
         handler = service.endpoint("sum", subject="totals.sum")
@@ -621,7 +645,9 @@ async def test_service_client(guard: Callable[..., Guarded]) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "totals"])
-async def test_service_monitor(guard: Callable[..., Guarded], name: str | None) -> None:
+async def test_role_service_monitor_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], name: str | None
+) -> None:
     guarded = guard(Roles().service_monitor(name))
     async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
         async with guarded.user() as nc:
@@ -635,7 +661,9 @@ async def test_service_monitor(guard: Callable[..., Guarded], name: str | None) 
         await guarded.check(refused=refused if name is None else [*refused, "$SRV.PING"])
 
 
-async def test_backup_and_restore(guard: Callable[..., Guarded], tmp_path: Path) -> None:
+async def test_roles_backup_and_restore_have_all_permissions_they_need_and_no_more(
+    guard: Callable[..., Guarded], tmp_path: Path
+) -> None:
     guarded = guard(Roles().backup("S") | Roles().restore("S"))
     await make_stream(guarded, storage="file")
     async with guarded.admin() as nc:
@@ -654,7 +682,9 @@ async def test_backup_and_restore(guard: Callable[..., Guarded], tmp_path: Path)
     )
 
 
-async def test_events_watcher(guard: Callable[..., Guarded]) -> None:
+async def test_role_events_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
     chosen: dict[str, Any] = {"kinds": ["stream_action"], "stream": "S"}
     guarded = guard(Roles().events(**chosen))
     async with guarded.user() as nc, nc.jetstream().events(**chosen) as events:
@@ -755,7 +785,7 @@ async def test_only_answering_is_possible(guard: Callable[..., Guarded]) -> None
     await guarded.check(refused=DANGEROUS)
 
 
-def test_wrong_arguments() -> None:
+def test_roles_refuse_wrong_arguments() -> None:
     roles = Roles()
     for wrong in (
         lambda: Roles(inbox_prefix="a.*"),

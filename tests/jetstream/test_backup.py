@@ -353,7 +353,7 @@ async def test_on_a_cluster_with_three_replicas(
         await js.delete_stream(name)
 
 
-async def test_over_domains(
+async def test_backup_and_restore_work_over_domains(
     hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("D")

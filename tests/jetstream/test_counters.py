@@ -66,7 +66,7 @@ async def test_the_same_id_is_counted_once(js: JetStream, counting: str) -> None
     assert await js.increment(f"{counting}.a", 0) == 5
 
 
-async def test_nothing_counted_yet(js: JetStream, counting: str) -> None:
+async def test_a_counter_without_increments_is_missing(js: JetStream, counting: str) -> None:
     with pytest.raises(MessageNotFoundError):
         await js.get_counter(counting, f"{counting}.a")
 

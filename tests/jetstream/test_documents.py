@@ -135,7 +135,7 @@ def test_unknown_fields_inside_lists_and_maps_are_kept() -> None:
     assert account.tiers["R1"] == Tier(memory=1, extra={"y": 2})
 
 
-def test_nanoseconds_survive() -> None:
+def test_documents_keep_nanoseconds() -> None:
     info = from_wire(
         StreamInfo,
         {

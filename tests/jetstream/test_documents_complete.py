@@ -163,7 +163,7 @@ def _document_in(kind: Any) -> type[Document] | None:
     return next(filter(None, map(_document_in, get_args(kind))), None)
 
 
-async def test_a_live_server_says_nothing_unknown_and_everything_is_seen(
+async def test_documents_of_a_live_server_have_no_unknown_field_and_all_known_ones(
     shared_server: NatsServer,
     nats_cluster: Cluster,
     hub_and_leaf: HubAndLeaf,

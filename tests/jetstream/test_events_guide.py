@@ -26,7 +26,7 @@ def test_every_kind_is_in_the_guide() -> None:
     } >= set(EventKind)
 
 
-def test_roles_from_python(capsys: Any) -> None:
+def test_roles_for_events_from_python(capsys: Any) -> None:
     exec(blocks(PERMISSIONS, "python")[0], {})
     printed = capsys.readouterr().out
     assert '"$JS.hub.API.CONSUMER.CREATE.ORDERS.worker"' in printed

@@ -184,7 +184,9 @@ async def test_where_a_stream_lives_is_read_back(
         assert plain(theirs.placement) == {"cluster": "C1", "tags": ["ssd", "eu"]}
 
 
-async def test_messages_cross(js: JetStream, peer: Any, stream: str) -> None:
+async def test_messages_cross_between_jetspark_and_nats_py(
+    js: JetStream, peer: Any, stream: str
+) -> None:
     await js.publish(f"{stream}.a", b"ours", headers={"K": "v"})
     await peer.publish(f"{stream}.a", b"theirs", headers={"K": "w"})
     consumer = await js.create_consumer(stream, durable_name="c")

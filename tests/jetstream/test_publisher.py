@@ -158,7 +158,7 @@ async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None
     assert [int(msg.data) for msg in await consumer.fetch(2000, timeout=5)] == list(range(2000))
 
 
-async def test_duplicates_are_counted(js: JetStream, stream: str) -> None:
+async def test_publisher_counts_duplicates(js: JetStream, stream: str) -> None:
     async with js.publisher() as publisher:
         for number in range(10):
             await publisher.send(f"{stream}.a", msg_id=str(number % 4))

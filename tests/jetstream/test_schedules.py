@@ -81,7 +81,7 @@ async def test_a_time_that_has_passed_means_now(js: JetStream, planned: str) -> 
     assert await arrives(js, planned, f"{planned}.done") == b"late"
 
 
-async def test_again_and_again_until_it_is_cancelled(
+async def test_a_repeated_schedule_publishes_until_it_is_cancelled(
     js: JetStream, planned: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")

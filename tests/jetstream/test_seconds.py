@@ -55,7 +55,7 @@ def test_options_of_a_connection_keep_seconds() -> None:
 
 
 @pytest.mark.server
-async def test_timedeltas_are_times(
+async def test_every_time_of_a_call_may_be_a_timedelta(
     nc: Client, js: JetStream, stream: str, unique: Callable[[str], str]
 ) -> None:
     sub = nc.subscribe(unique("nothing"))

@@ -50,7 +50,9 @@ async def test_a_template_creates_a_stream_for_each_new_subject(
         await js.template_info(name)
 
 
-def test_templates_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
+def test_blocking_templates_are_refused_or_made(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
     name = unique("T")
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()

@@ -199,7 +199,7 @@ async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -
             await call
 
 
-async def test_bucket_lists(js: JetStream, name: str) -> None:
+async def test_buckets_are_listed_with_names_and_status(js: JetStream, name: str) -> None:
     await js.create_bucket(name, history=2)
     await js.create_stream(name=f"not_{name}", subjects=[f"not_{name}"])
     assert name in await js.bucket_names().all()

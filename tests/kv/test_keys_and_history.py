@@ -32,7 +32,7 @@ async def test_history_of_a_key_and_of_many(filled: Bucket) -> None:
     assert await filled.history("nobody").all() == []
 
 
-async def test_history_is_limited(bucket: Bucket) -> None:
+async def test_history_of_a_key_is_limited_by_the_bucket(bucket: Bucket) -> None:
     for number in range(9):
         await bucket.put("k", b"%d" % number)
     assert [entry.value for entry in await bucket.history("k").all()] == [

@@ -177,7 +177,7 @@ def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
 
 
 @by_format
-def test_the_commands(
+def test_table_commands_info_compact_and_vacuum(
     format_: Format,
     made: Callable[[Format], Table],
     tmp_path: Path,

@@ -66,7 +66,7 @@ async def test_we_read_what_they_put(store: ObjectStore, theirs: Any) -> None:
     assert await store.get_bytes("empty") == b""
 
 
-async def test_deleted_by_one_is_gone_for_the_other(
+async def test_an_object_deleted_by_one_client_is_missing_for_the_other(
     store: ObjectStore, theirs: Any, js: JetStream
 ) -> None:
     for name in ("a", "b"):

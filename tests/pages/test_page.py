@@ -53,7 +53,7 @@ def test_a_block_with_a_path_is_a_file() -> None:
     assert block("# what follows is about b.toml\n", "toml").file is None
 
 
-def test_commands_and_what_they_print() -> None:
+def test_console_blocks_are_split_into_commands_and_output() -> None:
     shown = block("$ one a \\\n    b\n1\n\n2\n$ two\n")
     assert shown.commands == [("one a \\\n    b", "1\n\n2"), ("two", None)]
     assert block("one\ntwo\n").commands == [("one\ntwo\n", None)]
@@ -71,7 +71,9 @@ def test_commands_and_what_they_print() -> None:
         ("a.c\n", "abc\n", False),
     ],
 )
-def test_what_is_shown(shown: str, printed: str, same: bool) -> None:
+def test_shown_output_is_compared_with_what_was_printed(
+    shown: str, printed: str, same: bool
+) -> None:
     assert is_as_shown(shown, printed) is same
 
 

@@ -42,7 +42,7 @@ def stored(server: NatsServer) -> int:
 # -- starting ------------------------------------------------------------------------------------
 
 
-def test_constructor_does_nothing(tmp_path: Path) -> None:
+def test_constructor_of_a_server_starts_nothing(tmp_path: Path) -> None:
     server = NatsServer(binary=tmp_path / "none")
     assert not server.running
     assert server.log == ""
@@ -72,7 +72,7 @@ def test_start_of_a_running_server_changes_nothing(nats_server: NatsServer) -> N
     assert nats_server.pid == pid
 
 
-def test_without_jetstream(make_server: MakeServer) -> None:
+def test_server_without_jetstream(make_server: MakeServer) -> None:
     with RawClient(make_server(jetstream=False).url) as client:
         assert "jetstream" not in client.info
 
@@ -237,7 +237,7 @@ def failure(server: NatsServer) -> str:
     return str(caught.value)
 
 
-def test_port_in_use(nats_server: NatsServer) -> None:
+def test_a_port_in_use_is_the_reason_of_a_failed_start(nats_server: NatsServer) -> None:
     assert failure(NatsServer(nats_server.port)) == (
         f"nats-server did not start: 127.0.0.1:{nats_server.port}: address already in use."
     )
@@ -270,11 +270,11 @@ def test_store_that_is_a_file(tmp_path: Path) -> None:
     assert "storage directory is not a directory" in failure(NatsServer(store_dir=store))
 
 
-def test_unknown_argument() -> None:
+def test_an_unknown_argument_is_the_reason_of_a_failed_start() -> None:
     assert "flag provided but not defined: -nope" in failure(NatsServer(extra=["--nope"]))
 
 
-def test_foreign_address() -> None:
+def test_an_address_of_another_machine_is_refused_by_the_server() -> None:
     assert "192.0.2.1" in failure(NatsServer(host="192.0.2.1"))
     assert "192.0.2.1" in failure(NatsServer(4222, host="192.0.2.1"))
 
@@ -327,7 +327,7 @@ def test_configuration_decides_on_address_and_jetstream(tmp_path: Path) -> None:
         assert server.url == url
 
 
-def test_configuration_without_jetstream(tmp_path: Path) -> None:
+def test_server_with_a_configuration_without_jetstream(tmp_path: Path) -> None:
     config = tmp_path / "server.conf"
     config.write_text('listen: "127.0.0.1:-1"\n')
     with NatsServer(config=config) as server, RawClient(server.url) as client:

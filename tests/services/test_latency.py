@@ -82,7 +82,7 @@ async def test_latency_of_a_request_is_a_typed_event(server: NatsServer) -> None
             a.services().latencies("a b")
 
 
-def test_latency_without_async(server: NatsServer) -> None:
+def test_blocking_service_latency_is_read(server: NatsServer) -> None:
     with (
         blocking.connect(server.url, user="a", password="p") as a,
         blocking.connect(server.url, user="b", password="p") as b,

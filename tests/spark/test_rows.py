@@ -107,7 +107,7 @@ def test_a_header_without_a_key_is_refused() -> None:
             messages(batch(subject=["s.a"], data=["1"], headers=pa.array([[nothing]], HEADERS)))
 
 
-def test_message_ids() -> None:
+def test_column_msg_id_becomes_the_message_id() -> None:
     rows = messages(batch(subject=["s.a"], data=["1"], msg_id=["o-1"]))
     assert rows[0][1] == b"NATS/1.0\r\nNats-Msg-Id: o-1\r\n\r\n"
     with pytest.raises(ConfigError, match="no msg_id"):

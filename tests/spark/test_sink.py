@@ -251,7 +251,7 @@ def test_overwriting_is_refused(
     assert "can only be appended to" in str(explain(caught.value))
 
 
-def test_over_three_servers(
+def test_exactly_once_writes_to_a_cluster_of_three_servers(
     spark: SparkSession,
     nats_cluster: Cluster,
     unique: Callable[[str], str],

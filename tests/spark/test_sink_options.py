@@ -13,7 +13,7 @@ from jetspark.spark.sink_options import Guarantee, parse_sink_options
 MINIMAL = {"stream": "S"}
 
 
-def test_defaults() -> None:
+def test_sink_options_have_defaults() -> None:
     options = parse_sink_options(MINIMAL)
     assert options.guarantee is Guarantee.AT_LEAST_ONCE
     assert (options.subject, options.lanes, options.publish_timeout) == (None, 4, 60.0)
@@ -23,7 +23,7 @@ def test_reading_knows_every_name_that_is_for_writing_only() -> None:
     assert set(reading._FOR_WRITING) == set(writing._WRITING) - set(reading._KNOWN)
 
 
-def test_names_without_case_and_what_spark_adds() -> None:
+def test_sink_options_ignore_case_and_what_spark_adds() -> None:
     options = parse_sink_options(
         {"STREAM": "S", "Guarantee": "Exactly_Once", "lanes": "2", "checkpointLocation": "/c"}
     )

@@ -260,7 +260,7 @@ def test_from_a_time_to_a_time(
     assert "has no message at or after 2999-01-01T00:00:00Z" in str(failure(late.collect))
 
 
-def test_only_some_columns(
+def test_option_columns_selects_the_columns_to_read(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:
     name = unique("COLUMNS")
@@ -350,7 +350,7 @@ def test_a_pattern_finds_new_streams_and_reads_them_whole(
     }
 
 
-def test_bytes_per_trigger(query: Query, admin: Admin, stream: str) -> None:
+def test_max_bytes_per_trigger_limits_a_batch(query: Query, admin: Admin, stream: str) -> None:
     size = admin.facts(stream).bytes
     batches = query.run(maxBytesPerTrigger=str(size // 4 + 1))
     assert 4 <= len(batches) <= 5

@@ -191,7 +191,7 @@ def test_a_checkpoint_of_another_table_is_refused(lake: Lake) -> None:
     lake.refused("counts 2 batches as read that .*/x does not have", lake.a, "x", "chk")
 
 
-def test_a_part_of_a_table_that_is_gone_is_refused(lake: Lake) -> None:
+def test_a_table_that_has_lost_a_part_is_refused(lake: Lake) -> None:
     lake.run(lake.a, "x")
     shutil.copytree(lake.path("x"), lake.path("backup"))
     lake.fill(lake.a, 30)

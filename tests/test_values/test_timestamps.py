@@ -37,7 +37,7 @@ def test_datetimes_go_both_ways(value: datetime) -> None:
 
 
 @given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.integers(-14 * 60, 14 * 60))
-def test_offsets_are_understood(naive: datetime, minutes: int) -> None:
+def test_isotime_with_an_offset_is_read(naive: datetime, minutes: int) -> None:
     value = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     assert parse_isotime(value.isoformat()) == datetime_to_ns(value)
 
@@ -47,7 +47,7 @@ def test_durations_go_both_ways(value: timedelta) -> None:
     assert ns_to_timedelta(duration_to_ns(value)) == value
 
 
-def test_known_times() -> None:
+def test_isotime_of_known_times() -> None:
     assert parse_isotime("2013-01-01T05:15:00.123456789Z") == 1357017300123456789
     assert parse_isotime("2013-01-01t05:15:00.1234567891z") == 1357017300123456789
     assert format_isotime(0) == "1970-01-01T00:00:00Z"

@@ -24,7 +24,9 @@ def test_a_refusal_of_the_table_is_transient(code: int) -> None:
         (404, STREAM_NOT_FOUND, False),
     ],
 )
-def test_other_refusals(code: int, err_code: int, transient: bool) -> None:
+def test_refusals_outside_the_table_are_not_transient(
+    code: int, err_code: int, transient: bool
+) -> None:
     assert is_transient(APIError(code, err_code, "")) is transient
 
 
