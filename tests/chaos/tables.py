@@ -82,7 +82,7 @@ _SENTENCES = (
     r"was (deleted and )?(made|created) anew|recreated|restored|another stream",
     r"the server has lost acknowledged messages",
     r"did not start in the ten seconds",
-    r"no run of this kind has begun",
+    r"was made by another program",
     r"has lost the batches that its note knows",
     r"has no column ",
     r"does not have its checkpoint",

@@ -255,6 +255,7 @@ def test_a_table_keeps_its_format_and_columns_are_added_when_that_is_said(
         (["bad name"], "STREAM: Bad stream name 'bad name': "),
         (["S", "--server", "nats://127.0.0.1:1"], "Cannot connect to nats://127.0.0.1:1: "),
         (["S", "--subjects", "a..b"], "--subjects: Bad subject 'a..b': an empty token"),
+        (["no_such", "--bucket"], "Bucket 'no_such' not found; "),
         (["S", "--option", "user"], "--option 'user': write name=value."),
         (["S", "--option", "usr=x"], "Unknown option 'usr' for format jetstream; did you mean"),
     ],

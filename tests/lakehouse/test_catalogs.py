@@ -10,9 +10,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from tests.support.numbers_table import SCHEMA, written
 
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.places import in_catalog
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
@@ -111,3 +112,24 @@ def test_old_metadata_of_a_folder_is_removed(tmp_path: Path) -> None:
         table.refresh()
     versions = list((tmp_path / "table" / "metadata").glob("v*.metadata.json"))
     assert len(versions) == 21  # the newest, and as many as the table's property says
+
+
+def test_a_catalog_that_is_not_configured_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no configuration of a catalog 'nobody': describe it"):
+        find_table(Format.ICEBERG, TableName(catalog="nobody", identifier="a.b"))
+
+
+def test_a_catalog_out_of_reach_is_told_in_one_sentence(tmp_path: Path) -> None:
+    name = TableName(
+        catalog="mine", identifier="a.b", properties={"uri": "http://127.0.0.1:9", "type": "rest"}
+    )
+    with pytest.raises(TableError, match=r"^mine:a\.b cannot be read: .* Check the name") as error:
+        find_table(Format.ICEBERG, name)
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_without_namespace_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"write mine:namespace\.x .*, or \./mine:x for a folder"):
+        in_catalog("mine:x")
+    assert in_catalog("mine:a.b") == ("mine", "a.b")
+    assert in_catalog("file:a.b") is None

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -18,6 +19,7 @@ from jetspark.lakehouse.delta_statistics import statistics
 from jetspark.lakehouse.partitions import partition_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,15 +33,18 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
         datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)
     ),
     pa.decimal128(10, 2): st.decimals(-9999999, 9999999, places=2),
+    pa.decimal128(22, 2): st.decimals(-(10**20) + 1, 10**20 - 1, places=2),
     pa.binary(): st.binary(max_size=5),
 }
 
 
-def of(values: list[Any], kind: pa.DataType, group: int = 3) -> dict[str, Any]:
+def of(values: Sequence[Any] | pa.Array, kind: pa.DataType, group: int = 3) -> dict[str, Any]:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"c": pa.array(values, kind)}), sink, row_group_size=group)
+    column = pa.array(values, kind)
+    pq.write_table(pa.table({"c": column}), sink, row_group_size=group)
     metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
-    found = json.loads(statistics(metadata, ["c"]), parse_float=Decimal)
+    nan = pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
+    found = json.loads(statistics(metadata, ["c"], {"c"} if nan else ()), parse_float=Decimal)
     assert isinstance(found, dict)
     return found
 
@@ -99,10 +104,21 @@ def test_a_column_of_nulls_has_a_count_and_no_bounds() -> None:
     assert found["minValues"] == {}
 
 
-def test_floats_have_no_upper_bound_since_nan_is_above_it() -> None:
+def test_a_column_with_nan_has_no_upper_bound_since_nan_is_above_it() -> None:
     found = of([1.5, float("nan")], pa.float64())
     assert found["minValues"] == {"c": Decimal("1.5")}
     assert found["maxValues"] == {}
+    assert of([1.5, 2.5], pa.float64())["maxValues"] == {"c": Decimal("2.5")}
+
+
+def test_values_that_python_does_not_hold_have_no_bounds() -> None:
+    far = pa.array([10_000_000, 5], pa.int32()).cast(pa.date32())
+    assert of(far, pa.date32())["maxValues"] == {}
+
+
+def test_the_end_of_time_is_a_bound() -> None:
+    found = of([datetime.max.replace(tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    assert found["maxValues"] == {"c": "9999-12-31T23:59:59.999Z"}
 
 
 def test_a_row_group_of_nulls_takes_no_bound_away() -> None:

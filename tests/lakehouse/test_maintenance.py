@@ -7,25 +7,30 @@ import os
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.numbers_table import SCHEMA, written
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli import app
-from jetspark.errors import ConfigError
-from jetspark.lakehouse.batches import commit_batch, last_batch
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import batches, delta_claim
+from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
+from jetspark.lakehouse.delta import OpenDelta
+from jetspark.lakehouse.delta_claim import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.maintenance import groups_of
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 by_format = pytest.mark.parametrize("format_", list(Format))
 HOUR = timedelta(hours=1)
@@ -110,6 +115,103 @@ def test_rows_that_come_while_a_table_is_compacted_are_kept(
     assert looks
     assert column(format_, tmp_path / "table", "n") == Counter(range(400))
     assert last_batch(open_table(format_, table.name), "q") == 39
+
+
+@by_format
+def test_compactions_at_the_same_moment_do_not_double_rows(
+    format_: Format, made: Callable[[Format], Table], tmp_path: Path
+) -> None:
+    """deltalake by itself lets both commit. One does it; the others find nothing, or are told."""
+    made(format_)
+    tables = [open_table(format_, TableName(path=str(tmp_path / "table"))) for _ in range(4)]
+    barrier = threading.Barrier(4)
+    said: list[str] = []
+
+    def compact(table: Table) -> None:
+        barrier.wait()
+        try:
+            said.append(f"{table.compact(10**8).removed}")
+        except CommitConflict as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=compact, args=(one,)) for one in tables]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert said.count("20") == 1, said
+    assert all(
+        "is being compacted" in one or "was changed" in one for one in said if not one.isdigit()
+    )
+    assert column(format_, tmp_path / "table", "n") == Counter(range(100))
+
+
+def test_an_overwrite_beside_a_compaction_leaves_no_old_row(
+    made: Callable[[Format], Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
+    table = made(Format.DELTA)
+    overwriting = open_table(Format.DELTA, table.name)
+    table.compact(10**8)  # which a stale overwrite does not see, either
+    commit_files(overwriting, written(overwriting, 500, 510), replaced)
+    assert column("delta", tmp_path / "table", "n") == Counter(range(500, 510))
+    other = open_table(Format.DELTA, table.name)
+    assert isinstance(other, OpenDelta)
+    now = int(time.time())
+    other.set_numbers({CLAIM: now + 100})
+    with pytest.raises(TableError, match=r"others have|other writers"):
+        commit_files(other, written(other, 0, 10), replaced)
+    with pytest.raises(CommitConflict, match=r"is being compacted or overwritten .* after .* UTC"):
+        other.compact(10**8)
+    other.set_numbers({CLAIM: now - 1})  # of a program that was killed
+    assert other.compact(10**8).removed == 0
+
+
+def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
+    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_claim, "_RENEWED", 0.01)
+    table, other, third = (
+        made(Format.DELTA),
+        *(open_table(Format.DELTA, made(Format.DELTA).name) for _ in range(2)),
+    )
+    assert isinstance(table, OpenDelta)
+    assert isinstance(other, OpenDelta)
+    with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
+        with delta_claim.claim(table, other, "t"):
+            first = number = table.number(CLAIM)
+            deadline = time.monotonic() + 60
+            while number == first and time.monotonic() < deadline:
+                third.refresh()
+                number = third.number(CLAIM)
+            assert number != first
+            assert isinstance(third, OpenDelta)
+            while True:
+                third.refresh()
+                try:
+                    third.set_numbers({CLAIM: 7})
+                    break
+                except CommitConflict:
+                    continue
+
+
+def test_another_program_s_compaction_at_the_same_moment_is_told(
+    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(Format.DELTA)
+    foreign = DeltaTable(str(table.name.path))
+    claim = OpenDelta._claim
+
+    @contextmanager
+    def meanwhile(self: OpenDelta) -> Iterator[None]:
+        with claim(self):
+            foreign.update_incremental()
+            foreign.optimize.compact()
+            yield
+
+    monkeypatch.setattr(OpenDelta, "_claim", meanwhile)
+    with pytest.raises(TableError, match=r"compacted by another program .* restore version"):
+        table.compact(10**8)
 
 
 @by_format
@@ -210,4 +312,4 @@ def test_table_commands_info_compact_and_vacuum(
     assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
     assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")
     other = "iceberg" if format_ is Format.DELTA else "delta"
-    assert said("info", place, "--format", other)[1].startswith(f"There is no {other.capitalize()}")
+    assert f"is a table in {format_}, not in {other}." in said("info", place, "--format", other)[1]

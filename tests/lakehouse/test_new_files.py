@@ -51,6 +51,9 @@ class Memory:
         assert path not in self.files
         return _Kept(self.files, path)
 
+    def open(self, path: str) -> io.BytesIO:
+        return io.BytesIO(self.files[path])
+
     def remove(self, path: str) -> None:
         del self.files[path]
 
@@ -149,3 +152,39 @@ def test_a_new_file_goes_from_a_worker_to_the_driver() -> None:
     writer.write(batch([(1, "a", 0)]))
     (file,) = writer.close()
     assert pickle.loads(pickle.dumps(file)) == file
+
+
+def test_bytes_that_are_not_utf8_are_replaced_at_any_depth() -> None:
+    """Spark lets them pass, and no reader of the file would."""
+    text = pa.array([b"a\xff", b"b"]).cast(pa.string(), safe=False)
+    nested = pa.StructArray.from_arrays([text, pa.array([b"\xff", b""])], ["t", "b"])
+    listed = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), nested)
+    mapped = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["k", "l"]), text)
+    rows = pa.RecordBatch.from_arrays([text, listed, mapped], ["text", "listed", "mapped"])
+    memory = Memory()
+    writer = FileWriter(Layout(rows.schema), memory, "t")
+    writer.write(rows)
+    (file,) = writer.close()
+    assert pq.read_table(memory.open(file.path)).to_pylist() == [
+        {
+            "text": "a\ufffd",
+            "listed": [{"t": "a\ufffd", "b": b"\xff"}],
+            "mapped": [("k", "a\ufffd")],
+        },
+        {"text": "b", "listed": [{"t": "b", "b": b""}], "mapped": [("l", "b")]},
+    ]
+
+
+@pytest.mark.parametrize("value", ["x" * 300, "ü" * 50])
+def test_a_value_too_long_for_a_folder_is_refused_with_its_column(value: str) -> None:
+    layout = Layout(SCHEMA, ("key",))
+    with pytest.raises(ConfigError, match=r"'key' has a value of .* too long .*left\(key, 20\)"):
+        FileWriter(layout, Memory(), "t").write(batch([(1, value, None)]))
+
+
+def test_a_date_that_python_does_not_have_is_no_partition() -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    days = pa.array([10_000_000], pa.int32()).cast(pa.date32())
+    rows = pa.RecordBatch.from_arrays([pa.array([1]), days], schema=schema)
+    with pytest.raises(ConfigError, match="'day' has a value outside the years 1 to 9999"):
+        FileWriter(Layout(schema, ("day",)), Memory(), "t").write(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import shutil
 import sys
 import threading
 from collections import Counter
@@ -14,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.schema import Schema
 from tests.support.table_readers import by_duckdb, by_polars, column
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
-from jetspark.lakehouse.batches import begin_at, commit_batch, commit_files, last_batch
+from jetspark.lakehouse.batches import begin_at, commit_batch, commit_files, last_batch, replaced
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
@@ -105,6 +107,90 @@ def test_other_readers_see_every_row_once(
     assert whole == rows(0, 30).to_pylist()
     if format_ is Format.DELTA:
         assert DeltaTable(folder).count() == 30
+
+
+def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    commit_batch(table, "q", 0, written(table, 0, 10))
+    shutil.rmtree(folder)
+    table = make_table(format_, name, SCHEMA, ())
+    with pytest.raises(TableError, match="none of this query's batches 0 to 2: it was removed"):
+        commit_batch(table, "q", 3, written(table, 30, 40))
+    assert commit_batch(table, "q", 3, written(table, 30, 40), adopt=True)
+    assert commit_batch(table, "q", 4, ())
+
+
+def test_a_folder_of_another_format_or_of_other_files_is_refused(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    """A vacuum would take their files for nobody's."""
+    other = next(one for one in FORMATS if one != format_)
+    make_table(other, name, SCHEMA, ())
+    said = f"is a table in {other}, not in {format_}"
+    with pytest.raises(ConfigError, match=said):
+        make_table(format_, name, SCHEMA, ())
+    with pytest.raises(ConfigError, match=said):
+        find_table(format_, name)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"is no \w+ table and holds part-0.parquet"):
+        make_table(format_, name, SCHEMA, ())
+    (folder / "part-0.parquet").unlink()
+    (folder / "_spark_metadata").mkdir()
+    with pytest.raises(ConfigError, match="is a table in parquet"):
+        make_table(format_, name, SCHEMA, ())
+
+
+def test_a_damaged_table_is_told_in_a_sentence(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    make_table(format_, name, SCHEMA, ())
+    for one in [*folder.glob("_delta_log/*.json"), *folder.glob("metadata/*.json")]:
+        one.write_text('{"add": ', "utf-8")
+    with pytest.raises(TableError, match=r"cannot be read: .* the table is damaged") as error:
+        find_table(format_, name)
+    assert "\n" not in str(error.value)
+
+
+def test_an_iceberg_table_that_was_moved_is_told(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    commit_batch(table, "q", 0, written(table, 0, 10))
+    folder.rename(folder.with_name("moved"))
+    moved = TableName(path=str(folder.with_name("moved")))
+    if format_ is Format.DELTA:
+        assert find_table(format_, moved) is not None
+        return
+    with pytest.raises(ConfigError, match=r"was moved or copied from .*table, which an Iceberg"):
+        find_table(format_, moved)
+
+
+def test_a_table_that_only_takes_rows_added_is_not_overwritten(
+    format_: Format, name: TableName
+) -> None:
+    if format_ is Format.ICEBERG:
+        pytest.skip("a property of Delta")
+    DeltaTable.create(
+        str(name.path), Schema.from_arrow(SCHEMA), configuration={"delta.appendOnly": "true"}
+    )
+    table = open_table(format_, name)
+    with pytest.raises(ConfigError, match=r"only takes rows added \(delta.appendOnly\)"):
+        commit_files(table, written(table, 0, 10), replaced)
+
+
+def test_a_late_batch_without_rows_does_not_set_the_number_back(
+    format_: Format, name: TableName
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    zombie = open_table(format_, name)
+    for batch in range(2):
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+    assert not commit_batch(zombie, "q", 0, ())
+    assert last_batch(open_table(format_, name), "q") == 1
 
 
 def test_a_batch_that_comes_again_changes_nothing(
@@ -196,7 +282,7 @@ def test_a_writer_begins_behind_the_batches_of_another(
     format_: Format, name: TableName, folder: Path
 ) -> None:
     table = make_table(format_, name, SCHEMA, ())
-    commit_batch(table, "old", 4, written(table, 0, 10))
+    commit_batch(table, "old", 4, written(table, 0, 10), adopt=True)
     table.refresh()
     begin_at(table, "new", 4)
     table.refresh()
@@ -212,7 +298,7 @@ def test_files_in_place_of_all_that_was_there(
     for start in (0, 10):
         commit_files(table, written(table, start, start + 10))
         table.refresh()
-    commit_files(table, written(table, 50, 60), replace=True)
+    commit_files(table, written(table, 50, 60), replaced)
     assert column(format_, folder, "seq") == Counter(range(50, 60))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -10,11 +12,13 @@ import pytest
 from nats.js.errors import KeyNotFoundError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
+from tests.support.table_readers import by_duckdb, column
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_SCHEMA
 from jetspark.errors import BadNameError, ConfigError
 from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.failures import explain
+from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.schema import BUCKET_SCHEMA
 from jetspark.spark.starting import begun
@@ -100,6 +104,47 @@ def test_bucket_read_with_history_returns_all_revisions(
         (6, "b.1", None, "PURGE"),
         (7, "b.2", b"z", "PUT"),
     ]
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_a_bucket_becomes_a_table_of_its_present_values(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    bucket: str,
+    admin: Admin,
+    tmp_path: Path,
+    format_: str,
+) -> None:
+    """Over a second run, and a third without the first two's checkpoint."""
+    table = tmp_path / "table"
+    options = {"servers": shared_server.url, "bucket": bucket, "startingOffsets": "earliest"}
+    ingest = Ingest(options=options, to=str(table), format=format_, json_schema="n INT")
+
+    def run() -> set[tuple[str, int, str | None]]:
+        ingest.check()
+        ingest.look_ahead()
+        ingest.start(spark).awaitTermination()
+        found = by_duckdb(format_, table, "SELECT key, revision, _corrupt_record FROM t")
+        assert column(format_, table, "key") == Counter(key for key, _, _ in found)
+        return set(found)
+
+    assert run() == {("a.1", 2, "new"), ("b.2", 7, "z")}
+    admin.fill(
+        [
+            (f"$KV.{bucket}.a.2", b'{"n": 5}'),
+            (f"$KV.{bucket}.b.2", b"", [("KV-Operation", "DEL")]),
+            (f"$KV.{bucket}.a.1", b"\xff"),
+        ]
+    )
+    there = {("a.1", 10, "\ufffd"), ("a.2", 8, None)}
+    assert run() == there
+    shutil.rmtree(table / "_checkpoint")
+    assert run() == there
+    delete = (f"$KV.{bucket}.a.2", b"", [("KV-Operation", "DEL")])
+    admin.fill([delete, (f"$KV.{bucket}.a.1", b"\xff")])
+    assert run() == {("a.1", 12, "\ufffd")}
+    with pytest.raises(ConfigError, match="--bucket needs a table whose rows can be replaced"):
+        Ingest(options=options, to=str(tmp_path / "folder"), format="parquet").check()
 
 
 def test_changes_as_they_come(

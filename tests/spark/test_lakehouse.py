@@ -103,9 +103,24 @@ def test_reading_leaves_out_columns_and_files_that_are_not_wanted(
     assert some.columns == ["id"]
     assert Counter(row.id for row in some.collect()) == Counter(range(1, 99, 3))
     assert load(spark, format_, table, minPartitions="3").rdd.getNumPartitions() == 3
+    assert reader.option("prune", "kind = '7'").load(str(table)).count() == 0
     assert "no column 'no'; there are id, kind" in refused(
         lambda: reader.schema("no INT").load(str(table)).collect()
     )
+
+
+def test_rows_replace_those_with_the_same_keys(
+    spark: SparkSession, format_: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    for changes in (
+        [("a", 1, False), ("b", 2, False)],
+        [("a", 3, False), ("b", 4, True), ("c", 5, False), ("c", 4, False)],
+    ):
+        rows = spark.createDataFrame(changes, "kind STRING, n LONG, gone BOOLEAN")
+        save(rows, format_, table, keys="kind", sequenceBy="n", applyAsDeletes="gone")
+    assert column(format_, table, "n") == Counter([3, 5])
+    assert not list(table.rglob("part-*-0.parquet"))  # what tasks wrote for the driver
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
@@ -115,6 +130,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     rows = numbers(spark, 0, 10)
     save(rows, format_, table, partitionBy="kind")
     more = rows.withColumn("more", F.lit(1))
+
+    def also(column: str) -> DataFrame:
+        return rows.selectExpr("id", "kind", column)
+
     for said, call in (
         ("no column more: set the option 'mergeSchema'", lambda: save(more, format_, table)),
         (
@@ -134,6 +153,15 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("no .* table at .*none", lambda: load(spark, format_, tmp_path / "none")),
         ("prune", lambda: load(spark, format_, table, prune="kind ==== 1").collect()),
         ("has no (version|snapshot) 77", lambda: load(spark, format_, table, versionAsOf="77")),
+        ("'versionAsOf' must be the number", lambda: load(spark, format_, table, versionAsOf="-1")),
+        ("'v' of type variant", lambda: save(also("parse_json('1') v"), format_, table)),
+        ("'t' of type interval", lambda: save(also("array(INTERVAL '1' DAY) t"), format_, table)),
+        ("'t' of type interval", lambda: save(also("INTERVAL '1' YEAR t"), format_, table)),
+        ("'n' of type void", lambda: save(also("null n"), format_, table)),
+        ("The rows have no columns", lambda: save(rows.select(), format_, tmp_path / "none")),
+        ("'sequenceBy' goes with 'keys'", lambda: save(rows, format_, table, sequenceBy="id")),
+        ("no column 'key'; there are id", lambda: save(rows, format_, table, keys="key")),
+        ("write with mode..append", lambda: save(rows, format_, table, "overwrite", keys="id")),
         ("must be zstd, snappy", lambda: save(rows, format_, table, compression="snappi")),
     ):
         sentence = refused(call)

@@ -19,6 +19,7 @@ DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
 _FLAGS = {
     "stream": "STREAM",
+    "bucket": "STREAM",
     "servers": "--server",
     "context": "--context",
     "subjects": "--subjects",
@@ -40,6 +41,7 @@ def ingest(
     server: str | None = None,
     context: str | None = None,
     subjects: str | None = None,
+    bucket: Annotated[bool, Parameter(negative=())] = False,
     start: Annotated[str, Parameter(allow_leading_hyphen=True)] = "earliest",
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
     partition_by: Annotated[list[str] | None, _REPEATED] = None,
@@ -69,6 +71,8 @@ def ingest(
             Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
+        bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
+            value. A change replaces the row, a deletion removes it.
         start: Where the first run begins: earliest, latest, a sequence, a time such as
             2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
@@ -96,7 +100,7 @@ def ingest(
     further = pairs("--option", option)
     with options_as_flags(_FLAGS, further):
         source = spark_where(server, context) | {
-            "stream": stream,
+            "bucket" if bucket else "stream": stream,
             **starting(start),
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
             "minPartitions": str(os.cpu_count() or 1),

@@ -41,6 +41,7 @@ def replay(
     guarantee: str = "at-least-once",
     transaction_id: str | None = None,
     prepare_stream: Annotated[bool, Parameter(negative=())] = False,
+    table_option: Annotated[list[str] | None, _REPEATED] = None,
     option: Annotated[list[str] | None, _REPEATED] = None,
     master: str = "local[*]",
     conf: Annotated[list[str] | None, _REPEATED] = None,
@@ -53,7 +54,7 @@ def replay(
     exactly-once and a --transaction-id the same command may be run again after a failure.
 
     Args:
-        table: Folder or URI of the table.
+        table: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
         to: Name of the stream.
         server: URL of the server, several with commas; it may contain user and password.
             Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
@@ -69,6 +70,8 @@ def replay(
         guarantee: at-least-once, effectively-once or exactly-once.
         transaction_id: Name of this replay, for exactly-once: a repeated name is written once.
         prepare_stream: Change the stream's configuration as exactly-once requires.
+        table_option: Option of the table's reader, as name=value (storage.AWS_REGION=…,
+            versionAsOf=7).
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
         master: Spark's master.
         conf: Setting of Spark, as name=value; may be given again.
@@ -101,6 +104,7 @@ def replay(
             msg_id=msg_id,
             where=rows,
             order_by=order_by,
+            table_options=pairs("--table-option", table_option),
         )
         job.check()
         # Errors in the options or the stream are reported before Spark is started.

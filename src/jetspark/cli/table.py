@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _REPEATED = Parameter(negative="")
 _SPAN = re.compile(r"(\d+)\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
+_CENTURY = 100 * 365 * 24
+"""In hours: more than that keeps everything as well."""
 
 table = App(
     name="table",
@@ -51,7 +55,8 @@ def info(
             (storage.AWS_REGION=…); may be given again.
         json: One JSON document.
     """
-    found = _opened(place, format, table_option).facts()
+    with _opened(place, format, table_option) as opened:
+        found = opened.facts()
     if json:
         show_json(msgspec.to_builtins(found))
         return
@@ -93,7 +98,8 @@ def compact(
     from jetspark.lakehouse.places import file_size
 
     target = file_size("--target-size", target_size)
-    done = _opened(place, format, table_option).compact(target)
+    with _opened(place, format, table_option) as opened:
+        done = opened.compact(target)
     if json:
         show_json({"removed": done.removed, "added": done.added})
     elif done.removed:
@@ -129,8 +135,9 @@ def vacuum(
     match = _SPAN.fullmatch(keep.strip().casefold())
     if match is None:
         raise ConfigError(f"--keep must be a time such as 12h, 7d or 2w, not {keep!r}.")
-    retention = timedelta(hours=int(match[1]) * _HOURS[match[2]])
-    files = _opened(place, format, table_option).vacuum(retention, dry_run=dry_run)
+    retention = timedelta(hours=min(int(match[1]) * _HOURS[match[2]], _CENTURY))
+    with _opened(place, format, table_option) as opened:
+        files = opened.vacuum(retention, dry_run=dry_run)
     if json:
         show_json({"files": list(files), "removed": not dry_run})
     elif dry_run:
@@ -139,9 +146,12 @@ def vacuum(
         console.say(f"{len(files):,} files removed.")
 
 
-def _opened(place: str, format_: str | None, options: list[str] | None) -> Table:
-    """Raises ConfigError."""
-    from jetspark.lakehouse.formats import open_table
+@contextmanager
+def _opened(place: str, format_: str | None, options: list[str] | None) -> Iterator[Table]:
+    """Raises ConfigError, and TableError for what the library cannot read."""
+    from jetspark.lakehouse.formats import in_a_sentence, open_table
     from jetspark.lakehouse.places import table_at
 
-    return open_table(*table_at(place, format_, pairs("--table-option", options)))
+    found, name = table_at(place, format_, pairs("--table-option", options))
+    with in_a_sentence(name):
+        yield open_table(found, name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jetspark.errors import CommitConflict, TableError
 from jetspark.lakehouse.new_files import NewFile
@@ -20,6 +20,20 @@ from jetspark.lakehouse.table import Table
 CONFLICT_SECONDS = 120.0
 """How long a commit is retried after conflicts with others."""
 _PAUSE = 0.02
+
+
+Change = Callable[[Table, Sequence[NewFile], Mapping[str, int]], None]
+"""What files do to a table, in one commit that sets these numbers. Raises CommitConflict."""
+
+
+def added(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    """Their rows are added."""
+    table.append(files, numbers)
+
+
+def replaced(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    """Their rows are all that the table has."""
+    table.replace(files, numbers)
 
 
 def last_batch(table: Table, writer: str) -> int | None:
@@ -35,37 +49,46 @@ def commit_batch(
     *,
     name: str | None = None,
     adopt: bool = False,
-    replace: bool = False,
+    change: Change = added,
 ) -> bool:
     """Add the files of a batch, unless the table has it; returns whether they were added.
 
     `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
-    continue although a writer with this name and another id has written. `replace`: replace all
-    files of the table. Raises TableError if rows would be written twice, or if others commit
-    without a break.
+    continue although a writer with this name and another id has written. `change`: what the rows
+    do to the table. Raises TableError if rows would be written twice, or if others commit without
+    a break.
     """
     deadline = time.monotonic() + CONFLICT_SECONDS
     while True:
         last = last_batch(table, writer)
         if last is not None and last >= batch:
             return False
+        if last is None and batch > 0 and not adopt:
+            table.refresh()
+            if last_batch(table, writer) is not None:
+                continue
+            raise TableError(
+                f"{table.name} has none of this query's batches 0 to {batch - 1}: it was removed "
+                "or replaced. Bring it back; or write to another table with a new checkpoint; or "
+                "set the option 'adoptTable' to true for one run to go on without them."
+            )
         numbers = {_batch(writer): batch}
         if last is None and name is not None:
             _check_name(table, writer, name, adopt)
             numbers[_query(name)] = _fingerprint(writer)
-        if _committed(table, files, numbers, replace, deadline):
+        if _committed(table, files, numbers, change, deadline):
             return True
 
 
 def begin_at(table: Table, writer: str, batch: int) -> None:
     """Let a writer continue after this batch, which another one has written."""
-    commit_batch(table, writer, batch, ())
+    commit_batch(table, writer, batch, (), adopt=True)
 
 
-def commit_files(table: Table, files: Sequence[NewFile], *, replace: bool = False) -> None:
+def commit_files(table: Table, files: Sequence[NewFile], change: Change = added) -> None:
     """Add files without a batch number. Raises TableError if others commit without a break."""
     deadline = time.monotonic() + CONFLICT_SECONDS
-    while not _committed(table, files, {}, replace, deadline):
+    while not _committed(table, files, {}, change, deadline):
         pass
 
 
@@ -73,12 +96,12 @@ def _committed(
     table: Table,
     files: Sequence[NewFile],
     numbers: dict[str, int],
-    replace: bool,
+    change: Change,
     deadline: float,
 ) -> bool:
     """Try once; if another commit came first, refresh the table and return False."""
     try:
-        (table.replace if replace else table.append)(files, numbers)
+        change(table, files, numbers)
     except CommitConflict:
         if time.monotonic() >= deadline:
             raise TableError(

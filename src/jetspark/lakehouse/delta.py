@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -22,7 +23,10 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse.changes import Changes
+from jetspark.lakehouse.conditions import to_sql
+from jetspark.lakehouse.delta_claim import claim
 from jetspark.lakehouse.delta_statistics import statistics
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import Layout, NewFile
@@ -34,6 +38,7 @@ from jetspark.lakehouse.table import TableName
 if TYPE_CHECKING:
     import pyarrow.dataset  # imports pandas, and writers need neither
 
+_DELETED = "jetspark_deleted"
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
 
@@ -48,6 +53,10 @@ class DeltaStorage:
     def create(self, path: str) -> pa.NativeFile:
         """A new file below the table's location."""
         return self._files().open_output_stream(path)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file below the table's location."""
+        return self._files().open_input_file(path)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -169,19 +178,26 @@ class OpenDelta:
         """The pieces that tasks read. Raises ConfigError for an invalid condition, or a table
         with features that deltalake does not read."""
         try:
-            files = self._table.to_pyarrow_dataset(file_pruning_predicate=prune)
+            files = self._table.to_pyarrow_dataset(file_pruning_predicate=self._wanted(prune))
         except DeltaProtocolError as error:
             raise ConfigError(f"{self.name}: {error}") from error
-        except (DeltaError, ValueError) as error:
-            raise ConfigError(f"prune {prune!r}: {error}") from error
         listed = pa.table(self._table.get_add_actions(flatten=True))
         sizes = dict(zip(*(listed[one].to_pylist() for one in ("path", "size_bytes")), strict=True))
         return [
             DeltaPiece(group, files.schema, tuple(columns))
             for group in pieces_of(
-                files.get_fragments(), lambda one: sizes.get(one.path, 0), at_least
+                files.get_fragments(),
+                lambda one: sizes.get(one.path, 0),
+                at_least,
             )
         ]
+
+    def _wanted(self, prune: str | None) -> str | None:
+        if prune is None:
+            return None
+        from jetspark.lakehouse.condition_text import parse  # a parser of SQL takes time to import
+
+        return to_sql(parse(prune, self.schema))
 
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
@@ -195,9 +211,42 @@ class OpenDelta:
         """Add the files. Raises CommitConflict if one of the numbers was set in the meantime."""
         self._commit("append", files, numbers)
 
+    def set_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Without files. Raises CommitConflict if one of them was set in the meantime."""
+        self._commit("append", (), numbers)
+
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Replace all files of the table. Raises CommitConflict."""
-        self._commit("overwrite", files, numbers)
+        """Replace all files of the table. Raises CommitConflict, and ConfigError for a table that
+        only takes rows added."""
+        self._check_removal()
+        with self._claim():
+            self._commit("overwrite", files, numbers)
+
+    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
+        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
+        self._check_removal()
+        if changes.rows.num_rows:
+            source = changes.rows.append_column(_DELETED, changes.deleted)
+            columns = {_quoted(one): _quoted(one, "new") for one in self.schema.names}
+            same = " AND ".join(
+                f"{_quoted(one, 'old')} = {_quoted(one, 'new')}" for one in changes.keys
+            )
+            newer = "TRUE"
+            if (order := changes.sequence_by) is not None:
+                newer = f"{_quoted(order, 'new')} >= {_quoted(order, 'old')}"
+            deleted = _quoted(_DELETED, "new")
+            merging = self._table.merge(
+                source, same, source_alias="new", target_alias="old",
+                commit_properties=_properties(numbers),
+            )  # fmt: skip
+            merging = merging.when_matched_delete(f"{newer} AND {deleted}")
+            merging = merging.when_matched_update(columns, newer)
+            try:
+                merging.when_not_matched_insert(columns, f"NOT {deleted}").execute()
+            except CommitFailedError as error:
+                raise CommitConflict(f"{self.name} was changed in the meantime.") from error
+        if any(self.number(name) != value for name, value in numbers.items()):
+            self.set_numbers(numbers)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""
@@ -223,12 +272,16 @@ class OpenDelta:
 
     def compact(self, target_bytes: int) -> Compaction:
         """Merge small files. Raises CommitConflict if rows were removed in the meantime."""
-        try:
-            found = self._table.optimize.compact(target_size=target_bytes)
-        except CommitFailedError as error:
-            raise CommitConflict(
-                f"{self.name} was changed in the meantime: compact it again."
-            ) from error
+        with self._claim():
+            before = self._table.version()
+            try:
+                found = self._table.optimize.compact(target_size=target_bytes)
+            except CommitFailedError as error:
+                raise CommitConflict(
+                    f"{self.name} was changed in the meantime: compact it again."
+                ) from error
+            if found["numFilesRemoved"]:
+                self._check_alone(before)
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
@@ -242,12 +295,37 @@ class OpenDelta:
             full=True,
         )
 
+    def _claim(self) -> AbstractContextManager[None]:
+        other = OpenDelta.find(self.name)
+        assert other is not None  # noqa: S101  it was opened
+        return claim(self, other, str(self.name))
+
+    def _check_alone(self, before: int) -> None:
+        """Raises TableError if another program, too, has compacted since that version."""
+        after = self._table.version()
+        since = self._table.history(limit=max(after - before, 1))
+        compacted = [
+            one["version"]
+            for one in since
+            if one["version"] > before and one.get("operation") == "OPTIMIZE"
+        ]
+        if len(compacted) > 1:
+            raise TableError(
+                f"{self.name} was compacted by another program at the same moment, so its rows may "
+                f"be there twice: compare their number with version {before}, and if they are, "
+                f"restore version {min(compacted)} with DeltaTable.restore."
+            )
+
+    def _check_removal(self) -> None:
+        if self._table.metadata().configuration.get("delta.appendOnly") == "true":
+            raise ConfigError(
+                f"{self.name} only takes rows added (delta.appendOnly): use mode('append') without "
+                "'keys', or write to another table."
+            )
+
     def _commit(self, mode: str, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         columns = [name for name in self.schema.names if name not in self.partition_by]
         now = int(time.time() * 1000)
-        properties = CommitProperties(
-            app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
-        )
         try:
             # The library retries by itself, unless the other commit has set one of these numbers.
             self._table.create_write_transaction(
@@ -255,7 +333,7 @@ class OpenDelta:
                 mode,
                 self._table.schema(),
                 list(self.partition_by),
-                commit_properties=properties,
+                commit_properties=_properties(numbers),
             )
         except CommitFailedError as error:
             raise CommitConflict(f"{self.name} was changed in the meantime.") from error
@@ -266,8 +344,25 @@ class OpenDelta:
             for name, value in zip(self.partition_by, file.partition, strict=True)
         }
         return AddAction(
-            file.path, file.size, values, now, True, statistics(file.metadata, columns)
+            file.path,
+            file.size,
+            values,
+            now,
+            True,
+            statistics(file.metadata, columns, file.with_nan),
         )
+
+
+def _properties(numbers: Mapping[str, int]) -> CommitProperties:
+    now = int(time.time() * 1000)
+    return CommitProperties(
+        app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
+    )
+
+
+def _quoted(column: str, alias: str | None = None) -> str:
+    name = '"' + column.replace('"', '""') + '"'
+    return name if alias is None else f"{alias}.{name}"
 
 
 def _path(name: TableName) -> str:

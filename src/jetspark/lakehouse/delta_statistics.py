@@ -7,9 +7,9 @@ maximum and the number of nulls. A string may be truncated as long as it remains
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 import msgspec
@@ -23,8 +23,12 @@ _EXACT_DIGITS = 15
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
-    """The statistics of a file as JSON; `columns`: the table's, in its order."""
+def statistics(
+    metadata: pq.FileMetaData, columns: Iterable[str], with_nan: Container[str] = ()
+) -> str:
+    """The statistics of a file as JSON; `columns`: the table's, in its order; `with_nan`: those
+    with NaN in them. A bound is left out only where there is none: deltalake's own scan takes a
+    file whose bound is missing for one without matching rows."""
     indexed = set(list(columns)[:_COLUMNS])
     found = {
         name: one
@@ -45,11 +49,11 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
         # A row group with only nulls has no bounds, and does not change the others'.
         if not bounds or any(not part.has_min_max and part.num_values for part in parts):
             continue
-        low, high = _low(min(part.min for part in bounds)), _high(max(part.max for part in bounds))
+        low, high = _bounds(bounds)
         if low is not None:
             least[name] = low
-        # Parquet's bounds leave NaN out, which for Spark is greater than every number.
-        if high is not None and not isinstance(high, float):
+        # For Spark NaN is greater than every number, so no number is above it.
+        if high is not None and name not in with_nan:
             greatest[name] = high
     return _ENCODER.encode(
         {
@@ -59,6 +63,15 @@ def statistics(metadata: pq.FileMetaData, columns: Iterable[str]) -> str:
             "nullCount": nulls,
         }
     ).decode()
+
+
+def _bounds(parts: Sequence[pq.Statistics]) -> tuple[Any, Any]:
+    """None for a bound that Python or JSON cannot hold, such as a date after the year 9999."""
+    try:
+        low, high = min(part.min for part in parts), max(part.max for part in parts)
+    except (OverflowError, ValueError):
+        return None, None
+    return _low(low), _high(high)
 
 
 def _flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:
@@ -71,17 +84,37 @@ def _flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:
 
 
 def _low(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _instant(value.replace(microsecond=value.microsecond // 1000 * 1000))
-    return value[:_TEXT] if isinstance(value, str) else _plain(value)
+    match value:
+        case datetime():
+            return _instant(value)
+        case str():
+            return value[:_TEXT]
+        case Decimal():
+            return _rounded(value, ROUND_FLOOR)
+    return _plain(value)
 
 
 def _high(value: Any) -> Any:
-    if isinstance(value, datetime):  # to milliseconds, rounded up so that it remains a bound
-        return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
-    if isinstance(value, str) and len(value) > _TEXT:
-        return value[:_TEXT] + _LAST  # greater than every string with this prefix
-    return value if isinstance(value, str) else _plain(value)
+    match value:
+        case datetime():
+            try:  # to milliseconds, rounded up so that it remains a bound
+                return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
+            except OverflowError:  # readers add the millisecond that the protocol lets be cut off
+                return _instant(value)
+        case str() if len(value) > _TEXT:
+            return value[:_TEXT] + _LAST  # greater than every string with this prefix
+        case str():
+            return value
+        case Decimal():
+            return _rounded(value, ROUND_CEILING)
+    return _plain(value)
+
+
+def _rounded(value: Decimal, rounding: str) -> Decimal:
+    """To digits that a double holds, since readers may parse it as one; unless the column's type
+    may be too small for the rounded number."""
+    rounded = Context(prec=_EXACT_DIGITS, rounding=rounding).plus(value)
+    return value if rounded.adjusted() > value.adjusted() else Decimal(f"{rounded:f}")
 
 
 def _instant(value: datetime) -> str:
@@ -93,9 +126,6 @@ def _plain(value: Any) -> Any:
     match value:
         case float():
             return value if math.isfinite(value) else None
-        case Decimal():
-            # Readers may parse it as a double.
-            return value if len(value.as_tuple().digits) <= _EXACT_DIGITS else None
         case date():
             return value.isoformat()
         case bool() | int():

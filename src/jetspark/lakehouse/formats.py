@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError
 from jetspark.lakehouse.schemas import check_names, check_partitions
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
     from jetspark.lakehouse.delta import OpenDelta
     from jetspark.lakehouse.iceberg import OpenIceberg
+
+
+STORAGE = "storage."
+"""Prefix of the options for the library that accesses the storage and the catalog."""
+_MARKS = {
+    "delta": "_delta_log/*.json",
+    "iceberg": "metadata/*.metadata.json",
+    "parquet": "_spark_metadata",
+}
+"""What tells the format of a folder."""
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST = 300
 
 
 class Format(StrEnum):
@@ -41,8 +55,11 @@ def check_library(format_: Format) -> None:
 
 def find_table(format_: Format, name: TableName) -> Table | None:
     """The table at its newest version; None if there is none. Raises ConfigError without the
-    format's library, and the library's own errors for a storage or catalog out of reach."""
-    return _opener(format_).find(name)
+    format's library, and TableError for a storage or a catalog out of reach."""
+    opener = _opener(format_)
+    _check_other_formats(format_, name)
+    with in_a_sentence(name):
+        return opener.find(name)
 
 
 def open_table(format_: Format, name: TableName) -> Table:
@@ -61,11 +78,66 @@ def make_table(
     while (found := find_table(format_, name)) is None:
         check_names(schema)
         check_partitions(schema, partition_by)
+        _check_empty(format_, name)
         try:
             return _opener(format_).create(name, schema, partition_by)
         except CommitConflict:
             continue  # created by another writer
     return found
+
+
+@contextmanager
+def in_a_sentence(name: TableName) -> Iterator[None]:
+    """Turns errors of the libraries, and of what they stand on, into a TableError."""
+    try:
+        yield
+    except JetsparkError:
+        raise
+    except Exception as error:  # of too many kinds to name them
+        raise TableError(
+            f"{name} cannot be read: {_sentence(error)} Check the name, the {STORAGE}… options and "
+            "the credentials; if they are right, the table is damaged."
+        ) from error
+
+
+def _check_other_formats(format_: Format, name: TableName) -> None:
+    """Raises ConfigError for a folder with a table of another format, whose files would look like
+    nobody's."""
+    folder = _folder(name)
+    if folder is None:
+        return
+    for other, mark in _MARKS.items():
+        if other != format_ and next(folder.glob(mark), None) is not None:
+            raise ConfigError(f"{name} is a table in {other}, not in {format_}.")
+
+
+def _check_empty(format_: Format, name: TableName) -> None:
+    """Raises ConfigError for a folder with other files, which a vacuum would remove."""
+    folder = _folder(name)
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"{name} is a file: name a folder.")
+    own = ("data", "metadata") if format_ is Format.ICEBERG else ()  # of a creation that was killed
+    others = sorted(one.name for one in folder.iterdir() if one.name[0] not in "._")
+    if others and not set(others) <= set(own):
+        raise ConfigError(
+            f"{name} is no {format_.capitalize()} table and holds {others[0]}"
+            f"{', …' if len(others) > 1 else ''}: name another folder."
+        )
+
+
+def _folder(name: TableName) -> Path | None:
+    """None for a table that is not in a folder of this machine."""
+    return None if name.path is None or "://" in name.path else Path(name.path)
+
+
+def _sentence(error: Exception) -> str:
+    """What the innermost part of a library says, in a line."""
+    lines = [one.strip(" ↳╰▶─\t") for one in _ANSI.sub("", str(error)).splitlines()]
+    said = next((one for one in reversed(lines) if one), type(error).__name__)
+    said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    return said if said.endswith((".", "…")) else f"{said}."
 
 
 def _opener(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:

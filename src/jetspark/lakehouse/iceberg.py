@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -15,7 +16,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
     ArrowScan,
@@ -30,18 +31,21 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.upsert_util import create_match_filter
 from pyiceberg.transforms import IdentityTransform
-from pyparsing import ParseException
 
 from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.changes import Changes
+from jetspark.lakehouse.iceberg_conditions import to_iceberg
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog, local_folder
 from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnamed_files
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
-from jetspark.lakehouse.new_files import Layout, NewFile
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import TableName
 
+_MERGED_BYTES = 128 * 1024 * 1024
 _NUMBER = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
 _OF_NEW_TABLES = {
@@ -63,6 +67,10 @@ class IcebergStorage:
     def create(self, path: str) -> Any:
         """A new file below the table's location."""
         return self._io().new_output(f"{self.location}/{path}").create()
+
+    def open(self, path: str) -> Any:
+        """A file below the table's location."""
+        return self._io().new_input(f"{self.location}/{path}").open()
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -179,21 +187,24 @@ class OpenIceberg:
 
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
         """The pieces that tasks read. Raises ConfigError for an invalid condition."""
+        scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
         try:
-            scan = self._table.scan(
-                row_filter=prune or AlwaysTrue(),
-                selected_fields=tuple(columns),
-                snapshot_id=self._snapshot,
-            )
+            tasks = list(scan.filter(self._wanted(prune)).plan_files())
+        except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
             tasks = list(scan.plan_files())
-        except (ValueError, ParseException) as error:
-            raise ConfigError(f"prune {prune!r}: {error}") from error
         whole = [FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks]
         properties = dict(self._table.io.properties)
         return [
             IcebergPiece(group, self._table.metadata, scan.projection(), properties)
             for group in pieces_of(whole, lambda one: one.file.file_size_in_bytes, at_least)
         ]
+
+    def _wanted(self, prune: str | None) -> BooleanExpression:
+        if prune is None:
+            return AlwaysTrue()
+        from jetspark.lakehouse.condition_text import parse  # a parser of SQL takes time to import
+
+        return to_iceberg(parse(prune, self.schema))
 
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
@@ -219,6 +230,32 @@ class OpenIceberg:
                 making.delete(AlwaysTrue())
             self._add(making, files, numbers)
             making.commit_transaction()
+
+    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
+        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
+        keys = list(changes.keys)
+        making = self._transaction()
+        files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
+        try:
+            if changes.rows.num_rows:
+                scan = self._table.scan(
+                    create_match_filter(changes.rows, keys), selected_fields=tuple(changes.columns)
+                )
+                there = changes.like(scan.to_arrow())
+                changes = changes.not_before(there)
+                old = there.select(keys).join(
+                    changes.rows.select(keys), keys, join_type="left semi"
+                )
+                if old.num_rows:
+                    making.delete(create_match_filter(old, keys))
+                for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
+                    files.write(batch)
+            with _conflicts(self.name):
+                self._add(making, files.close(), numbers)
+                making.commit_transaction()
+        except BaseException:
+            files.discard()
+            raise
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""
@@ -294,10 +331,10 @@ class OpenIceberg:
     def _add(
         self, making: Transaction, files: Sequence[NewFile], numbers: Mapping[str, int]
     ) -> None:
-        if files:
-            with making.update_snapshot().merge_append() as adding:
-                for one in files:
-                    adding.append_data_file(self._data_file(one))
+        # Also without files: a commit that only sets properties would not notice another one.
+        with making.update_snapshot().merge_append() as adding:
+            for one in files:
+                adding.append_data_file(self._data_file(one))
         if numbers:
             making.set_properties({_NUMBER + name: str(value) for name, value in numbers.items()})
 
@@ -350,11 +387,14 @@ def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
     if name.path is not None:
         folder = FolderCatalog(local_folder(name.path), **name.properties)
         return folder, IDENTIFIER, folder.location
-    return (
-        load_catalog(name.catalog, **name.properties),
-        tuple(str(name.identifier).split(".")),
-        None,
-    )
+    try:
+        catalog = load_catalog(name.catalog, **name.properties)
+    except ValueError as error:
+        raise ConfigError(
+            f"PyIceberg has no configuration of a catalog {name.catalog!r}: describe it in "
+            "~/.pyiceberg.yaml, or give its options (storage.uri, storage.type, …)."
+        ) from error
+    return catalog, tuple(str(name.identifier).split(".")), None
 
 
 def _widened(field: pa.Field) -> pa.Field:

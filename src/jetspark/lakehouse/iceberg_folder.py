@@ -69,13 +69,26 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
         place = f"{self.location}/metadata/v{version}.metadata.json"
         io = load_file_io(self.properties, place)
+        metadata = FromInputFile.table_metadata(io.new_input(place))
+        self._check_place(metadata.location)
         return Table(
             identifier=IDENTIFIER,
-            metadata=FromInputFile.table_metadata(io.new_input(place)),
+            metadata=metadata,
             metadata_location=place,
             io=io,
             catalog=self,
         )
+
+    def _check_place(self, said: str) -> None:
+        """Raises ConfigError for a folder that was moved: metadata has the files' whole paths."""
+        parts = urlsplit(said)
+        there = Path(unquote(parts.path) if "%" in said and parts.scheme else parts.path)
+        if parts.scheme in ("", "file") and there.resolve() != self._folder.resolve():
+            raise ConfigError(
+                f"{self._folder} was moved or copied from {there}, which an Iceberg table cannot "
+                "be: its metadata names the files there. Move it back, or write its rows to a new "
+                "table."
+            )
 
     def create_table(
         self,

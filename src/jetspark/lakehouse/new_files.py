@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.partitions import folders
+from jetspark.lakehouse.partitions import folders, value_of
+from jetspark.lakehouse.texts import valid_text
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Arrow memory of a row group at most, in bytes."""
@@ -33,6 +34,10 @@ class Storage(Protocol):
 
     def create(self, path: str) -> Any:
         """A new file below the table's location, as a binary stream."""
+        ...
+
+    def open(self, path: str) -> Any:
+        """A file below the table's location, as a binary stream that can be positioned."""
         ...
 
     def remove(self, path: str) -> None:
@@ -65,6 +70,8 @@ class NewFile:
     rows: int
     partition: tuple[Any, ...]
     """Values of the partition columns."""
+    with_nan: frozenset[str]
+    """Columns with NaN in them, which Parquet's statistics leave out."""
     footer: bytes = field(repr=False)
     """Parquet's metadata, with the statistics."""
 
@@ -129,7 +136,7 @@ class FileWriter:
                     column = column.cast(wanted.type)
             if not wanted.nullable and column.null_count:
                 raise ConfigError(f"The column {wanted.name} of the table must not be null.")
-            columns.append(column)
+            columns.append(valid_text(column))
         return pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
 
     def _of(self, key: tuple[Any, ...]) -> _OpenFile:
@@ -154,6 +161,7 @@ class _OpenFile:
         self.buffered = 0
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
+        self._with_nan: set[str] = set()
         self._stream = storage.create(path)
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -177,6 +185,7 @@ class _OpenFile:
     def flush(self) -> None:
         if self._batches:
             table = pa.Table.from_batches(self._batches)
+            self._with_nan.update(_with_nan(table))
             self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
 
@@ -188,13 +197,26 @@ class _OpenFile:
         metadata: pq.FileMetaData = self._writer.writer.metadata
         sink = pa.BufferOutputStream()
         metadata.write_metadata_file(sink)
-        return NewFile(self.path, size, metadata.num_rows, key, sink.getvalue().to_pybytes())
+        return NewFile(
+            self.path,
+            size,
+            metadata.num_rows,
+            key,
+            footer=sink.getvalue().to_pybytes(),
+            with_nan=frozenset(self._with_nan),
+        )
 
     def abandon(self) -> None:
         self._batches = []
         with suppress(Exception):
             self._writer.close()
         self._stream.close()
+
+
+def _with_nan(rows: pa.Table) -> Iterator[str]:
+    for column in rows.schema:
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(rows[column.name])).as_py():
+            yield column.name
 
 
 def _by_partition(
@@ -221,5 +243,5 @@ def _by_partition(
             differs = one if differs is None else pc.or_(differs, one)
         changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
     for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
-        key = tuple(column[start].as_py() for column in keys)
+        key = tuple(map(value_of, partition_by, (column[start] for column in keys)))
         yield key, rows.slice(start, end - start)

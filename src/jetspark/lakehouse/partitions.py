@@ -6,6 +6,12 @@ from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+
+from jetspark.errors import ConfigError, shown
+
+_LONGEST = 255
+"""Characters of a file's name on most file systems."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -27,10 +33,30 @@ def partition_value(value: Any) -> str | None:
             return str(value)
 
 
+def value_of(name: str, found: pa.Scalar) -> Any:
+    """The value in Python. Raises ConfigError for a date that Python does not have."""
+    try:
+        return found.as_py()
+    except (OverflowError, ValueError):
+        raise ConfigError(
+            f"partitionBy: {name!r} has a value outside the years 1 to 9999: partition by another "
+            "column, or leave such rows out."
+        ) from None
+
+
 def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    """The folders of a partition in Hive's naming, since some readers take the values from it."""
-    texts = map(partition_value, values)
-    return "".join(
-        f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}/"
-        for name, text in zip(names, texts, strict=True)
-    )
+    """The folders of a partition in Hive's naming, since some readers take the values from it.
+
+    Raises ConfigError for a value that is too long for a folder's name.
+    """
+    found = ""
+    for name, text in zip(names, map(partition_value, values), strict=True):
+        folder = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"
+        if len(folder) > _LONGEST:
+            raise ConfigError(
+                f"partitionBy: {name!r} has a value of {len(text or '')} characters, too long for "
+                f"the name of a folder ({shown(text)}): partition by less of it, such as "
+                f"{name}_begin=left({name}, 20)."
+            )
+        found += f"{folder}/"
+    return found

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, format_of
+from jetspark.lakehouse.formats import STORAGE, Format, format_of
 from jetspark.lakehouse.table import TableName
 
-STORAGE = "storage."
-"""Prefix of the options for the library that accesses the storage and the catalog."""
-_IN_CATALOG = re.compile(r"([\w-]+):([\w-]+(?:\.[\w-]+)+)")
+_IN_CATALOG = re.compile(r"(?!file:)([\w-]+):([\w-]+(?:\.[\w-]+)*)")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LEAST_SIZE = 64 * 1024
@@ -28,9 +26,16 @@ def absolute(path: str) -> str:
 
 
 def in_catalog(place: str) -> tuple[str, str] | None:
-    """(catalog, namespace.table); None for a folder or a URI."""
+    """(catalog, namespace.table); None for a folder or a URI. Raises ConfigError."""
     match = _IN_CATALOG.fullmatch(place)
-    return None if match is None else (match[1], match[2])
+    if match is None:
+        return None
+    if "." not in match[2]:
+        raise ConfigError(
+            f"{place!r} has no namespace: write {match[1]}:namespace.{match[2]} for a table of the "
+            f"catalog {match[1]}, or ./{place} for a folder."
+        )
+    return match[1], match[2]
 
 
 def table_at(

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.maintenance import Maintained
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.scans import Piece
@@ -91,6 +92,10 @@ class Table(Maintained, Protocol):
 
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Replace all files of the table. Raises CommitConflict."""
+        ...
+
+    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
+        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
         ...
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:

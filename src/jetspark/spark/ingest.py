@@ -32,6 +32,7 @@ from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     parse_lakehouse_options,
 )
+from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import parse_options
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import local_path
@@ -39,6 +40,12 @@ from jetspark.spark.table_rules import Wanted
 from jetspark.spark.table_state import SINK_LOG
 
 PARQUET = "parquet"
+_PRESENT_VALUES = {
+    "keys": "key",
+    "sequenceBy": "revision",
+    "applyAsDeletes": "operation IN ('DEL', 'PURGE')",
+}
+"""Of a bucket, whose table has a row for each key."""
 _DAY = "day"
 """A partition column without an expression: the day of the message's timestamp."""
 
@@ -48,7 +55,8 @@ class Ingest:
     """A stream, its table, and the options of the query."""
 
     options: Mapping[str, str] = field(repr=False)
-    """Options of the source: stream, servers, subjects, … (docs/guide-spark.md)."""
+    """Options of the source: stream, servers, subjects, … (docs/guide-spark.md). With `bucket` the
+    table has one row for each key, its present value."""
     to: str
     """Folder or URI of the table."""
     partition_by: Sequence[str] = ()
@@ -83,8 +91,11 @@ class Ingest:
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
-        if (wanted := self._wanted()) is not None:
+        wanted = self._wanted()
+        if wanted is not None:
             table.look_ahead(wanted)
+        elif self._lakehouse is not None:
+            check_columns(self._lakehouse, self._names())
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
@@ -107,6 +118,10 @@ class Ingest:
             ):
                 if given:
                     raise ConfigError(f"{flag} is for Delta and Iceberg tables.")
+            if self._bucket is not None:
+                raise ConfigError(
+                    "--bucket needs a table whose rows can be replaced: --format delta or iceberg."
+                )
             return
         check_library(self._lakehouse.format)
         if self.checkpoint is None and local_path(self.to) is None:
@@ -114,9 +129,15 @@ class Ingest:
 
     def _columns(self) -> dict[str, str]:
         """Names and types ("": not known), without columns that are added for partitions."""
+        columns = parse_options(self.options).columns
         if self.json_schema is None:
-            return dict.fromkeys(parse_options(self.options).columns, "")
-        return json_columns(self.json_schema, "--json")
+            return dict.fromkeys(columns, "")
+        return json_columns(self.json_schema, "--json", columns)
+
+    def _names(self) -> dict[str, str]:
+        """With those that are made for partitions."""
+        made = {name: "" for name, expression in self._partitions() if expression is not None}
+        return self._columns() | made
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
@@ -166,8 +187,7 @@ class Ingest:
     @cached_property
     def _lakehouse(self) -> LakehouseOptions | None:
         """Raises ConfigError."""
-        folder = local_path(self.to)
-        name = self.format or (None if folder is None else _format_of(folder)) or Format.DELTA
+        name = self.format or self._own_format() or Format.DELTA
         if name == PARQUET:
             return None
         try:
@@ -177,6 +197,13 @@ class Ingest:
                 f"--format must be {', '.join((*Format, PARQUET))}, not {name!r}."
             ) from None
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
+
+    def _own_format(self) -> str | None:
+        """The format that the place tells; None for a new folder or an unknown URI."""
+        if in_catalog(self.to) is not None:
+            return Format.ICEBERG
+        folder = local_path(self.to)
+        return None if folder is None else _format_of(folder)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
         streams = table.streams_text(parse_options(self.options))
@@ -188,10 +215,16 @@ class Ingest:
             options["catalog"], options["table"] = found
         if names := [name for name, _ in self._partitions()]:
             options["partitionBy"] = ",".join(names)
+        if self._bucket is not None:
+            options = _PRESENT_VALUES | options
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
         return options
+
+    @property
+    def _bucket(self) -> str | None:
+        return parse_options(self.options).bucket
 
     def _wanted(self) -> Wanted | None:
         """None for a table that Spark's file systems may not reach: only the sink checks it."""
@@ -203,10 +236,9 @@ class Ingest:
             checkpoint=self.checkpoint_location,
             format=PARQUET if lakehouse is None else PREFIX + lakehouse.format,
             partition_by=[name for name, _ in self._partitions()],
-            names=self._columns()
-            | {name: "" for name, expression in self._partitions() if expression is not None},
+            names=self._names(),
             streams=[table.streams_text(parse_options(self.options))],
-            is_messages=True,
+            is_messages=self._bucket is None,
             adopt=self.adopt,
             lakehouse=lakehouse,
         )
@@ -220,7 +252,7 @@ class Ingest:
                     f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
                 )
             if name == _DAY and not equals and _DAY not in self._columns():
-                equals, expression = "=", "to_date(timestamp)"
+                equals, expression = "=", f"to_date({'created' if self._bucket else 'timestamp'})"
             pairs.append((name, expression if equals else None))
         return pairs
 

@@ -39,6 +39,13 @@ def text(name: str, value: str) -> str:
     return value
 
 
+def name(name: str, value: str) -> str:
+    """A text that is not empty."""
+    if not value.strip():
+        raise ConfigError(f"Option {name!r} is empty.")
+    return value
+
+
 def whole(name: str, value: str) -> int:
     """A whole number of at least 1."""
     try:

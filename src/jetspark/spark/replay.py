@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of
+from jetspark.lakehouse.places import in_catalog
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse.options import PREFIX
+from jetspark.spark.lakehouse.options import PREFIX, lakehouse_format, parse_lakehouse_options
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.table_files import local_path
 from jetspark.subjects import nearest_name
@@ -46,11 +47,16 @@ class Replay:
     """Spark SQL for the message id, for guarantee effectively-once."""
     where: str | None = None
     """Spark SQL: only these rows."""
+    table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options for reading the table: storage.… and versionAsOf of Delta and Iceberg, or Spark's."""
     order_by: str | None = None
     """Column in whose order the messages are published, one after the other."""
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        own = lakehouse_format(self._format)
+        if own is not None:
+            parse_lakehouse_options(own, self._reading).for_reading()
         named = "://" not in self.table and not _PATTERN & set(self.table)
         path = Path(self.table.removeprefix("file:"))
         if self._format.casefold() in _FILES and named:
@@ -66,11 +72,21 @@ class Replay:
     def _format(self) -> str:
         """As Spark names it."""
         if self.format is None:
+            if in_catalog(self.table) is not None:
+                return PREFIX + Format.ICEBERG
             folder = local_path(self.table)
             found = None if folder is None else format_of(Path(folder))
             return "parquet" if found is None else PREFIX + found
         folded = self.format.casefold()
         return PREFIX + folded if folded in tuple(Format) else self.format
+
+    @property
+    def _reading(self) -> dict[str, str]:
+        """The options that the reader gets. Raises ConfigError."""
+        found = in_catalog(self.table) if self._format == PREFIX + Format.ICEBERG else None
+        if found is None:
+            return {"path": self.table, **self.table_options}
+        return {"catalog": found[0], "table": found[1], **self.table_options}
 
     def already(self) -> int | None:
         """Number of rows of this transaction if it was published before; else None."""
@@ -90,7 +106,7 @@ class Replay:
         register_formats(spark)
         seen = Observation()
         try:
-            table = spark.read.format(self._format).load(self.table)
+            table = spark.read.format(self._format).options(**self._reading).load()
             rows = self.messages(table).observe(seen, F.count(F.lit(1)).alias("rows"))
             rows.write.format("jetstream").options(**dict(self.options)).mode("append").save()
             return int(seen.get["rows"])

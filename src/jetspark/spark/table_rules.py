@@ -137,9 +137,9 @@ def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: 
     if table.others and wanted.lakehouse is not None:
         if not wanted.adopt:
             _refuse(
-                f"{here} is a {wanted.lakehouse.format.capitalize()} table that no run of this "
-                f"kind has begun: {wanted.elsewhere}, or let the rows be added to those that are "
-                "there (--adopt, adopt=True)."
+                f"The {wanted.lakehouse.format.capitalize()} table {here} was made by another "
+                f"program: {wanted.elsewhere}, or let the rows be added to those that are there "
+                "(--adopt, adopt=True)."
             )
     elif table.others:
         more = ", …" if len(table.others) > 1 else ""

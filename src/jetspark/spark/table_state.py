@@ -109,22 +109,23 @@ def _table_above(files: Files, folder: str) -> str | None:
 
 
 def read_progress(files: Files, checkpoint: str) -> Progress | None:
-    """The part of a checkpoint from which it can be rebuilt; None if no batch is committed."""
+    """The part of a checkpoint from which it can be rebuilt; None if no batch is committed, or if
+    the checkpoint is removed at this moment."""
     batch = _last(files.names(f"{checkpoint}/commits"))
     if batch is None:
         return None
     more = {name for name in files.names(checkpoint) or () if not name.startswith(".")}
     if more - {"metadata", *_LOGS}:
         return Progress(batch=batch)
-    return Progress(
-        batch=batch,
-        # Spark needs the start of the last batch as well as its end.
-        offsets={
-            number: _entry(files, checkpoint, "offsets", number)
-            for number in range(max(0, batch - 1), batch + 1)
-        },
-        commit=_entry(files, checkpoint, "commits", batch),
-    )
+    # Spark needs the start of the last batch as well as its end.
+    offsets = {
+        number: _entry(files, checkpoint, "offsets", number)
+        for number in range(max(0, batch - 1), batch + 1)
+    }
+    commit = _entry(files, checkpoint, "commits", batch)
+    if not commit or "" in offsets.values():
+        return None  # somebody is removing it
+    return Progress(batch=batch, offsets=offsets, commit=commit)
 
 
 def partitions_of(files: Files, table: str, batch: int) -> list[str]:

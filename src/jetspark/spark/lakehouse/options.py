@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.places import STORAGE, absolute, file_size
+from jetspark.lakehouse.formats import STORAGE, Format
+from jetspark.lakehouse.places import absolute, file_size
 from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
 from jetspark.spark.table_files import place
 from jetspark.subjects import nearest_name
@@ -34,11 +35,18 @@ def _compression(name: str, value: str) -> str:
 
 def _version(name: str, value: str) -> int:
     try:
-        return int(value.strip())
+        number = int(value.strip())
+        if 0 <= number < 2**63:
+            return number
     except ValueError:
-        raise ConfigError(
-            f"Option {name!r} must be the number of a version or a snapshot, not {value!r}."
-        ) from None
+        pass
+    raise ConfigError(
+        f"Option {name!r} must be the number of a version or a snapshot, not {value!r}."
+    )
+
+
+def _deletes(_: str, value: str) -> Deletes:
+    return Deletes.parse(value)
 
 
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
@@ -46,9 +54,12 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "mergeSchema": ("merge_schema", values.truth),
     "targetFileSize": ("target_bytes", _size),
     "compression": ("compression", _compression),
-    "transactionId": ("transaction_id", values.text),
-    "writerName": ("writer_name", values.text),
+    "transactionId": ("transaction_id", values.name),
+    "writerName": ("writer_name", values.name),
     "adoptTable": ("adopt", values.truth),
+    "keys": ("keys", values.columns),
+    "sequenceBy": ("sequence_by", values.name),
+    "applyAsDeletes": ("deletes", _deletes),
 }
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "versionAsOf": ("version", _version),
@@ -71,6 +82,9 @@ class LakehouseOptions:
     transaction_id: str | None = None
     writer_name: str | None = None
     adopt: bool = False
+    keys: tuple[str, ...] | None = None
+    sequence_by: str | None = None
+    deletes: Deletes | None = None
     checkpoint: str | None = None
     version: int | None = None
     prune: str | None = None
@@ -85,6 +99,19 @@ class LakehouseOptions:
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name
         return f"the query with the checkpoint {place(self.checkpoint)}"
+
+    @property
+    def upsert(self) -> Upsert | None:
+        """How rows replace others; None when they are added. Raises ConfigError."""
+        if self.keys:
+            return Upsert(self.keys, self.sequence_by, self.deletes)
+        for name in ("sequenceBy", "applyAsDeletes"):
+            if getattr(self, _WRITING[name][0]) is not None:
+                raise ConfigError(
+                    f"Option {name!r} goes with 'keys', the columns that tell which rows replace "
+                    "each other."
+                )
+        return None
 
     def for_reading(self) -> LakehouseOptions:
         """These options for spark.read. Raises ConfigError."""
@@ -128,7 +155,8 @@ def lakehouse_format(name: str) -> Format | None:
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
     """Raises ConfigError: unknown names (with the nearest known one), bad values, no table."""
     converters = {**_WRITING, **_READING}
-    known = {one.casefold(): one for one in (*converters, *_WHERE[format_])}
+    aliases = {"location": "path"}  # as a table of Spark's catalog says it
+    known = aliases | {one.casefold(): one for one in (*converters, *_WHERE[format_])}
     checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
     where: dict[str, str] = {}
     properties: dict[str, str] = {}
@@ -144,7 +172,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
         elif name is not None:
             where[name] = value.strip()
         elif folded not in _OF_SPARK:
-            raise ConfigError(_unknown(format_, given, list(known.values())))
+            raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
     return LakehouseOptions(
         format=format_, name=table_name(format_, where, properties), checkpoint=checkpoint, **found
     )

@@ -51,9 +51,10 @@ class LakehouseReader(DataSourceReader):
         pieces = table.pieces(self._rows.names, options.prune, options.min_partitions)
         return [PiecePartition(one) for one in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor."""
-        assert isinstance(partition, PiecePartition)  # noqa: S101
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor; without a partition when there is none."""
+        if not isinstance(partition, PiecePartition):
+            return
         for batch in partition.piece.batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(

@@ -50,6 +50,10 @@ class _LakehouseDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
         """The batch writer. Raises ConfigError, before a row is written."""
         options = self._parsed.for_batch()
+        if overwrite and options.upsert is not None:
+            raise ConfigError(
+                "Option 'keys' merges rows into those that are there: write with mode('append')."
+            )
         return LakehouseBatchWriter(options, prepare(options, schema), replace=overwrite)
 
     @without_traceback
@@ -58,8 +62,8 @@ class _LakehouseDataSource(DataSource):
         options = self._parsed.for_streaming()
         if overwrite:
             raise ConfigError(
-                "outputMode 'complete' would replace the table with every batch; use 'append' or "
-                "'update', or foreachBatch with mode('overwrite')."
+                "outputMode 'complete' would replace the table with every batch; use 'append', or "
+                "foreachBatch and in it mode('overwrite') or the option 'keys'."
             )
         return LakehouseStreamWriter(options, prepare(options, schema), replace=False)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    AnsiIntervalType,
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    NullType,
+    StructType,
+    VariantType,
+)
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.formats import find_table, make_table
@@ -18,8 +26,12 @@ from jetspark.lakehouse.schemas import (
     differences,
 )
 from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.upserts import staged
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.writer import Target
+
+_UNWRITTEN = ("time(", "geometry", "geography")
+"""Beginnings of the names of types that older versions of Spark lack."""
 
 
 def prepare(options: LakehouseOptions, schema: StructType) -> Target:
@@ -27,7 +39,7 @@ def prepare(options: LakehouseOptions, schema: StructType) -> Target:
 
     Raises ConfigError for rows that do not fit.
     """
-    rows = arrow_schema(schema)
+    rows = _rows(options, schema)
     table = make_table(options.format, options.name, rows, options.partition_by or ())
     _check_partitions(options, table)
     while (found := _check_rows(options, table, rows)).added:
@@ -36,12 +48,13 @@ def prepare(options: LakehouseOptions, schema: StructType) -> Target:
         except CommitConflict:
             pass
         table.refresh()
-    return Target(table.layout(options.target_bytes, options.compression), table.storage)
+    layout = table.layout(options.target_bytes, options.compression)
+    return Target(layout if options.upsert is None else staged(layout), table.storage)
 
 
 def check_fit(options: LakehouseOptions, schema: StructType) -> None:
     """Check that rows of this schema fit, without a change. Raises ConfigError."""
-    rows = arrow_schema(schema)
+    rows = _rows(options, schema)
     table = find_table(options.format, options.name)
     if table is None:
         check_names(rows)
@@ -53,10 +66,20 @@ def check_fit(options: LakehouseOptions, schema: StructType) -> None:
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     """The same, by the names of the columns only. Raises ConfigError."""
+    names = list(names)
+    if options.upsert is not None:
+        options.upsert.check_names(names)
     table = find_table(options.format, options.name)
     if table is not None:
         _check_partitions(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
+
+
+def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
+    rows = arrow_schema(schema)
+    if options.upsert is not None:
+        options.upsert.check(rows)
+    return rows
 
 
 def _check_partitions(options: LakehouseOptions, table: Table) -> None:
@@ -100,10 +123,32 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The columns as Arrow types. Raises ConfigError for types that no table can have."""
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkException as error:
-        raise ConfigError(f"A table cannot have a column of this type: {error}") from error
+    if not schema.fields:
+        raise ConfigError("The rows have no columns.")
+    for one in schema:
+        if kind := _without_format(one.dataType):
+            raise ConfigError(
+                f"A table cannot have the column {one.name!r} of type {kind}: cast it, or leave it "
+                "out."
+            )
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _without_format(kind: DataType) -> str | None:
+    """A type, at any depth, that Delta and Iceberg lack or that their libraries do not write."""
+    parts: list[DataType] = []
+    match kind:
+        case StructType():
+            parts = [one.dataType for one in kind]
+        case ArrayType():
+            parts = [kind.elementType]
+        case MapType():
+            parts = [kind.keyType, kind.valueType]
+        case NullType() | VariantType() | AnsiIntervalType() | CalendarIntervalType():
+            return kind.simpleString()
+        case _ if kind.simpleString().startswith(_UNWRITTEN):
+            return kind.simpleString()
+    return next(filter(None, map(_without_format, parts)), None)
 
 
 def _listed(names: tuple[str, ...]) -> str:

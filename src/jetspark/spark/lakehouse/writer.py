@@ -9,6 +9,7 @@ removes nothing, and files of other attempts are left to `vacuum`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from jetspark.lakehouse.batches import commit_batch, commit_files
+from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
 from jetspark.lakehouse.formats import open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.upserts import remove
 from jetspark.spark.committing import all_answers, needed_query_id
 from jetspark.spark.lakehouse.options import LakehouseOptions
 
@@ -62,6 +65,18 @@ class _Sink:
             files.discard()
             raise
 
+    @contextmanager
+    def _changing(self, table: Table, files: Sequence[NewFile]) -> Iterator[Change]:
+        """What the rows of these files do to the table."""
+        upsert = self._options.upsert
+        if upsert is None:
+            yield replaced if self._replace else added
+            return
+        try:
+            yield upsert
+        finally:
+            remove(table.storage, files)
+
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """(writer, files of all tasks). Raises PipelineError."""
         written = all_answers(messages, Written)
@@ -82,10 +97,11 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
         """
         _, files = self._written(messages)
         table = open_table(self._options.format, self._options.name)
-        if self._options.transaction_id is None:
-            commit_files(table, files, replace=self._replace)
-        else:
-            commit_batch(table, self._options.transaction_id, 0, files, replace=self._replace)
+        with self._changing(table, files) as change:
+            if self._options.transaction_id is None:
+                commit_files(table, files, change)
+            else:
+                commit_batch(table, self._options.transaction_id, 0, files, change=change)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -104,15 +120,17 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
-        commit_batch(
-            open_table(self._options.format, self._options.name),
-            writer,
-            batchId,
-            files,
-            name=self._options.query_name,
-            adopt=self._options.adopt,
-            replace=self._replace,
-        )
+        table = open_table(self._options.format, self._options.name)
+        with self._changing(table, files) as change:
+            commit_batch(
+                table,
+                writer,
+                batchId,
+                files,
+                name=self._options.query_name,
+                adopt=self._options.adopt,
+                change=change,
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: readers ignore files without a commit."""

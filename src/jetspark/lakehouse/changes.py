@@ -1,0 +1,44 @@
+"""What a batch of upserts does to a table: a row for each key, to be merged. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PLACE = "jetspark_place"
+"""Of a row among others; a column that no table has."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The last row of each key."""
+
+    rows: pa.Table
+    deleted: pa.ChunkedArray
+    """For each row whether its key is to be removed."""
+    keys: tuple[str, ...]
+    sequence_by: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """Keys, and what orders their rows."""
+        return [*self.keys, *([] if self.sequence_by is None else [self.sequence_by])]
+
+    def like(self, there: pa.Table) -> pa.Table:
+        """The same columns of the table's rows, in the types that they have here."""
+        return there.select(self.columns).cast(self.rows.select(self.columns).schema)
+
+    def not_before(self, there: pa.Table) -> Changes:
+        """Without those that are older than the rows with their keys in the table."""
+        if self.sequence_by is None or not there.num_rows:
+            return self
+        own = self.rows.select(self.columns)
+        own = own.append_column(PLACE, pa.array(range(own.num_rows)))
+        both = own.join(there, list(self.keys), right_suffix="_there")
+        newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_there"])
+        places = both.filter(pc.fill_null(newer, True))[PLACE]
+        return Changes(
+            self.rows.take(places), self.deleted.take(places), self.keys, self.sequence_by
+        )

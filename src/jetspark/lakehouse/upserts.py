@@ -1,0 +1,148 @@
+"""Rows that replace those with the same keys: a table of present values.
+
+Tasks write the rows of a batch into files, as for any table. The driver reads these back, keeps the
+last row of each key, and the table merges them in one commit, with the number of the batch. Names
+are those of Spark's AUTO CDC flows: keys, sequence by, apply as deletes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.changes import PLACE, Changes
+from jetspark.lakehouse.new_files import Layout, NewFile, Storage
+from jetspark.lakehouse.schemas import is_nested
+from jetspark.lakehouse.table import Table
+
+_CONDITION = re.compile(
+    r"\s*(?P<column>\w+|`[^`]+`)\s*(?:=\s*(?P<one>'[^']*')|IN\s*\((?P<several>[^()]*)\))?\s*",
+    re.IGNORECASE,
+)
+_TEXT = re.compile(r"\s*'([^']*)'\s*")
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """Which rows stand for the deletion of their key."""
+
+    column: str
+    values: tuple[str, ...] = ()
+    """Texts of that column; empty: the column is true."""
+
+    @classmethod
+    def parse(cls, text: str) -> Deletes:
+        """A condition such as `operation IN ('DEL', 'PURGE')`. Raises ConfigError."""
+        found = _CONDITION.fullmatch(text)
+        texts = [] if found is None else (found["one"] or found["several"] or "").split(",")
+        values = [_TEXT.fullmatch(one) for one in texts if one.strip()]
+        if found is None or None in values or (found["several"] is not None and not values):
+            raise ConfigError(
+                f"{text!r} is not column, column = 'text' or column IN ('text', …); for any other "
+                "condition add a boolean column to the rows, and name it."
+            )
+        return cls(found["column"].strip("`"), tuple(one[1] for one in values if one is not None))
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """For each row whether it is one, without nulls."""
+        column = rows[self.column]
+        if self.values:
+            return pc.is_in(column, value_set=pa.array(self.values, column.type))
+        return pc.fill_null(column, False)
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """How the rows of a batch change a table; a `Change` of `batches`."""
+
+    keys: tuple[str, ...]
+    sequence_by: str | None = None
+    """The greatest value is the last row; None: a batch has each key once."""
+    deletes: Deletes | None = None
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raises ConfigError for columns that the rows lack."""
+        for option, name in self._columns():
+            if name not in names:
+                raise ConfigError(
+                    f"Option {option!r}: there is no column {name!r}; there are {', '.join(names)}."
+                )
+
+    def check(self, rows: pa.Schema) -> None:
+        """Raises ConfigError for columns that the rows lack, or whose type does not serve."""
+        self.check_names(rows.names)
+        for option, name in self._columns():
+            if is_nested(kind := rows.field(name).type):
+                raise ConfigError(f"Option {option!r}: {name!r} has the nested type {kind}.")
+        if self.deletes is None:
+            return
+        kind = rows.field(self.deletes.column).type
+        if not (pa.types.is_string(kind) if self.deletes.values else pa.types.is_boolean(kind)):
+            raise ConfigError(
+                f"Option 'applyAsDeletes': {self.deletes.column!r} has the type {kind}; name a "
+                "boolean column, or compare a text column."
+            )
+
+    def _columns(self) -> Iterator[tuple[str, str]]:
+        """(option, column)."""
+        for key in self.keys:
+            yield "keys", key
+        if self.sequence_by is not None:
+            yield "sequenceBy", self.sequence_by
+        if self.deletes is not None:
+            yield "applyAsDeletes", self.deletes.column
+
+    def __call__(self, table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+        """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
+        a key."""
+        table.merge(self.changes(table.storage, files), numbers)
+
+    def changes(self, storage: Storage, files: Sequence[NewFile]) -> Changes:
+        """The last row of each key in these files. Raises ConfigError."""
+        kept: pa.Table | None = None
+        for file in files:
+            with storage.open(file.path) as stream:
+                rows = pq.read_table(stream, partitioning=None)
+            kept = self._last(rows if kept is None else pa.concat_tables([kept, rows]))
+        if kept is None:
+            kept = pa.table({})
+        deleted = (
+            pa.chunked_array([pa.repeat(pa.scalar(False), kept.num_rows)])
+            if self.deletes is None or not kept.num_rows
+            else self.deletes.of(kept)
+        )
+        return Changes(kept, deleted, self.keys, self.sequence_by)
+
+    def _last(self, rows: pa.Table) -> pa.Table:
+        for name in (*self.keys, *([] if self.sequence_by is None else [self.sequence_by])):
+            if rows[name].null_count:
+                raise ConfigError(f"A row has no value in {name!r}, which tells its key or order.")
+        if self.sequence_by is not None:
+            rows = rows.sort_by(self.sequence_by)
+        places = rows.select(self.keys).append_column(PLACE, pa.array(range(rows.num_rows)))
+        last = places.group_by(list(self.keys)).aggregate([(PLACE, "max")])[f"{PLACE}_max"]
+        if self.sequence_by is None and len(last) < rows.num_rows:
+            raise ConfigError(
+                f"Two rows of a batch have the same {', '.join(self.keys)}: set the option "
+                "'sequenceBy' to the column that tells which is the last."
+            )
+        return rows.take(last)
+
+
+def staged(layout: Layout) -> Layout:
+    """How the files look that tasks write for the driver."""
+    return replace(layout, partition_by=(), keeps_partition_columns=True)
+
+
+def remove(storage: Storage, files: Sequence[NewFile]) -> None:
+    """Files that were merged; what cannot be removed is left to `vacuum`."""
+    for one in files:
+        with suppress(Exception):
+            storage.remove(one.path)

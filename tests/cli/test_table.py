@@ -1,0 +1,50 @@
+"""`jetspark table` with names and numbers that are wrong: a sentence each, before anything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from jetspark.cli import app
+from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.table import TableName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["info", "nobody:lake.x"], "PyIceberg has no configuration of a catalog 'nobody': "),
+        (["info", "nobody:x"], "'nobody:x' has no namespace: write nobody:namespace.x "),
+        (["info", "nowhere"], "There is no Delta or Iceberg table at nowhere."),
+        (["vacuum", "nowhere", "--keep", "7"], "--keep must be a time such as 12h, 7d or 2w"),
+        (
+            [
+                "info", "s3://bucket/none", "--format", "delta",
+                "--table-option", "storage.AWS_ENDPOINT_URL=http://127.0.0.1:9",
+                "--table-option", "storage.AWS_SECRET_ACCESS_KEY=s3cret",
+                "--table-option", "storage.AWS_ACCESS_KEY_ID=me",
+                "--table-option", "storage.max_retries=0",
+            ],
+            "s3://bucket/none cannot be read: ",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_opened_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert app.run(["table", *arguments]) == 1
+    err = capsys.readouterr().err
+    assert err.replace("\n", " ").startswith(said)
+    assert "Traceback" not in err
+    assert "\x1b" not in err
+    assert "s3cret" not in err
+
+
+def test_a_very_long_retention_keeps_everything(tmp_path: Path) -> None:
+    make_table(Format.DELTA, TableName(path=str(tmp_path)), pa.schema([("a", pa.int64())]), ())
+    assert app.run(["table", "vacuum", str(tmp_path), "--keep", "999999999999d"]) == 0

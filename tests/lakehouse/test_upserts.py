@@ -1,0 +1,204 @@
+"""Tables of present values: what batches of changes leave behind."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.support.table_readers import by_duckdb, by_polars
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.batches import commit_batch, last_batch
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
+
+SCHEMA = pa.schema(
+    [
+        ("Key of it", pa.string()),
+        ("region", pa.string()),
+        ("revision", pa.int64()),
+        ("operation", pa.string()),
+        ("value", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+KEYS = ("Key of it", "region")
+GONE = Deletes.parse("operation IN ('DEL', 'PURGE')")
+UPSERT = Upsert(KEYS, "revision", GONE)
+both_formats = pytest.mark.parametrize("format_", list(Format))
+
+
+def row(key: str, revision: int, operation: str = "PUT", region: str = "eu") -> dict[str, Any]:
+    value = str(revision).encode() if operation == "PUT" else None
+    return {
+        "Key of it": key, "region": region, "revision": revision, "operation": operation,
+        "value": value, "tags": ["a", key],
+    }  # fmt: skip
+
+
+def written(table: Table, *tasks: list[dict[str, Any]]) -> list[NewFile]:
+    """The files of some tasks."""
+    files: list[NewFile] = []
+    for number, rows in enumerate(tasks):
+        writer = FileWriter(staged(table.layout(10**8, "zstd")), table.storage, f"part-{number}")
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+        files += writer.close()
+    return files
+
+
+def values(format_: Format, folder: Path) -> list[dict[str, Any]]:
+    """The table's rows by key, as DuckDB and Polars see them."""
+    found = by_polars(format_, folder).sort(KEYS).collect().to_dicts()
+    sql = 'SELECT "Key of it", region, revision FROM t ORDER BY ALL'
+    assert by_duckdb(format_, folder, sql) == [
+        (one["Key of it"], one["region"], one["revision"]) for one in found
+    ]
+    return found
+
+
+def new(format_: Format, folder: Path, *partition_by: str) -> Table:
+    return make_table(format_, TableName(path=str(folder)), SCHEMA, partition_by)
+
+
+@both_formats
+@pytest.mark.parametrize("partition_by", [(), ("region",)])
+def test_a_table_holds_the_last_value_of_each_key(
+    format_: Format, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    """Random batches, cut into tasks anyhow, against a dictionary."""
+    chosen = random.Random(7)
+    table = new(format_, tmp_path / "t", *partition_by)
+    model: dict[tuple[str, str], dict[str, Any]] = {}
+    revision = 0
+    for batch in range(8):
+        rows = []
+        for _ in range(chosen.randrange(9)):
+            revision += 1
+            operation = chosen.choice(["PUT", "PUT", "DEL", "PURGE"])
+            rows.append(
+                row(chosen.choice("aAbÖ"), revision, operation, chosen.choice(["eu", "u s"]))
+            )
+            key = (rows[-1]["Key of it"], rows[-1]["region"])
+            model.pop(key, None)
+            if operation == "PUT":
+                model[key] = rows[-1]
+        chosen.shuffle(rows)
+        cut = chosen.randint(0, len(rows))
+        files = written(table, rows[:cut], rows[cut:])
+        assert commit_batch(table, "q", batch, files, change=UPSERT)
+        remove(table.storage, files)
+        table.refresh()
+        assert last_batch(table, "q") == batch
+        assert values(format_, tmp_path / "t") == [model[key] for key in sorted(model)]
+
+
+@both_formats
+def test_a_batch_of_upserts_that_comes_again_changes_nothing(
+    format_: Format, tmp_path: Path
+) -> None:
+    table = new(format_, tmp_path / "t")
+    successor = open_table(format_, table.name)
+    late = written(table, [row("a", 1), row("b", 2)])
+    assert commit_batch(successor, "q", 0, written(successor, [row("a", 1)]), change=UPSERT)
+    assert commit_batch(successor, "q", 1, written(successor, [row("a", 3, "DEL")]), change=UPSERT)
+    assert not commit_batch(table, "q", 0, late, change=UPSERT)  # by a driver thought dead
+    assert values(format_, tmp_path / "t") == []
+
+
+@both_formats
+def test_an_older_row_does_not_replace_a_newer_one(format_: Format, tmp_path: Path) -> None:
+    table = new(format_, tmp_path / "t")
+    commit_batch(table, "q", 0, written(table, [row("a", 5), row("b", 5)]), change=UPSERT)
+    older = written(table, [row("a", 4), row("b", 4, "DEL"), row("c", 4)])
+    commit_batch(table, "again", 0, older, change=UPSERT)
+    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [5, 5, 4]
+
+
+@both_formats
+def test_without_an_order_the_later_batch_wins(format_: Format, tmp_path: Path) -> None:
+    counts = Upsert(KEYS)
+    table = new(format_, tmp_path / "t")
+    commit_batch(table, "q", 0, written(table, [row("a", 5), row("b", 5)]), change=counts)
+    commit_batch(table, "q", 1, written(table, [row("a", 4)]), change=counts)
+    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [4, 5]
+    with pytest.raises(ConfigError, match=r"Two rows of a batch .* 'sequenceBy'"):
+        commit_batch(table, "q", 2, written(table, [row("a", 1), row("a", 2)]), change=counts)
+
+
+@both_formats
+def test_upserts_and_other_writers_at_once(format_: Format, tmp_path: Path) -> None:
+    """Four writers with keys of their own, and all with one in common."""
+    new(format_, tmp_path / "t")
+    failures: list[BaseException] = []
+
+    def work(writer: int) -> None:
+        try:
+            table = open_table(format_, TableName(path=str(tmp_path / "t")))
+            for batch in range(4):
+                rows = [row(f"k{writer}", batch), row("common", 10 * batch + writer)]
+                commit_batch(table, f"q{writer}", batch, written(table, rows), change=UPSERT)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert failures == []
+    found = {one["Key of it"]: one["revision"] for one in values(format_, tmp_path / "t")}
+    assert found == {"common": 33} | {f"k{writer}": 3 for writer in range(4)}
+
+
+@both_formats
+@pytest.mark.parametrize("missing", ["Key of it", "revision"])
+def test_a_row_without_key_or_order_is_refused(
+    format_: Format, tmp_path: Path, missing: str
+) -> None:
+    table = new(format_, tmp_path / "t")
+    with pytest.raises(ConfigError, match=f"no value in '{missing}'"):
+        commit_batch(table, "q", 0, written(table, [row("a", 1) | {missing: None}]), change=UPSERT)
+    assert last_batch(open_table(format_, table.name), "q") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "texts"),
+    [
+        ("gone", "gone", ()),
+        ("`is gone`", "is gone", ()),
+        ("operation = 'DEL'", "operation", ("DEL",)),
+        (" operation in('DEL' , 'PURGE') ", "operation", ("DEL", "PURGE")),
+    ],
+)
+def test_conditions_of_deletes(text: str, column: str, texts: tuple[str, ...]) -> None:
+    assert Deletes.parse(text) == Deletes(column, texts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a = 1", "a IN ()", "a IN ('x', 2)", "a = 'x' OR b = 'y'", "lower(a) = 'x'", "a = ''x"],
+)
+def test_other_conditions_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="add a boolean column"):
+        Deletes.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("upsert", "said"),
+    [
+        (Upsert(("nokey",)), "'keys': there is no column 'nokey'; there are Key of it"),
+        (Upsert(KEYS, "rev"), "'sequenceBy': there is no column 'rev'"),
+        (Upsert(("tags",)), "'keys': 'tags' has the nested type"),
+        (Upsert(KEYS, None, Deletes("value")), "'value' has the type binary; name a boolean"),
+        (Upsert(KEYS, None, Deletes("revision", ("1",))), "compare a text column"),
+    ],
+)
+def test_columns_that_do_not_serve_are_refused(upsert: Upsert, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        upsert.check(SCHEMA)
