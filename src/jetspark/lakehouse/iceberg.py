@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -368,18 +369,13 @@ class OpenIceberg:
         )
 
 
-class _conflicts:
+@contextmanager
+def _conflicts(name: TableName) -> Iterator[None]:
     """Raises the library's error for a conflict as CommitConflict."""
-
-    def __init__(self, name: TableName) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, CommitFailedException):
-            raise CommitConflict(f"{self._name} was changed in the meantime.") from error
+    try:
+        yield
+    except CommitFailedException as error:
+        raise CommitConflict(f"{name} was changed in the meantime.") from error
 
 
 def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
