@@ -312,4 +312,7 @@ def test_table_commands_info_compact_and_vacuum(
     assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
     assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")
     other = "iceberg" if format_ is Format.DELTA else "delta"
-    assert f"is a table in {format_}, not in {other}." in said("info", place, "--format", other)[1]
+    assert (
+        f"is a table in {format_}, not in {other}: take"
+        in said("info", place, "--format", other)[1]
+    )

@@ -182,7 +182,7 @@ def test_a_lost_checkpoint_stops_an_exactly_once_query_until_it_adopts(
     with pytest.raises(PySparkException) as caught:
         copy.run({}, **exactly)
     said = str(explain(caught.value))
-    assert f"what the query with the checkpoint {copy.home}/checkpoint wrote" in said
+    assert f"the rows that the query with the checkpoint {copy.home}/checkpoint wrote" in said
     assert payloads(copy.spark, copy.server, copy.stream) == wanted(900)
     copy.run({}, adoptLedger="true", **exactly)
     assert payloads(copy.spark, copy.server, copy.stream).total() == 1800

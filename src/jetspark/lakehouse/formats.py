@@ -108,7 +108,10 @@ def _check_other_formats(format_: Format, name: TableName) -> None:
         return
     for other, mark in _MARKS.items():
         if other != format_ and next(folder.glob(mark), None) is not None:
-            raise ConfigError(f"{name} is a table in {other}, not in {format_}.")
+            raise ConfigError(
+                f"{name} is a table in {other}, not in {format_}: take another folder, such as "
+                f"{name}-2."
+            )
 
 
 def _check_empty(format_: Format, name: TableName) -> None:
