@@ -158,12 +158,12 @@ def test_an_overwrite_beside_a_compaction_leaves_no_old_row(
     other = open_table(Format.DELTA, table.name)
     assert isinstance(other, OpenDelta)
     now = int(time.time())
-    other.set_numbers({CLAIM: now + 100})
+    other.append((), {CLAIM: now + 100})
     with pytest.raises(TableError, match=r"others have|other writers"):
         commit_files(other, written(other, 0, 10), replaced)
     with pytest.raises(CommitConflict, match=r"is being compacted or overwritten .* after .* UTC"):
         other.compact(10**8)
-    other.set_numbers({CLAIM: now - 1})  # of a program that was killed
+    other.append((), {CLAIM: now - 1})  # of a program that was killed
     assert other.compact(10**8).removed == 0
 
 
@@ -189,7 +189,7 @@ def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
             while True:
                 third.refresh()
                 try:
-                    third.set_numbers({CLAIM: 7})
+                    third.append((), {CLAIM: 7})
                     break
                 except CommitConflict:
                     continue

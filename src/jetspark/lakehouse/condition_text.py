@@ -6,7 +6,7 @@ each library. What a file's statistics cannot answer is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,8 +23,6 @@ _ALLOWED = (
     "write comparisons of a column with a value (=, <>, <, <=, >, >=, IN, BETWEEN, IS NULL), "
     "combined by AND, OR and NOT"
 )
-
-
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
@@ -166,24 +164,18 @@ def _number(kind: pa.DataType, value: Decimal) -> Any:
 
 def _example(kind: pa.DataType) -> str:
     """A value that a column of this type can be compared with."""
-    for is_so, example in _EXAMPLES:
-        if is_so(kind):
-            return example
-    return "nothing but null"
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None:
+            return "a time without zone such as '2026-01-31T12:00:00'"
+        return "a time with its zone such as '2026-01-31T12:00:00Z'"
+    return next((example for is_so, example in _EXAMPLES if is_so(kind)), "nothing but null")
 
 
-def _examples() -> Iterator[tuple[Any, str]]:
-    yield pa.types.is_boolean, "true or false"
-    yield pa.types.is_integer, "a whole number that it can hold"
-    yield pa.types.is_floating, "a number"
-    yield pa.types.is_decimal, "a number with at most as many digits"
-    yield pa.types.is_string, "a text such as 'eu'"
-    yield pa.types.is_date, "a date such as '2026-01-31'"
-    yield (
-        lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
-        "a time with its zone such as '2026-01-31T12:00:00Z'",
-    )
-    yield pa.types.is_timestamp, "a time without zone such as '2026-01-31T12:00:00'"
-
-
-_EXAMPLES = tuple(_examples())
+_EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "true or false"),
+    (pa.types.is_integer, "a whole number that it can hold"),
+    (pa.types.is_floating, "a number"),
+    (pa.types.is_decimal, "a number with at most as many digits"),
+    (pa.types.is_string, "a text such as 'eu'"),
+    (pa.types.is_date, "a date such as '2026-01-31'"),
+)

@@ -211,10 +211,6 @@ class OpenDelta:
         """Add the files. Raises CommitConflict if one of the numbers was set in the meantime."""
         self._commit("append", files, numbers)
 
-    def set_numbers(self, numbers: Mapping[str, int]) -> None:
-        """Without files. Raises CommitConflict if one of them was set in the meantime."""
-        self._commit("append", (), numbers)
-
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Replace all files of the table. Raises CommitConflict, and ConfigError for a table that
         only takes rows added."""
@@ -246,7 +242,7 @@ class OpenDelta:
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.name} was changed in the meantime.") from error
         if any(self.number(name) != value for name, value in numbers.items()):
-            self.set_numbers(numbers)  # the library commits nothing where no row changes
+            self.append((), numbers)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""

@@ -10,36 +10,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Protocol
 
 from jetspark.errors import CommitConflict, TableError
+from jetspark.lakehouse.table import Table
 
 CLAIM = "jetspark.rewriting"
 SECONDS = 180
 _RENEWED = 60.0
 
 
-class Claimed(Protocol):
-    """What of a table a claim needs."""
-
-    def refresh(self) -> None:
-        """Read the newest version."""
-        ...
-
-    def number(self, name: str) -> int | None:
-        """The number that the last commit set under this name."""
-        ...
-
-    def set_numbers(self, numbers: Mapping[str, int]) -> None:
-        """Raises CommitConflict if one of them was set in the meantime."""
-        ...
-
-
 @contextmanager
-def claim(table: Claimed, other: Claimed, name: str) -> Iterator[None]:
+def claim(table: Table, other: Table, name: str) -> Iterator[None]:
     """Nobody else rewrites the table meanwhile; `other`: the same table, to renew the claim with.
 
     Raises CommitConflict when somebody has it, TableError when the claim was lost on the way.
@@ -53,7 +37,7 @@ def claim(table: Claimed, other: Claimed, name: str) -> Iterator[None]:
             f"again after {moment:%H:%M:%S} UTC."
         )
     held = _Held(other)
-    table.set_numbers({CLAIM: held.until})
+    table.append((), {CLAIM: held.until})
     table.refresh()
     held.start()
     try:
@@ -66,14 +50,14 @@ def claim(table: Claimed, other: Claimed, name: str) -> Iterator[None]:
                 f"{name}: this took longer than its claim on the table, which another program has "
                 "taken: compare the number of rows before and after."
             )
-        table.set_numbers({CLAIM: 0})
+        table.append((), {CLAIM: 0})
         table.refresh()
 
 
 class _Held(threading.Thread):
     """Renews a claim."""
 
-    def __init__(self, table: Claimed) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__(daemon=True)
         self._table = table
         self._over = threading.Event()
@@ -86,7 +70,7 @@ class _Held(threading.Thread):
                 self._table.refresh()
                 if self._table.number(CLAIM) != self.until:
                     return
-                self._table.set_numbers({CLAIM: until})
+                self._table.append((), {CLAIM: until})
             except CommitConflict:
                 return
             self.until = until
