@@ -340,6 +340,13 @@ def test_master_url_with_several_hosts_needs_one_reachable() -> None:
         spark_settings("spark://127.0.0.1:1,127.0.0.1:2", None)
 
 
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_a_table_of_a_catalog_is_in_iceberg(format_: str) -> None:
+    ingest = Ingest(options={"stream": "S"}, to="mine:lake.x", checkpoint="chk", format=format_)
+    with pytest.raises(ConfigError, match=rf"^--format {format_}: mine:lake.x is a table of a"):
+        ingest.check()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.schema import Schema
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.numbers_table import SCHEMA, written
@@ -165,6 +166,16 @@ def test_an_overwrite_beside_a_compaction_leaves_no_old_row(
         other.compact(10**8)
     other.append((), {CLAIM: now - 1})  # of a program that was killed
     assert other.compact(10**8).removed == 0
+
+
+def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -> None:
+    name = TableName(path=str(tmp_path / "table"))
+    DeltaTable.create(
+        str(name.path), Schema.from_arrow(SCHEMA), configuration={"delta.appendOnly": "true"}
+    )
+    table = open_table(Format.DELTA, name)
+    with pytest.raises(ConfigError, match=r"only takes rows added \(delta.appendOnly\)"):
+        commit_files(table, written(table, 0, 10), replaced)
 
 
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from deltalake.schema import Schema
 from tests.support.table_readers import by_duckdb, by_polars, column
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
@@ -167,19 +166,6 @@ def test_an_iceberg_table_that_was_moved_is_told(
         return
     with pytest.raises(ConfigError, match=r"was moved or copied from .*table, which an Iceberg"):
         find_table(format_, moved)
-
-
-def test_a_table_that_only_takes_rows_added_is_not_overwritten(
-    format_: Format, name: TableName
-) -> None:
-    if format_ is Format.ICEBERG:
-        pytest.skip("a property of Delta")
-    DeltaTable.create(
-        str(name.path), Schema.from_arrow(SCHEMA), configuration={"delta.appendOnly": "true"}
-    )
-    table = open_table(format_, name)
-    with pytest.raises(ConfigError, match=r"only takes rows added \(delta.appendOnly\)"):
-        commit_files(table, written(table, 0, 10), replaced)
 
 
 def test_a_late_batch_without_rows_does_not_set_the_number_back(

@@ -126,7 +126,8 @@ def _check_empty(format_: Format, name: TableName) -> None:
     if others and not set(others) <= set(own):
         raise ConfigError(
             f"{name} is no {format_.capitalize()} table and holds {others[0]}"
-            f"{', …' if len(others) > 1 else ''}: name another folder."
+            f"{', …' if len(others) > 1 else ''}: name another folder (what is not of the table, "
+            "such as a checkpoint, may lie in it under a name that begins with _)."
         )
 
 

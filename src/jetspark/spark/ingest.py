@@ -188,6 +188,11 @@ class Ingest:
     def _lakehouse(self) -> LakehouseOptions | None:
         """Raises ConfigError."""
         name = self.format or self._own_format() or Format.DELTA
+        if name != Format.ICEBERG and in_catalog(self.to) is not None:
+            raise ConfigError(
+                f"--format {name}: {self.to} is a table of a catalog, which is in iceberg; for a "
+                f"folder write ./{self.to}."
+            )
         if name == PARQUET:
             return None
         try:
