@@ -79,11 +79,13 @@ def until(done: Callable[[], bool], what: str) -> None:
 
 
 def patiently(change: Callable[[], object]) -> None:
-    """Again while the cluster says that a server, or the leader of its metadata, is away."""
+    """Again while a server, or the leader of the cluster's metadata, is away."""
 
     def done() -> bool:
         try:
             change()
+        except RequestTimeoutError:  # the answer went with a leader; the same change may come twice
+            return False
         except AssertionError as error:
             if not any(f"'err_code': {code}," in str(error) for code in (10005, 10008)):
                 raise
