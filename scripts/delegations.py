@@ -81,7 +81,7 @@ MODULES: dict[str, list[Twin]] = {
     "full_client": [
         Twin(
             "jetspark.full_client:Client",
-            also=("jetspark.services.calls:ServiceCalls",),
+            also=("jetspark.services.calls:ServiceCalls", "jetspark.tracing.calls:TraceCalls"),
             bases=("Client",),
             inner="-",
             attributes=(),
@@ -377,6 +377,7 @@ BODIES: dict[str, str] = {
     "ObjectReader.stop": BY_HAND,
     "Client.add_service": "Service(self._caller, "
     "self._thread.run(start_service, self._inner, {names}))",
+    "Client.trace": "self._thread.run(trace_message, self._inner, {names})",
     "Client.services": "Services(self._caller, AsyncServices(self._inner, prefix))",
     "Request.respond": "if self._client.publishing.outbox.crowded:\n"
     "    drive(AsyncRequest(self._client, frame_of(self)).respond({args}))\n"
@@ -515,6 +516,7 @@ HELPERS: dict[str, str] = {
     "RequestView": "jetspark.services.request",
     "EndpointOptions": "jetspark.services.endpoint",
     "start_service": "jetspark.services.calls",
+    "trace_message": "jetspark.tracing.calls",
     **dict.fromkeys(("answered", "json_answer", "json_payload"), "jetspark.services.discovery"),
 }
 

@@ -55,14 +55,15 @@ LAYERS: dict[str, set[str]] = {
     "kv": VALUES | {"client", "jetstream"},
     "objects": VALUES | {"client", "jetstream"},
     "services": VALUES | {"wire", "client", "jetstream"},
-    "full_client": CORE | {"jetstream", "kv", "objects", "services"},
-    "blocking": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
+    "tracing": VALUES | {"wire", "client"},
+    "full_client": CORE | {"jetstream", "kv", "objects", "services", "tracing"},
+    "blocking": CORE | {"jetstream", "kv", "objects", "services", "tracing", "full_client"},
     "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
     "server": VALUES,
-    "public_names": CORE | {"jetstream", "kv", "objects", "services", "full_client"},
+    "public_names": CORE | {"jetstream", "kv", "objects", "services", "tracing", "full_client"},
     "": {"public_names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)

@@ -19,6 +19,7 @@ from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
 from jetspark.services.calls import ServiceCalls
 from jetspark.timestamps import Seconds
+from jetspark.tracing.calls import TraceCalls
 
 
 class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
@@ -40,7 +41,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
 
 
 @checked
-class Client(ServiceCalls, CoreClient):
+class Client(ServiceCalls, TraceCalls, CoreClient):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

@@ -43,6 +43,7 @@ from jetspark.errors import (
 )
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.services.service import Service
+from jetspark.tracing.tree import MessageTrace
 from jetspark.version import __version__
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike
@@ -76,6 +77,7 @@ __all__ = [
     "Listener",
     "MaxPayloadError",
     "Message",
+    "MessageTrace",
     "Metadata",
     "NoRespondersError",
     "NoServersError",

@@ -87,6 +87,11 @@ COMMANDS = {
         "Send a request and show the reply.",
         ("jetspark request price.eu 42 --timeout 0.5", "jetspark request ping --count 0"),
     ),
+    "trace": Command(
+        "jetspark.cli.trace:trace",
+        "Show the path of a message through servers, accounts and streams.",
+        ("jetspark trace orders.eu", "jetspark trace orders.eu '{\"id\": 1}' --deliver --json"),
+    ),
     "events": Command(
         "jetspark.cli.events:events",
         "Show JetStream's advisories, metrics and API audits.",

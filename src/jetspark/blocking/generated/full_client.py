@@ -10,11 +10,15 @@ from jetspark.blocking.client import Client
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.blocking.services.discovery import Services
 from jetspark.blocking.services.service import Service
+from jetspark.payloads import Payload
 from jetspark.services.calls import start_service
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
 from jetspark.services.service import StatsHandler
 from jetspark.timestamps import Seconds
+from jetspark.tracing.calls import trace_message
+from jetspark.tracing.tree import MessageTrace
+from jetspark.wire.headers import HeadersLike
 from jetspark.wire.service_api import DEFAULT_PREFIX
 
 
@@ -85,3 +89,30 @@ class GeneratedClient(Client):
         BadSubjectError.
         """
         return Services(self._caller, AsyncServices(self._inner, prefix))
+
+    @spelt
+    def trace(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        deliver: bool = False,
+        timeout: Seconds | None = None,
+    ) -> MessageTrace:
+        """Send a message whose path all servers report (ADR-41); `print` the result for a tree.
+
+        Without `deliver` nobody receives the message and no stream stores it: the servers report
+        what they would have done. It ends when all have reported, or after `timeout` seconds
+        (default: request_timeout) with what came; `complete` and `missing` say which. Behind the
+        border of an account it goes on only if its import or export has `allow_trace`.
+
+        Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
+        PermissionsError when the server refuses the subject, or the inbox on which the reports
+        come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
+        itself sets, ConnectionClosedError, also while there is no link, BadTimeoutError,
+        BadTimeError, and what publish_nowait raises.
+        """
+        return self._thread.run(
+            trace_message, self._inner, subject, payload, headers, deliver, timeout
+        )

@@ -1,0 +1,30 @@
+"""Message path tracing (ADR-41): the servers that a message passes, and what each did with it.
+
+`Client.trace` asks for it.
+"""
+
+from jetspark.tracing.calls import TraceCalls
+from jetspark.tracing.events import (
+    TraceEgress,
+    TraceEvent,
+    TraceExport,
+    TraceImport,
+    TraceIngress,
+    TraceMapping,
+    TraceStream,
+)
+from jetspark.tracing.tree import MessageTrace, MissingServer, TracedServer
+
+__all__ = [
+    "MessageTrace",
+    "MissingServer",
+    "TraceCalls",
+    "TraceEgress",
+    "TraceEvent",
+    "TraceExport",
+    "TraceImport",
+    "TraceIngress",
+    "TraceMapping",
+    "TraceStream",
+    "TracedServer",
+]

@@ -1,0 +1,109 @@
+"""The call of a client that traces a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from jetspark.arguments import checked
+from jetspark.client.request_calls import seconds_of
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    PermissionsError,
+    RequestTimeoutError,
+    UnsupportedByServerError,
+)
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds
+from jetspark.tracing.events import parse_report
+from jetspark.tracing.tree import MessageTrace, Reports
+from jetspark.wire.headers import Headers, HeadersLike
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+
+_DESTINATION: Final = "Nats-Trace-Dest"
+_ONLY: Final = "Nats-Trace-Only"
+# With the last one a server would compress its report.
+_OURS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
+
+
+@checked
+class TraceCalls:
+    """Mixed into the client."""
+
+    async def trace(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        deliver: bool = False,
+        timeout: Seconds | None = None,
+    ) -> MessageTrace:
+        """Send a message whose path all servers report (ADR-41); `print` the result for a tree.
+
+        Without `deliver` nobody receives the message and no stream stores it: the servers report
+        what they would have done. It ends when all have reported, or after `timeout` seconds
+        (default: request_timeout) with what came; `complete` and `missing` say which. Behind the
+        border of an account it goes on only if its import or export has `allow_trace`.
+
+        Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
+        PermissionsError when the server refuses the subject, or the inbox on which the reports
+        come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
+        itself sets, ConnectionClosedError, also while there is no link, BadTimeoutError,
+        BadTimeError, and what publish_nowait raises.
+        """
+        return await trace_message(
+            cast("Client", self), subject, payload, headers, deliver, timeout
+        )
+
+
+@checked
+async def trace_message(
+    client: Client,
+    subject: str,
+    payload: Payload,
+    headers: HeadersLike | None,
+    deliver: bool,
+    timeout: Seconds | None,
+) -> MessageTrace:
+    """As `TraceCalls.trace`, for both clients."""
+    seconds = seconds_of(timeout, client.options)
+    data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+    sent = Headers(headers or ())
+    for name in _OURS:
+        if name in sent:
+            raise ConfigError(f"The header {name} cannot be given: tracing sets its own.")
+    await client.flush(seconds)
+    # From here to the publish without an await: an older server would deliver the message.
+    if (info := client.server_info) is not None and not info.at_least(2, 11):
+        raise UnsupportedByServerError("trace", "2.11", info.version)
+    reports = Reports()
+    with client.requests.gathering(subject, seconds, 0, None) as (gathering, inbox):
+        sent.set(_DESTINATION, inbox.decode())
+        if not deliver:
+            sent.set(_ONLY, "true")
+        client.publishing.send(subject, data, None, sent)
+        try:
+            while reports.missing() and (frame := await gathering.next()) is not None:
+                try:
+                    reports.add(parse_report(frame.payload))
+                except JetsparkError as error:
+                    client.report(error)
+        except PermissionsError as error:
+            if error.operation == "publish" and error.subject == inbox.decode():
+                raise _refused_inbox(error, client.options.inbox_prefix) from None
+            raise
+    if not reports:
+        raise RequestTimeoutError(f"No server reported on {subject!r} within {seconds:g} s.")
+    return reports.joined(subject, delivered=deliver)
+
+
+def _refused_inbox(error: PermissionsError, prefix: str) -> PermissionsError:
+    return PermissionsError(
+        f"Tracing needs the permission to publish to {prefix + '.>'!r}, where the servers' reports "
+        f"come: {error}",
+        error.operation,
+        error.subject,
+    )

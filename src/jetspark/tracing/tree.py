@@ -1,0 +1,255 @@
+"""The reports of a traced message's servers, joined to a tree by their hop ids. Pure.
+
+A server that sends the message on names the hop: "1", "2" at the first server, "1.1" behind "1".
+The next server's report carries it. So it is known which reports are still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jetspark.tracing.drawing import Line, drawn, plain
+from jetspark.tracing.events import (
+    Report,
+    TraceEgress,
+    TraceEvent,
+    TraceExport,
+    TraceImport,
+    TraceIngress,
+    TraceMapping,
+    TraceStream,
+)
+
+FIRST = ""
+"""The hop of the server that the client is connected to."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedServer:
+    """A server that the message came to, and what it did with it."""
+
+    name: str
+    id: str
+    version: str
+    cluster: str
+    """Empty: in none."""
+    domain: str
+    """Its JetStream domain; empty: none."""
+    hop: str
+    """Empty for the first server, "2" for the second one that it sent the message to, and so on."""
+    events: tuple[TraceEvent, ...]
+    """In the order in which they happened."""
+    servers: tuple[TracedServer, ...]
+    """To which it sent the message on, as far as they reported."""
+    raw: dict[str, Any]
+    """The report as it came, unknown fields included."""
+
+    @property
+    def ingress(self) -> TraceIngress | None:
+        """How the message came in."""
+        return next((one for one in self.events if isinstance(one, TraceIngress)), None)
+
+    @property
+    def egresses(self) -> tuple[TraceEgress, ...]:
+        """Where it went, to clients and servers."""
+        return tuple(one for one in self.events if isinstance(one, TraceEgress))
+
+    @property
+    def streams(self) -> tuple[TraceStream, ...]:
+        """The streams that it reached here."""
+        return tuple(one for one in self.events if isinstance(one, TraceStream))
+
+    def after(self, egress: TraceEgress) -> TracedServer | None:
+        """The server at the other end; None for a client, or when it did not report."""
+        if not egress.hop:
+            return None
+        return next((server for server in self.servers if server.hop == egress.hop), None)
+
+    def walk(self) -> Iterator[TracedServer]:
+        """This server and all behind it."""
+        yield self
+        for server in self.servers:
+            yield from server.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class MissingServer:
+    """A server that got the message and has not reported in time."""
+
+    hop: str
+    name: str
+    """Empty for the first server."""
+    sender: str
+    """The server that sent the message there; empty for the first one."""
+
+    def __str__(self) -> str:
+        if self.hop == FIRST:
+            return "the server of this connection did not report"
+        return f"{plain(self.name) or 'a server'}, behind {plain(self.sender)}, did not report"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrace:
+    """The path of one message; `str` draws it."""
+
+    subject: str
+    delivered: bool
+    """False: it was only traced, and neither delivered nor stored."""
+    root: TracedServer | None
+    """The server of this connection, and behind it the others; None: it did not report."""
+    missing: tuple[MissingServer, ...]
+    """What the tree does not show."""
+    detached: tuple[TracedServer, ...] = ()
+    """Servers behind one that is missing."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all servers reported that got the message."""
+        return not self.missing
+
+    @property
+    def servers(self) -> tuple[TracedServer, ...]:
+        """All servers that reported, the first one first."""
+        tops = (self.root, *self.detached)
+        return tuple(one for top in tops if top is not None for one in top.walk())
+
+    @property
+    def clients(self) -> tuple[TraceEgress, ...]:
+        """The clients that got the message, or would have."""
+        return tuple(
+            egress
+            for server in self.servers
+            for egress in server.egresses
+            if egress.connection == "client" and not egress.error
+        )
+
+    @property
+    def streams(self) -> tuple[TraceStream, ...]:
+        """The streams that it reached."""
+        return tuple(stream for server in self.servers for stream in server.streams)
+
+    @property
+    def errors(self) -> tuple[TraceEvent, ...]:
+        """The steps at which it went no further."""
+        return tuple(one for server in self.servers for one in server.events if one.error)
+
+    def __str__(self) -> str:
+        return "\n".join(drawn(_lines(self)))
+
+
+class Reports:
+    """Collects reports until none is missing."""
+
+    def __init__(self) -> None:
+        self._by_hop: dict[str, Report] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_hop)
+
+    def add(self, report: Report) -> None:
+        """A report came; the first one of a hop counts."""
+        self._by_hop.setdefault(report.hop, report)
+
+    def missing(self) -> tuple[MissingServer, ...]:
+        """Those that are to come."""
+        if FIRST not in self._by_hop:
+            return (MissingServer(FIRST, "", ""),)
+        return tuple(
+            MissingServer(egress.hop, egress.name, report.server.name)
+            for report in self._by_hop.values()
+            for egress in report.events
+            if isinstance(egress, TraceEgress) and egress.reports
+            if egress.hop not in self._by_hop
+        )
+
+    def joined(self, subject: str, *, delivered: bool) -> MessageTrace:
+        """The tree of what came."""
+        reports = self._by_hop
+        trees = {
+            hop: _tree(hop, reports)
+            for hop in reports
+            if hop == FIRST or _before(hop) not in reports
+        }
+        root = trees.pop(FIRST, None)
+        return MessageTrace(subject, delivered, root, self.missing(), tuple(trees.values()))
+
+
+def _before(hop: str) -> str:
+    """The hop of the server before."""
+    return hop.rpartition(".")[0]
+
+
+def _tree(hop: str, reports: Mapping[str, Report]) -> TracedServer:
+    report = reports[hop]
+    facts = report.server
+    sent = [event.hop for event in report.events if isinstance(event, TraceEgress) and event.hop]
+    behind = [one for one in dict.fromkeys(sent) if one in reports and _before(one) == hop]
+    return TracedServer(
+        name=facts.name,
+        id=facts.id,
+        version=facts.version,
+        cluster=facts.cluster,
+        domain=facts.domain,
+        hop=hop,
+        events=report.events,
+        servers=tuple(_tree(one, reports) for one in behind),
+        raw=report.raw,
+    )
+
+
+# -- for people ----------------------------------------------------------------------------------
+
+
+def _lines(trace: MessageTrace) -> Line:
+    how = "delivered" if trace.delivered else "only traced, not delivered"
+    below = [_server(top) for top in (trace.root, *trace.detached) if top is not None]
+    end = "complete" if trace.complete else "INCOMPLETE: " + "; ".join(map(str, trace.missing))
+    counts = (
+        (len(trace.servers), "server"),
+        (len(trace.streams), "stream"),
+        (len(trace.clients), "client"),
+        (len(trace.errors), "error"),
+    )
+    said = ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n)
+    return Line(f"{trace.subject} ({how})", [*below, Line(f"{said}; {end}")])
+
+
+def _server(server: TracedServer) -> Line:
+    facts = [f"cluster {server.cluster}"] if server.cluster else []
+    facts += [f"domain {server.domain}"] if server.domain else []
+    facts += [f"nats-server {server.version}"] if server.version else []
+    head = f"{server.name} ({', '.join(facts)})" if facts else server.name
+    return Line(head, [_event(server, event) for event in server.events])
+
+
+def _event(server: TracedServer, event: TraceEvent) -> Line:
+    text, below = event.type, []
+    match event:
+        case TraceIngress():
+            text = f"in: {_connection(event)}, account {event.account}, as {event.subject}"
+        case TraceMapping():
+            text = f"mapped to {event.to}"
+        case TraceExport():
+            text = f"by stream export to account {event.account}, as {event.to}"
+        case TraceImport():
+            text = f"by service import to account {event.account}, as {event.to}"
+        case TraceStream():
+            text = f"stream {event.stream}" + (f", as {event.subject}" if event.subject else "")
+            text += ", which has no consumer for it" if event.no_interest else ""
+        case TraceEgress():
+            text = f"out: {_connection(event)}"
+            text += f", account {event.account}" if event.account else ""
+            text += f", subscription {event.subscription}" if event.subscription else ""
+            text += f", queue group {event.queue}" if event.queue else ""
+            if (there := server.after(event)) is not None:
+                below = [_server(there)]
+            elif event.reports:
+                below = [Line("no report")]
+    return Line(text + (f": {event.error}" if event.error else ""), below, wrong=bool(event.error))
+
+
+def _connection(event: TraceIngress | TraceEgress) -> str:
+    name = f' "{event.name}"' if event.name else ""
+    return f"{event.connection} {event.connection_id}{name}"
