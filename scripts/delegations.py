@@ -69,6 +69,7 @@ MODULES: dict[str, list[Twin]] = {
             also=(
                 "jetspark.client.request_calls:RequestCalls",
                 "jetspark.client.publish_calls:PublishCalls",
+                "jetspark.client.barrier_calls:BarrierCalls",
             ),
             attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),
             hooks=(
@@ -312,6 +313,7 @@ BODIES: dict[str, str] = {
     "Client.connect": BY_HAND,
     "Client.flush": BY_HAND,
     "Client.drain": BY_HAND,
+    "Client.barrier": BY_HAND,
     "Client.close": BY_HAND,
     "Client.jetstream": "JetStream(self, {args})",
     "Message.respond": "drive(AsyncMessage(self._client, frame_of(self)).respond({args}))",
@@ -404,7 +406,7 @@ ABSENT = {
     *("EndpointCalls.owner", "EndpointCalls.endpoint_options", "EndpointCalls.decorator"),
     *("Service.owner", "Service.begin", "Service.add", "Service.add_nowait"),
     *("Bucket.client", "ObjectStore.writer", "*.callback_task"),
-    *("*.abandon", "*.left_by", "*.take_queued", "*.take_ready"),
+    *("*.abandon", "*.handled", "*.left_by", "*.take_queued", "*.take_ready"),
 }
 
 ARGUMENTS: dict[str, dict[str, str | None]] = {

@@ -11,6 +11,7 @@ from tests.jetstream.eventually import eventually
 
 from jetspark.errors import (
     APIError,
+    BadNameError,
     BadSubjectError,
     BadSubscriptionError,
     ConfigError,
@@ -245,6 +246,25 @@ async def test_a_deleted_ordered_consumer_is_recreated(
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [1001]
         assert isinstance(messages.last_error, ConsumerDeletedError)
+
+
+async def test_consumers_of_an_ordered_reader_are_called_after_its_prefix(
+    js: JetStream, stream: str
+) -> None:
+    await fill(js, stream, 10)
+    async with js.ordered(stream, name_prefix="audit", max_messages=4, heartbeat=0.5) as messages:
+        assert await read(messages, 1) == [1]
+        first = messages.name
+        assert [info.name async for info in js.consumers(stream)] == [first]
+        await js.delete_consumer(stream, first)
+        assert await read(messages, 9) == list(range(2, 11))
+        second = messages.name
+        assert second != first
+        assert first.startswith("audit_")
+        assert second.startswith("audit_")
+    for wrong in ("a.b", "", "a b"):
+        with pytest.raises(BadNameError):
+            js.ordered(stream, name_prefix=wrong)
 
 
 async def test_missing_deliveries_are_read_again_in_order(

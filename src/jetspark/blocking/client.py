@@ -25,8 +25,9 @@ from jetspark.blocking.loop_thread import current
 from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.worker import Worker, check_callback, in_callback_of
-from jetspark.client.client import DRAIN_TIMEOUT, Statistics
+from jetspark.client.barrier_calls import DRAIN_TIMEOUT, in_its_own_callback
 from jetspark.client.client import Client as AsyncClient
+from jetspark.client.client import Statistics
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.transport import Dial
@@ -130,6 +131,12 @@ class Client(GeneratedClient, Leaving):
             await self._drain(timeout)
         except JetsparkError as error:
             self._inner.report(error)
+
+    @spelt
+    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        if in_callback_of(self._inner):
+            raise in_its_own_callback()
+        self._thread.run(self._inner.barrier, timeout)
 
     def close(self) -> None:
         if not self._thread.is_over:  # else it is closed, or another process's

@@ -56,6 +56,17 @@ class Callback(Generic[T]):
             return None
         return self._rest(result)
 
+    def watch(self, begins: Callable[[], bool]) -> None:
+        """Call `begins` before each call, until it returns False."""
+        function = self._function
+
+        def watched(value: T) -> Awaitable[None] | None:
+            if not begins():
+                self._function = function
+            return function(value)
+
+        self._function = watched
+
     async def _rest(self, result: Awaitable[None]) -> None:
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from jetspark.arguments import check_whole, checked_but
+from jetspark.client.barrier_calls import DRAIN_TIMEOUT, BarrierCalls
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
@@ -49,7 +50,6 @@ from jetspark.wire.frames import target_of
 
 PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
-DRAIN_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Statistics:
 
 
 @checked_but(also=("__init__",))
-class Client(RequestCalls):
+class Client(BarrierCalls, RequestCalls):
     """One connection to a NATS deployment. Created in a running event loop, then connected."""
 
     def __init__(

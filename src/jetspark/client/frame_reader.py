@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from jetspark.arguments import checked_but
 from jetspark.client.background import background
+from jetspark.client.barriers import Barriers
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.reading import ReadingClient
@@ -62,6 +63,8 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._ended = False
         self._error: JetsparkError | None = None
         self._task: asyncio.Task[None] | None = None
+        self._calling: Callback[ItemT] | None = None
+        self._barriers: Barriers | None = None
         self._release: Callable[[], None] = _nothing
 
     def _begin_reading(self, task: str) -> None:
@@ -70,10 +73,11 @@ class FrameReader(Leaving, Generic[ItemT]):
         self._release = client.adopt(self)
         if self._callback is not None:
             call = Callback(self._callback, f"The callback of {self._source()}", client.report)
+            self._calling = call
             self._task = background(
                 self._call_back(call), f"Reading {self._source()}", self._broken, name=task
             )
-            self._task.add_done_callback(lambda _: self._release())
+            self._task.add_done_callback(self._no_more_calls)
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -114,6 +118,8 @@ class FrameReader(Leaving, Generic[ItemT]):
 
     async def _fill(self) -> None:
         """Return when there is a frame; raises StopAsyncIteration or the error at the end."""
+        if self._barriers is not None:
+            self._barriers.end(handled=True)
         while not self._frames:
             if self._ended:
                 if self._error is None or closed_on_purpose(self._error):
@@ -156,7 +162,40 @@ class FrameReader(Leaving, Generic[ItemT]):
             if (item := take()) is not None and (rest := call(item)) is not None:
                 await rest
 
+    # -- barriers ------------------------------------------------------------------------------
+
+    def handled(self) -> asyncio.Future[bool] | None:
+        """Done when the callback has handled what is here now; None: nothing is waited for.
+
+        Its result is False when that will not be handled: the connection was closed.
+        """
+        if self._calling is None or self._task is None or self._task.done() or self._waiters:
+            return None
+        if self._barriers is None:
+            self._barriers = Barriers()
+            self._calling.watch(self._begins)
+        return self._barriers.add(len(self._frames))
+
+    def _begins(self) -> bool:
+        """A call begins; returns whether to be told of the next one."""
+        if (barriers := self._barriers) is None:
+            return False
+        barriers.begun()
+        if not barriers:
+            self._barriers = None
+        return self._barriers is not None
+
+    def _took(self, count: int) -> None:
+        """The callback has taken so many more, besides the one that it was called for."""
+        if self._barriers is not None:
+            self._barriers.took(count)
+
     # -- ending --------------------------------------------------------------------------------
+
+    def _no_more_calls(self, task: asyncio.Task[None]) -> None:
+        if self._barriers is not None:
+            self._barriers.end(handled=True)
+        self._release()
 
     def _broken(self, error: JetsparkError) -> None:
         """The callback's task has ended with an unexpected error."""
@@ -199,6 +238,8 @@ class FrameReader(Leaving, Generic[ItemT]):
         """For the client's close: the callback gets no more items, and is cancelled if it runs."""
         if self._task is not None:
             self._discard()
+        if self._barriers is not None:
+            self._barriers.end(handled=False)
         return cancelled(self._task)
 
 

@@ -188,6 +188,7 @@ class Subscription(FrameReader[Message]):
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
         self._pending_bytes -= sum(len(frame.payload) for frame in taken)
+        self._took(len(taken))
         return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:

@@ -13,12 +13,8 @@ from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.replies import Replies, judging
 from jetspark.blocking.subscription import MessageCallback, Subscription
-from jetspark.client.client import (
-    DRAIN_TIMEOUT,
-    PENDING_BYTES_LIMIT,
-    PENDING_MSGS_LIMIT,
-    Statistics,
-)
+from jetspark.client.barrier_calls import DRAIN_TIMEOUT
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Statistics
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.prepared import Sendable
 from jetspark.client.publishing import Publishing
@@ -311,3 +307,14 @@ class GeneratedClient:
         (`pending_size` bytes are buffered already), ConnectionClosedError.
         """
         self._publishing.send(subject, payload, reply, headers)
+
+    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        """Return when callbacks have handled all messages that this client has received before.
+
+        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
+        all messages that the server had sent by then. `timeout`: seconds. Raises
+        RequestTimeoutError, ConfigError in a callback, which it would wait for,
+        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        raise NotImplementedError

@@ -45,6 +45,7 @@ class OrderedCalls:
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,
+        name_prefix: str | None = None,
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
@@ -57,7 +58,8 @@ class OrderedCalls:
         `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
         DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
         without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
-        keeps the pace of publishing.
+        keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
+        underscore and a random number, for those who look at the stream's consumers.
 
         It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
         or requested ahead. `expires`: seconds that a pull request may wait at the server.
@@ -70,6 +72,8 @@ class OrderedCalls:
         `jetspark.jetstream.ordered.ordered`.
         """
         check_name("stream", stream)
+        if name_prefix is not None:
+            check_name("consumer", name_prefix)
         config = _config(
             subjects=subjects,
             deliver_policy=deliver_policy,
@@ -89,7 +93,7 @@ class OrderedCalls:
             expires=expires,
             heartbeat=heartbeat,
         )
-        return OrderedMessages(self._api, stream, config, limits, callback)
+        return OrderedMessages(self._api, stream, config, limits, callback, name_prefix)
 
 
 def _config(

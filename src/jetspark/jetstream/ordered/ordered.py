@@ -87,9 +87,11 @@ class OrderedMessages(ConsumerMessages):
         config: Mapping[str, Any],
         limits: ConsumeOptions,
         callback: JsMsgCallback | None,
+        name_prefix: str | None = None,
     ) -> None:
         self._create: CreateConsumer = partial(create_ephemeral, api)
         self._config = dict(config)
+        self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
         self._order = ConsumerOrder()
         self._entered = False
         self._since = datetime.max.replace(tzinfo=UTC)
@@ -147,7 +149,7 @@ class OrderedMessages(ConsumerMessages):
         timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
         while True:
             # Named here: it can be deleted even when the answer is lost.
-            self._names["consumer"] = secrets.token_hex(8)
+            self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
             try:
                 async with asyncio.timeout(timeout):
                     info = await self._create(self.stream, self._config, self.name)

@@ -249,7 +249,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
         For whoever makes messages of its own out of many frames.
         """
-        return self._pull.take_many(limit)
+        taken = self._pull.take_many(limit)
+        self._took(len(taken))
+        return taken
 
     def _callback_ended(self, error: JetsparkError) -> None:
         self._client.report(error)

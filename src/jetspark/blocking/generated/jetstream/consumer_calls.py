@@ -169,6 +169,7 @@ class GeneratedConsumerCalls:
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,
+        name_prefix: str | None = None,
         callback: JsMsgCallback | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
@@ -181,7 +182,8 @@ class GeneratedConsumerCalls:
         `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
         DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
         without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
-        keeps the pace of publishing.
+        keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
+        underscore and a random number, for those who look at the stream's consumers.
 
         It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
         or requested ahead. `expires`: seconds that a pull request may wait at the server.
@@ -204,6 +206,7 @@ class GeneratedConsumerCalls:
                 start_time=start_time,
                 headers_only=headers_only,
                 replay_policy=replay_policy,
+                name_prefix=name_prefix,
                 callback=forward,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
