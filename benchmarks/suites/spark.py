@@ -178,8 +178,9 @@ def session(job: Job) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        # As docs/guide-tables.md has it: null arrays are slow in large batches.
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+        # As docs/guide-tables.md has it: for sinks in Python.
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "256")
+        .config("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         .config("spark.local.dir", folder)
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()

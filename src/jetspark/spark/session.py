@@ -58,9 +58,11 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         # On a busy machine a Python worker takes longer to start than Spark waits by default.
         "spark.python.authenticate.socketTimeout": "120s",
-        # On the way to a Python sink the cost of a null array grows with the rows before it in its
-        # batch (Spark 4.3), and every message without headers has one.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+        # On the way to a Python sink Spark 4.3 works out a batch's size in bytes for every row of it,
+        # which costs more than everything else on that way. Without that limit a batch must have
+        # few rows: 256 messages as large as servers allow by default are 256 MB.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "jetspark-warehouse")),
     }
     if master.startswith("local"):
