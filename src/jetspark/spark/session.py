@@ -58,7 +58,7 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         # On a busy machine a Python worker takes longer to start than Spark waits by default.
         "spark.python.authenticate.socketTimeout": "120s",
-        # On the way to a Python sink Spark 4.3 works out a batch's size in bytes for every row of it,
+        # On the way to a Python sink Spark 4.3 works out its batch's size in bytes for every row,
         # which costs more than everything else on that way. Without that limit a batch must have
         # few rows: 256 messages as large as servers allow by default are 256 MB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
