@@ -278,6 +278,9 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "services.service": [Twin("jetspark.services.service:Service")],
     "services.discovery": [Twin("jetspark.services.discovery:Services", attributes=_CALLER)],
+    "dead_letters.calls": [Twin("jetspark.dead_letters.calls:DeadLetterCalls", inner=_JS)],
+    "dead_letters.dead_letters": [Twin("jetspark.dead_letters.dead_letters:DeadLetters")],
+    "dead_letters.worker": [Twin("jetspark.dead_letters.worker:DeadLetterWorker")],
     "connecting": [],
 }
 
@@ -438,6 +441,8 @@ WRAPPED: dict[str, str] = {
     "Bucket": "Bucket(self._thread, {value})",
     "Watcher": "Watcher(self._thread, self._inner.client, self._inner.name, {begin}, callback)",
     "LiveBucket": "LiveBucket(self._thread, self._inner.name, {begin}, on_change)",
+    "DeadLetters": "DeadLetters(self._thread, {value})",
+    "DeadLetterWorker": "DeadLetterWorker(self._thread, {value})",
     "ObjectStore": "ObjectStore(self._thread, {value})",
     "ObjectReader": "ObjectReader(self._thread, {value})",
     "ObjectWatcher": "ObjectWatcher(self._thread, {value})",
@@ -467,6 +472,8 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "kv.bucket": ("Bucket",),
     "kv.watch": ("Watcher", "EntryCallback"),
     "kv.live": ("LiveBucket", "ChangeCallback"),
+    "dead_letters.dead_letters": ("DeadLetters",),
+    "dead_letters.worker": ("DeadLetterWorker",),
     "objects.store": ("ObjectStore",),
     "objects.content": ("ObjectData",),
     "objects.reader": ("ObjectReader",),

@@ -33,6 +33,7 @@ VALUES = {
     *("kv_rules", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
+FEATURES = {"jetstream", "kv", "objects", "services", "tracing", "dead_letters"}
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
     f"connection.{file}"
@@ -56,14 +57,15 @@ LAYERS: dict[str, set[str]] = {
     "objects": VALUES | {"client", "jetstream"},
     "services": VALUES | {"wire", "client", "jetstream"},
     "tracing": VALUES | {"wire", "client"},
-    "full_client": CORE | {"jetstream", "kv", "objects", "services", "tracing"},
-    "blocking": CORE | {"jetstream", "kv", "objects", "services", "tracing", "full_client"},
+    "dead_letters": VALUES | {"wire", "client", "jetstream"},
+    "full_client": CORE | FEATURES,
+    "blocking": CORE | FEATURES | {"full_client"},
     "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
     "server": VALUES,
-    "public_names": CORE | {"jetstream", "kv", "objects", "services", "tracing", "full_client"},
+    "public_names": CORE | FEATURES | {"full_client"},
     "": {"public_names"},  # jetspark/__init__.py
 }
 LAYERS["cli"] = set(LAYERS)

@@ -14,6 +14,7 @@ from jetspark.arguments import checked
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.dead_letters.calls import DeadLetterCalls
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
@@ -22,11 +23,11 @@ from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 
 
-class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
+class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls):
     """JetStream of a client, as returned by `Client.jetstream`.
 
     Its parts are streams, messages, publishing, consumers and the like (the bases of
-    `JetStreamContext`, one for each), Key-Value buckets, and object stores.
+    `JetStreamContext`, one for each), Key-Value buckets, object stores, and dead letters.
 
     Every API call raises BadNameError before anything is sent; JetStreamNotEnabledError when
     nobody answers for JetStream, JetStreamNotEnabledForAccountError; APIError when the server
@@ -37,7 +38,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls):
 
     @property
     def _js(self) -> JetStreamContext:
-        return self  # what buckets and stores hold
+        return self  # what buckets, stores and dead letters hold
 
 
 @checked

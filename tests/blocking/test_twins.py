@@ -18,7 +18,8 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, full_client, kv, objects, services
+from jetspark import blocking, dead_letters, full_client, kv, objects, services
+from jetspark.blocking import dead_letters as blocking_dead_letters
 from jetspark.blocking import events as blocking_events
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
@@ -68,6 +69,8 @@ TWINS: dict[type, type] = {
     objects.ObjectStore: blocking_objects.ObjectStore,
     objects.ObjectReader: blocking_objects.ObjectReader,
     objects.ObjectWatcher: blocking_objects.ObjectWatcher,
+    dead_letters.DeadLetters: blocking_dead_letters.DeadLetters,
+    dead_letters.DeadLetterWorker: blocking_dead_letters.DeadLetterWorker,
     services.Service: blocking_services.Service,
     services.Group: blocking_services.Group,
     services.Request: blocking_services.Request,

@@ -53,6 +53,7 @@ ALL = {
         *("--stream", "S", "--consumer", "c", "--kind", "nak", "--kind", "max_deliver"),
         *("--event-prefix", "from.A"),
     ],
+    "dead-letters": ["--dead-letters", "D", "--stream", "S", "--remove-originals"],
     "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
     "service-client": ["--subject", "s.>"],
     "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.leaf import HubAndLeaf
 
+    from jetspark.dead_letters import DeadLetters
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
     from jetspark.services import Request
@@ -695,6 +696,39 @@ async def test_role_events_has_all_permissions_it_needs_and_no_more(
     async with guarded.user() as nc:
         with pytest.raises(PermissionsError):
             await nc.jetstream().events(kinds=["stream_action"], stream="OTHER").next(30)
+
+
+@pytest.mark.parametrize("remove_originals", [False, True])
+async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], remove_originals: bool
+) -> None:
+    guarded = guard(Roles().dead_letters("DEAD", "S", remove_originals=remove_originals))
+    async with guarded.admin() as admin:
+        js = admin.jetstream()
+        await js.create_stream(name="S", subjects=["s.*"])
+        consumer = await js.create_consumer("S", durable_name="c")
+        dead = await js.create_dead_letters("DEAD", "S")
+        for _ in range(2):
+            await js.publish("s.x")
+            await (await consumer.next(5)).term()
+        await eventually_waiting(dead, 2)
+        await js.delete_msg("S", 1)
+        async with guarded.user() as nc:
+            theirs = await nc.jetstream().dead_letters("DEAD")
+            assert await theirs.move(remove_originals=remove_originals) == 2
+        assert [one.missing for one in await dead.letters().all()] == ["gone", None]
+    refused = ["_dead.OTHER.S.c.x", "$JS.API.STREAM.DELETE.DEAD", *DANGEROUS]
+    if remove_originals:
+        refused.remove("$JS.API.STREAM.MSG.DELETE.S")
+    newer_acks = r"\$JS\.ACK\.\*"
+    await guarded.check(refused=refused, unseen=newer_acks)
+
+
+async def eventually_waiting(dead: DeadLetters, count: int) -> None:
+    async def so_many() -> bool:
+        return await dead.waiting() == count
+
+    await eventually(so_many)
 
 
 # -- one connection of several roles ---------------------------------------------------------------

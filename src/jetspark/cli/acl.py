@@ -27,6 +27,7 @@ _OPTIONS = {
     "keys": "key",
     "kinds": "kind",
     "prefix": "event-prefix",
+    "letters": "dead-letters",
 }
 # What ROLE=NAME names, by role.
 _ABOUT = ("stream", "bucket", "service")
@@ -54,6 +55,8 @@ def acl(
     origin: str | None = None,
     kind: _Several = None,
     event_prefix: str | None = None,
+    dead_letters: str | None = None,
+    remove_originals: _Flag = False,
     service: _Several = None,
     queue_group: str | None = None,
     service_prefix: str | None = None,
@@ -71,8 +74,8 @@ def acl(
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
-            restore, events, service, service-client, service-monitor. Without one: print what each
-            role is for.
+            restore, events, dead-letters, service, service-client, service-monitor. Without one:
+            print what each role is for.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; service, service-client: subject
             of an endpoint; may be given again.
@@ -92,6 +95,8 @@ def acl(
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.
         event_prefix: events: prefix under which another account's events are imported.
+        dead_letters: dead-letters: the name of the dead letters.
+        remove_originals: dead-letters: with this option.
         service: service, service-monitor: the service; may be given again.
         queue_group: service: listen as a member of this queue group only.
         service_prefix: service-monitor: prefix under which another account's services are
@@ -124,6 +129,8 @@ def acl(
         "origin": origin,
         "kind": kind,
         "event-prefix": event_prefix,
+        "dead-letters": dead_letters,
+        "remove-originals": remove_originals,
         "service": service,
         "queue-group": queue_group,
         "service-prefix": service_prefix,

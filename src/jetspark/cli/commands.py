@@ -65,6 +65,10 @@ COMMANDS = {
         "jetspark.cli.consumer:consumer",
         "Show a stream's consumers.",
     ),
+    "dead-letters": Command(
+        "jetspark.cli.dead_letters:dead_letters",
+        "Keep the messages that consumers give up, and replay them.",
+    ),
     "service": Command(
         "jetspark.cli.service:service",
         "Find services, look at them, and call them.",

@@ -1,0 +1,125 @@
+# Written by `python scripts/delegations.py`: change that, or the asyncio class.
+"""Calls of jetspark.blocking that hand on: dead letters."""
+
+from __future__ import annotations
+
+from jetspark.arguments import spelt
+from jetspark.blocking.dead_letters.worker import DeadLetterWorker
+from jetspark.blocking.listing import Listing
+from jetspark.blocking.loop_thread import LoopThread
+from jetspark.dead_letters.dead_letters import DeadLetters as AsyncDeadLetters
+from jetspark.dead_letters.dead_letters import Replayed
+from jetspark.dead_letters.letter import DeadLetter
+from jetspark.kinds import StreamSequence
+
+
+class GeneratedDeadLetters:
+    """The calls of `DeadLetters` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
+    _inner: AsyncDeadLetters
+
+    @property
+    def name(self) -> str:
+        """The name of the stream that stores the letters."""
+        return self._inner.name
+
+    @property
+    def advisories(self) -> str:
+        """The name of the stream that stores the advisories until they are handled."""
+        return self._inner.advisories
+
+    @spelt
+    def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
+        """Moves messages while its block is entered: `with dead.worker():`.
+
+        `remove_originals`: delete each message from its stream when its letter is stored, for work
+        queues above all, where it would stay for ever. Entering raises ConsumerNotFoundError or
+        StreamNotFoundError when the dead letters were deleted, and as every API call (see
+        `JetStream`). What fails later is reported and tried again.
+        """
+        return DeadLetterWorker(self._thread, self._inner.worker(remove_originals=remove_originals))
+
+    @spelt
+    def move(self, *, remove_originals: bool = False) -> int:
+        """Move all messages that are to be moved now; returns how many. For timetables.
+
+        What fails is reported, and tried by the next call or worker. Raises as entering a worker.
+        """
+        return self._thread.run(self._inner.move, remove_originals=remove_originals)
+
+    def waiting(self) -> int:
+        """How many advisories wait to be handled. Raises as every API call (see `JetStream`)."""
+        return self._thread.run(self._inner.waiting)
+
+    @spelt
+    def letters(
+        self,
+        *,
+        stream: str | None = None,
+        consumer: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+    ) -> Listing[DeadLetter]:
+        """The letters that are there now, oldest first.
+
+        `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
+        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError, and
+        while iterating StreamNotFoundError and as every API call (see `JetStream`).
+        """
+        return Listing(
+            self._thread,
+            self._inner.letters(stream=stream, consumer=consumer, subject=subject, reason=reason),
+        )
+
+    @spelt
+    def letter(self, seq: StreamSequence) -> DeadLetter:
+        """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
+        return self._thread.run(self._inner.letter, seq)
+
+    @spelt
+    def delete(self, letter: DeadLetter) -> None:
+        """Delete a letter. Raises MessageNotFoundError when it is not there any more."""
+        self._thread.run(self._inner.delete, letter)
+
+    @spelt
+    def replay(
+        self,
+        *,
+        stream: str | None = None,
+        consumer: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+        to: str | None = None,
+        keep: bool = False,
+    ) -> Replayed:
+        """Publish the messages of the letters again, and delete these letters.
+
+        Those that are there now, in their order, chosen as by `letters`. `to`: another subject, the
+        same for all; by default each goes to its own. `keep`: do not delete them. A letter without
+        payload is skipped and stays. The message has its headers, without those of its first
+        publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
+        within the duplicate window of the stream that takes it.
+
+        Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
+        as `letters`; the letters from there on are untouched.
+        """
+        return self._thread.run(
+            self._inner.replay,
+            stream=stream,
+            consumer=consumer,
+            subject=subject,
+            reason=reason,
+            to=to,
+            keep=keep,
+        )
+
+    @spelt
+    def replay_letter(
+        self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
+    ) -> None:
+        """`replay` for one letter. Raises MessageNotFoundError when it has no payload."""
+        self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)

@@ -1,0 +1,110 @@
+"""The calls of JetStream for dead letters.
+
+Contract: two streams make them. One stores the advisories that a server publishes when a consumer
+gives up a message, until a worker has handled them; it must exist before, since advisories are not
+repeated. The other stores the letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from jetspark.arguments import checked
+from jetspark.dead_letters.dead_letters import DeadLetters
+from jetspark.dead_letters.letter import ADVISORIES, KINDS, WORKER, letters_subject
+from jetspark.errors import ConfigError, StreamNotFoundError
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.events.kinds import event_subjects
+from jetspark.subjects import check_name
+
+_OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
+_SHARED: Final = ("storage", "num_replicas", "placement")
+"""Options for both streams."""
+
+
+@checked
+class DeadLetterCalls:
+    """The calls of JetStream for dead letters."""
+
+    @property
+    def _js(self) -> JetStreamContext:
+        """What dead letters are built on."""
+        raise NotImplementedError
+
+    async def create_dead_letters(
+        self,
+        name: str,
+        streams: str | Iterable[str],
+        *,
+        consumers: str | Iterable[str] | None = None,
+        **options: Any,
+    ) -> DeadLetters:
+        """Store the messages that consumers of `streams` give up, from now on.
+
+        That is: messages delivered `max_deliver` times without an ack, and those that were
+        terminated (`term`). A worker moves them (`DeadLetters.worker`). `consumers`: only of these.
+        `name`: of the stream for the letters; a second one, `<name>_ADVISORIES`, holds what is to
+        be moved. Made again, with other streams say, it changes what is there. `options`: fields of
+        StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
+        placement count for both.
+
+        Raises ConfigError for an option that this call decides, APIError when another stream stores
+        these advisories already, and as every API call (see `JetStream`).
+        """
+        if wrong := sorted(_OURS & options.keys()):
+            raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
+        check_name("stream", name)
+        subjects = [
+            subject
+            for stream in _names("stream", streams)
+            for consumer in (_names("consumer", consumers) if consumers is not None else [None])
+            for subject in event_subjects(KINDS, stream, consumer)
+        ]
+        await self._check_free(name)
+        both = {option: options[option] for option in _SHARED if option in options}
+        info = await self._js.create_or_update_stream(
+            name=name, subjects=[letters_subject(name)], **options
+        )
+        advisories = f"{name}{ADVISORIES}"
+        await self._js.create_or_update_stream(
+            name=advisories, subjects=subjects, retention="workqueue", **both
+        )
+        await self._js.create_or_update_consumer(
+            advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
+        )
+        return DeadLetters(self._js, info)
+
+    async def dead_letters(self, name: str) -> DeadLetters:
+        """The dead letters of this name.
+
+        Raises StreamNotFoundError, ConfigError for another stream, and as every API call (see
+        `JetStream`).
+        """
+        info = await self._js.stream_info(name)
+        if info.config.subjects != [letters_subject(name)]:
+            raise ConfigError(f"Stream {name!r} is not one of dead letters.")
+        return DeadLetters(self._js, info)
+
+    async def delete_dead_letters(self, name: str) -> None:
+        """Delete dead letters and what is still to be moved, and store no more.
+
+        Raises as `dead_letters`.
+        """
+        await self.dead_letters(name)
+        with suppress(StreamNotFoundError):  # by a call that ended half-way
+            await self._js.delete_stream(f"{name}{ADVISORIES}")
+        await self._js.delete_stream(name)
+
+    async def _check_free(self, name: str) -> None:
+        """Changing it would take the subjects of another stream away."""
+        with suppress(StreamNotFoundError):
+            await self.dead_letters(name)
+
+
+def _names(kind: str, names: str | Iterable[str]) -> list[str]:
+    found = [names] if isinstance(names, str) else list(names)
+    if not found:
+        raise ConfigError(f"{kind}s is empty.")
+    return [check_name(kind, name) for name in found]

@@ -1,0 +1,203 @@
+"""Dead letters in the hand: read, moved, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from jetspark.arguments import checked
+from jetspark.dead_letters.letter import (
+    ADVISORIES,
+    WORKER,
+    DeadLetter,
+    filter_subject,
+    read_letter,
+    replayed_headers,
+)
+from jetspark.dead_letters.worker import DeadLetterWorker, Mover
+from jetspark.errors import MessageNotFoundError
+from jetspark.jetstream.exact_times import text_of_time
+from jetspark.jetstream.listing import Listing
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_subscribe_subject,
+    subject_matches,
+)
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.jetstream.documents import StreamInfo
+
+
+class Replayed(NamedTuple):
+    """How a replay went."""
+
+    replayed: int
+    """Letters whose messages were published again."""
+    skipped: int
+    """Letters without payload: they stay where they are."""
+
+
+@checked
+class DeadLetters:
+    """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`."""
+
+    def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
+        self._js = js
+        self._info = info
+
+    @property
+    def name(self) -> str:
+        """The name of the stream that stores the letters."""
+        return self._info.name
+
+    @property
+    def advisories(self) -> str:
+        """The name of the stream that stores the advisories until they are handled."""
+        return f"{self.name}{ADVISORIES}"
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
+        """Moves messages while its block is entered: `async with dead.worker():`.
+
+        `remove_originals`: delete each message from its stream when its letter is stored, for work
+        queues above all, where it would stay for ever. Entering raises ConsumerNotFoundError or
+        StreamNotFoundError when the dead letters were deleted, and as every API call (see
+        `JetStream`). What fails later is reported and tried again.
+        """
+        return DeadLetterWorker(self._js, self.name, remove_originals=remove_originals)
+
+    async def move(self, *, remove_originals: bool = False) -> int:
+        """Move all messages that are to be moved now; returns how many. For timetables.
+
+        What fails is reported, and tried by the next call or worker. Raises as entering a worker.
+        """
+        consumer = await self._js.consumer(self.advisories, WORKER)
+        mover = Mover(self._js, self.name, remove_originals=remove_originals)
+        while advisories := await consumer.fetch(100):
+            for advisory in advisories:
+                await mover.move(advisory)
+        return mover.moved
+
+    async def waiting(self) -> int:
+        """How many advisories wait to be handled. Raises as every API call (see `JetStream`)."""
+        return (await self._js.stream_info(self.advisories)).state.messages
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def letters(
+        self,
+        *,
+        stream: str | None = None,
+        consumer: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+    ) -> Listing[DeadLetter]:
+        """The letters that are there now, oldest first.
+
+        `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
+        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError, and
+        while iterating StreamNotFoundError and as every API call (see `JetStream`).
+        """
+        for kind, name in (("stream", stream), ("consumer", consumer)):
+            if name is not None:
+                check_name(kind, name)
+        if subject is not None:
+            check_subscribe_subject(subject)
+        return Listing(partial(self._read, stream, consumer, subject, reason))
+
+    async def _read(
+        self, stream: str | None, consumer: str | None, subject: str | None, reason: str | None
+    ) -> AsyncIterator[DeadLetter]:
+        wanted = filter_subject(self.name, stream, consumer)
+        last = (await self._js.stream_info(self.name)).state.last_seq
+        seq = 1
+        while seq <= last:
+            try:
+                stored = await self._js.get_msg(
+                    self.name, seq, next_by_subject=wanted, direct=False
+                )
+            except MessageNotFoundError:
+                return
+            if stored.seq > last:
+                return  # came later
+            seq = stored.seq + 1
+            letter = read_letter(stored)
+            on_subject = subject is None or (
+                letter.subject is not None and subject_matches(subject, letter.subject)
+            )
+            if on_subject and reason in (None, letter.reason):
+                yield letter
+
+    async def letter(self, seq: StreamSequence) -> DeadLetter:
+        """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
+        return read_letter(await self._js.get_msg(self.name, seq, direct=False))
+
+    async def delete(self, letter: DeadLetter) -> None:
+        """Delete a letter. Raises MessageNotFoundError when it is not there any more."""
+        await self._js.delete_msg(self.name, letter.seq)
+
+    # -- replaying -------------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        *,
+        stream: str | None = None,
+        consumer: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+        to: str | None = None,
+        keep: bool = False,
+    ) -> Replayed:
+        """Publish the messages of the letters again, and delete these letters.
+
+        Those that are there now, in their order, chosen as by `letters`. `to`: another subject, the
+        same for all; by default each goes to its own. `keep`: do not delete them. A letter without
+        payload is skipped and stays. The message has its headers, without those of its first
+        publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
+        within the duplicate window of the stream that takes it.
+
+        Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
+        as `letters`; the letters from there on are untouched.
+        """
+        if to is not None:
+            check_publish_subject(to)
+        replayed = skipped = 0
+        letters = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
+        async for letter in letters:
+            if letter.subject is None or letter.missing is not None:
+                skipped += 1
+                continue
+            await self.replay_letter(letter, to=to, keep=keep)
+            replayed += 1
+        return Replayed(replayed, skipped)
+
+    async def replay_letter(
+        self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
+    ) -> None:
+        """`replay` for one letter. Raises MessageNotFoundError when it has no payload."""
+        if letter.subject is None or letter.missing is not None:
+            raise MessageNotFoundError(
+                404,
+                0,
+                "no payload",
+                f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}.",
+            )
+        await self._js.publish(
+            to or letter.subject,
+            letter.data,
+            headers=replayed_headers(letter),
+            msg_id=f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}",
+        )
+        if not keep:
+            try:
+                await self._js.delete_msg(self.name, letter.seq)
+            except MessageNotFoundError:
+                pass  # another replay was first
+
+    def __repr__(self) -> str:
+        return f"DeadLetters({self.name!r})"

@@ -1,0 +1,188 @@
+"""The form in which a dead letter is stored. Pure.
+
+Contract: a letter has the payload and the headers of its message. Where the message was, and why it
+is here, is in headers that begin with Dead-Letter-. Headers that mean something to a server
+(Nats-…) are kept under another name: they would set conditions on the letter itself. Each advisory
+has one subject, so that a letter is stored once, however often its advisory is handled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from jetspark.errors import BadHeaderError, JetStreamError
+from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
+from jetspark.jetstream.exact_times import text_of_time, timestamp_of_text
+from jetspark.wire.headers import Headers, forwarded
+
+ADVISORIES: Final = "_ADVISORIES"
+"""What the name of the advisories' stream ends with."""
+WORKER: Final = "worker"
+"""The consumer of that stream, which all workers share."""
+KINDS: Final = ("max_deliver", "terminated")
+
+_MARK: Final = "Dead-Letter-"
+_REASON: Final = f"{_MARK}Reason"
+_TEXT: Final = f"{_MARK}Text"
+_STREAM: Final = f"{_MARK}Stream"
+_CONSUMER: Final = f"{_MARK}Consumer"
+_SEQUENCE: Final = f"{_MARK}Sequence"
+_DELIVERIES: Final = f"{_MARK}Deliveries"
+_TIME: Final = f"{_MARK}Time"
+_SUBJECT: Final = f"{_MARK}Subject"
+_PUBLISHED: Final = f"{_MARK}Published"
+_MISSING: Final = f"{_MARK}Missing"
+_KEPT: Final = f"{_MARK}Header-"
+
+_OF_SERVER: Final = "nats-"
+_RESTORED: Final = "Nats-TTL"
+"""Of the headers with a meaning for servers, the one that says something of the message itself."""
+
+GONE: Final = "gone"
+TOO_LARGE: Final = "too large"
+
+Death = MaxDeliverEvent | TerminatedEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that a consumer gave up."""
+
+    seq: int
+    """Its own sequence, in the stream of the dead letters."""
+    reason: str
+    """ "max_deliver": delivered too often; "terminated": by `term`."""
+    text: str | None
+    """What `term` was given."""
+    stream: str
+    consumer: str
+    stream_seq: int
+    """The sequence of the message in `stream`."""
+    deliveries: int
+    time: datetime
+    """When the consumer gave it up."""
+    missing: str | None
+    """Why there is no payload: "gone", the stream did not have the message any more; "too large",
+    it left no room for the headers of a letter. None: it is all there."""
+    subject: str | None
+    """The subject of the message; None when it was gone."""
+    published: datetime | None
+    """When the message was stored; None when it was gone."""
+    data: bytes = b""
+    headers: Headers = field(default_factory=Headers)
+    """The headers of the message."""
+
+
+def letters_subject(name: str) -> str:
+    """What the stream of the letters stores."""
+    return f"_dead.{name}.>"
+
+
+def letter_subject(name: str, death: Death) -> str:
+    """The subject of the letter that belongs to an advisory."""
+    return f"_dead.{name}.{death.stream}.{death.consumer}.{death.id}"
+
+
+def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
+    """The subjects of all letters, of a stream, of a consumer."""
+    return f"_dead.{name}.{stream or '*'}.{consumer or '*'}.*"
+
+
+def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
+    """The headers of a letter. `message`: None when it was gone. `complete`: with its payload."""
+    headers = Headers()
+    if message is not None and complete:
+        headers = _kept(message)
+    headers.set(_REASON, str(death.kind))
+    if isinstance(death, TerminatedEvent) and death.reason:
+        headers.set(_TEXT, " ".join(death.reason.replace("\x00", " ").split()))
+    headers.set(_STREAM, death.stream)
+    headers.set(_CONSUMER, death.consumer)
+    headers.set(_SEQUENCE, str(death.stream_seq))
+    headers.set(_DELIVERIES, str(death.deliveries))
+    if death.timestamp is not None:
+        headers.set(_TIME, text_of_time(death.timestamp))
+    if message is None:
+        headers.set(_MISSING, GONE)
+        return headers
+    headers.set(_SUBJECT, message.subject)
+    headers.set(_PUBLISHED, text_of_time(message.time))
+    if not complete:
+        headers.set(_MISSING, TOO_LARGE)
+    return headers
+
+
+def _kept(message: StoredMsg) -> Headers:
+    try:
+        found = message.headers
+    except BadHeaderError:
+        found = None  # no client can read them
+    if found is None:
+        return Headers()
+    return forwarded(
+        (f"{_KEPT}{name}" if name.lower().startswith(_OF_SERVER) else name, value)
+        for name, value in found.items()
+        if not name.startswith(_MARK)  # of an earlier death
+    )
+
+
+def read_letter(stored: StoredMsg) -> DeadLetter:
+    """A letter from its stream. Raises JetStreamError when it is none."""
+    headers = stored.headers or Headers()
+    try:
+        published = headers.get(_PUBLISHED)
+        return DeadLetter(
+            seq=stored.seq,
+            reason=headers[_REASON],
+            text=headers.get(_TEXT),
+            stream=headers[_STREAM],
+            consumer=headers[_CONSUMER],
+            stream_seq=int(headers[_SEQUENCE]),
+            deliveries=int(headers[_DELIVERIES]),
+            time=timestamp_of_text(headers.get(_TIME) or text_of_time(stored.time)),
+            missing=headers.get(_MISSING),
+            subject=headers.get(_SUBJECT),
+            published=None if published is None else timestamp_of_text(published),
+            data=stored.data,
+            headers=_original(headers),
+        )
+    except (KeyError, ValueError) as error:
+        raise JetStreamError(f"Message {stored.seq} is no dead letter: {error}.") from None
+
+
+def _original(headers: Headers) -> Headers:
+    return forwarded(
+        (name.removeprefix(_KEPT), value)
+        for name, value in headers.items()
+        if name.startswith(_KEPT) or not name.startswith((_MARK, "Nats-"))
+    )
+
+
+def replayed_headers(letter: DeadLetter) -> Headers:
+    """What is published again: without conditions, ids and marks of the first publish."""
+    return forwarded(
+        (name, value)
+        for name, value in letter.headers.items()
+        if name == _RESTORED or not name.lower().startswith(_OF_SERVER)
+    )
+
+
+def as_json(letter: DeadLetter) -> dict[str, object]:
+    """For programs: times as text, the payload as text, or as Base64 if it is none."""
+    found: dict[str, object] = {}
+    for name in ("seq", "reason", "text", "stream", "consumer", "stream_seq", "deliveries"):
+        found[name] = getattr(letter, name)
+    found["time"] = text_of_time(letter.time)
+    found["missing"], found["subject"] = letter.missing, letter.subject
+    found["published"] = letter.published and text_of_time(letter.published)
+    found["headers"] = letter.headers.to_dict()
+    try:
+        found["data"] = letter.data.decode()
+    except UnicodeDecodeError:
+        found["data_base64"] = msgspec.to_builtins(letter.data)
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,232 @@
+"""Moving: each advisory about a message becomes one letter.
+
+Contract
+- An advisory is removed only when its letter is stored, so a worker that is killed loses none. A
+  letter is stored only while its subject has none, so an advisory that is handled again repeats
+  none, whenever that is.
+- What fails is reported and tried again later, with growing pauses; the advisory waits meanwhile.
+- A message is "gone" only when the stream's leader has gone past it and does not have it, or when
+  the sequence belongs to a message of another stream, younger than the advisory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
+
+from jetspark.client.background import background
+from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
+from jetspark.errors import (
+    BadHeaderError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    JetStreamError,
+    MaxPayloadError,
+    MessageNotFoundError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
+)
+from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
+from jetspark.jetstream.events.kinds import parse_event
+from jetspark.jetstream.exact_times import text_of_time
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from types import TracebackType
+
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.jetstream.documents import StoredMsg
+    from jetspark.jetstream.message import JsMsg
+
+_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
+_AHEAD = 100
+"""Advisories requested ahead."""
+_CLOCKS = timedelta(seconds=2)
+"""How far the clocks of a cluster's servers may differ: in doubt the message is kept."""
+
+
+class Mover:
+    """Moves one message after the other. `name`: of the dead letters."""
+
+    def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
+        self._js = js
+        self.name = name
+        self._remove = remove_originals
+        self.moved = 0
+        self.gone = 0
+
+    async def move(self, advisory: JsMsg) -> bool:
+        """Whether the letter of this advisory is stored now; if not, the reason is reported.
+
+        Raises ConnectionClosedError only.
+        """
+        try:
+            death = _death(advisory.data)
+        except JetStreamError as error:
+            # Whoever may publish on the subjects of advisories can write anything there.
+            self._js.client.report(error)
+            await self._settle(advisory.term("not an advisory"))
+            return False
+        try:
+            await self._store(death)
+        except ConnectionClosedError:
+            raise
+        except JetsparkError as error:
+            self._js.client.report(error)
+            tries = advisory.metadata.deliveries
+            pause = min(_PAUSE * 2 ** min(tries - 1, 10), _LONGEST_PAUSE)
+            await self._settle(advisory.nak(pause))
+            return False
+        await self._settle(advisory.ack_sync())
+        return True
+
+    async def _settle(self, answer: Awaitable[None]) -> None:
+        try:
+            await answer
+        except ConnectionClosedError:
+            raise
+        except JetsparkError as error:
+            self._js.client.report(error)  # it is delivered again, and finds its letter
+
+    async def _store(self, death: Death) -> None:
+        message = await self._message(death)
+        if not await self._publish(death, message):
+            return
+        if message is None:
+            self.gone += 1
+        self.moved += 1
+
+    async def _publish(self, death: Death, message: StoredMsg | None) -> bool:
+        """False: an earlier try has stored it."""
+        stored = True
+        try:
+            await self._send(death, message)
+        except WrongLastSequenceError:
+            stored = False
+        except (MaxPayloadError, BadHeaderError):
+            try:
+                await self._send(death, message, complete=False)
+            except WrongLastSequenceError:
+                stored = False
+            message = None  # its data is nowhere else
+        if self._remove and message is not None:
+            try:
+                await self._js.delete_msg(death.stream, death.stream_seq)
+            except (MessageNotFoundError, StreamNotFoundError):
+                pass  # by an earlier try, or by somebody else
+        return stored
+
+    async def _send(
+        self, death: Death, message: StoredMsg | None, *, complete: bool = True
+    ) -> None:
+        await self._js.publish(
+            letter_subject(self.name, death),
+            b"" if message is None or not complete else message.data,
+            headers=died_of(death, message, complete=complete),
+            # A server that counts to the limit twice, for example when it was restarted, writes two
+            # advisories: of two letters within the duplicate window the second one is left out.
+            msg_id=None if message is None else _identity(death, message),
+            expect_stream=self.name,
+            expect_last_subject_seq=0,
+        )
+
+    async def _message(self, death: Death) -> StoredMsg | None:
+        """The message, None when it is gone. Raises as every API call."""
+        try:
+            found = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
+        except StreamNotFoundError:
+            return None
+        except MessageNotFoundError:
+            try:
+                info = await self._js.stream_info(death.stream)
+            except StreamNotFoundError:
+                return None
+            if info.state.last_seq >= death.stream_seq:
+                return None
+            if death.timestamp is not None and info.created > death.timestamp:
+                return None
+            raise  # of a leader that does not know it yet
+        if death.timestamp is not None and found.time - death.timestamp > _CLOCKS:
+            return None  # the stream was made anew
+        return found
+
+
+def _death(data: bytes) -> Death:
+    event = parse_event(data)
+    if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
+        raise JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
+    return event
+
+
+def _identity(death: Death, message: StoredMsg) -> str:
+    return f"{death.stream}.{death.consumer}.{death.stream_seq}.{text_of_time(message.time)}"
+
+
+class DeadLetterWorker:
+    """What `DeadLetters.worker` returns: it moves messages while its block is entered.
+
+    Several, in as many processes, share the work.
+    """
+
+    def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
+        self._js = js
+        self._mover = Mover(js, name, remove_originals=remove_originals)
+        self._task: asyncio.Task[None] | None = None
+        self._error: JetsparkError | None = None
+
+    @property
+    def moved(self) -> int:
+        """Letters that this worker has stored, those of messages that were gone included."""
+        return self._mover.moved
+
+    @property
+    def gone(self) -> int:
+        """Letters without payload, since the stream did not have the message any more."""
+        return self._mover.gone
+
+    async def wait(self) -> None:
+        """Return when it has ended by leaving its block, or raise what ended it.
+
+        Raises ConsumerDeletedError, ConnectionLostError and what else ends a `consume`.
+        """
+        if self._task is None:
+            raise ConfigError("A worker begins when its block is entered: async with worker.")
+        await asyncio.wait([self._task])
+        if self._error is not None:
+            raise self._error
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise ConfigError("A worker can be entered only once.")
+        # Before the task, so that what is missing is raised here.
+        consumer = await self._js.consumer(f"{self._mover.name}{ADVISORIES}", WORKER)
+        messages = consumer.consume(max_messages=_AHEAD)
+
+        async def work() -> None:
+            async with messages:
+                async for advisory in messages:
+                    await self._mover.move(advisory)
+
+        what = f"Moving dead letters to {self._mover.name!r}"
+        self._task = background(work(), what, self._failed, name=f"jetspark-{self._mover.name}")
+        return self
+
+    def _failed(self, error: JetsparkError) -> None:
+        self._error = error
+        self._js.client.report(error)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            # What is under way is delivered again, and finds its letter if it was stored.
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def __repr__(self) -> str:
+        return f"DeadLetterWorker({self._mover.name!r}, moved={self.moved}, gone={self.gone})"

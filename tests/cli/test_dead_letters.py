@@ -1,0 +1,73 @@
+"""`jetspark dead-letters`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.blocking.eventually import eventually
+from tests.support.processes import end, jetspark
+
+from jetspark import blocking
+from jetspark.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_dead_letters_are_made_moved_listed_and_replayed(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
+) -> None:
+    name = unique("ORDERS")
+    dead = f"{name}_DEAD"
+
+    def command(verb: str, *more: str) -> list[str]:
+        arguments = ["dead-letters", verb, dead, *more, "--server", shared_server.url]
+        assert app.run(arguments) == app.DONE, capsys.readouterr().err
+        return capsys.readouterr().out.splitlines()
+
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=20)
+        js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+        consumer = js.create_consumer(name, durable_name="worker")
+        (said,) = command("create", "--stream", name)
+        assert f"{dead}_ADVISORIES" in said
+        letters = js.dead_letters(dead)
+
+        def give_up(data: bytes) -> None:
+            js.publish(f"{name}.eu", data)
+            consumer.next(timeout=20).term("broken\x1b")
+            eventually(lambda: letters.waiting() == 1)
+
+        give_up(b"a vase")
+        assert command("run", "--once") == ["1 moved"]
+        give_up(b"\xff")
+        with jetspark("dead-letters", "run", dead, "--server", shared_server.url) as process:
+            eventually(lambda: letters.waiting() == 0, within=60)
+            assert end(process)[0] == app.DONE
+        head, *rows = command("ls")
+        assert head.split()[:3] == ["letter", "reason", "stream"]
+        assert len(rows) == 2
+        assert "\x1b" not in rows[0]
+        first, second = map(json.loads, command("ls", "--json"))
+        assert (first["data"], first["stream_seq"], first["text"]) == ("a vase", 1, "broken\x1b")
+        assert second["data_base64"] == "/w=="
+        replayed = command("replay", "--reason", "terminated", "--to", f"{name}.again")
+        assert replayed == ["2 replayed · 0 without payload"]
+        assert js.stream_info(name).state.messages == 4
+        assert len(command("ls")) == 1
+        js.delete_dead_letters(dead)
+        js.delete_stream(name)
+
+
+def test_a_misspelt_name_is_told(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
+) -> None:
+    arguments = ["dead-letters", "ls", unique("NONE"), "--server", shared_server.url]
+    assert app.run(arguments) == app.FAILED
+    assert "not found" in capsys.readouterr().err

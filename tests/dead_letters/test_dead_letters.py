@@ -1,0 +1,352 @@
+"""Messages that a consumer gave up: stored with their place, once, and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.dead_letters.conftest import Orders
+from tests.jetstream.eventually import eventually
+from tests.support.processes import first_line, python
+
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    MessageNotFoundError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.full_client import connect
+from jetspark.jetstream.message import JsMsg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.full_client import JetStream
+    from jetspark.server import NatsServer
+
+
+async def test_a_message_that_is_given_up_is_stored_with_its_reason_and_place(
+    orders: Orders,
+) -> None:
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    await orders.give_up("eu.1")
+    await orders.give_up("us", data=b"bad address")
+    async with orders.dead.worker() as worker:
+        await eventually(lambda: _of(worker.moved == 2))
+    assert await orders.dead.waiting() == 0
+    late, bad = await orders.dead.letters().all()
+    assert (late.reason, late.text, late.deliveries) == ("max_deliver", None, 1)
+    assert (bad.reason, bad.text, bad.deliveries) == ("terminated", "bad address", 1)
+    for letter, rest, seq, data in ((late, "eu.1", 1, b"x"), (bad, "us", 2, b"bad address")):
+        assert (letter.stream, letter.consumer) == (orders.name, "worker")
+        assert (letter.stream_seq, letter.subject) == (seq, orders.subject(rest))
+        assert (letter.data, letter.missing) == (data, None)
+        assert letter.headers.to_dict() == {"Trace": [rest]}
+        assert letter.published is not None
+        assert before < letter.published <= letter.time + timedelta(seconds=2)
+
+
+async def _of(value: bool) -> bool:
+    return value
+
+
+async def test_letters_are_chosen_by_stream_consumer_subject_and_reason(orders: Orders) -> None:
+    await orders.give_up("eu.1", "eu.2", "us.1")
+    await orders.give_up("eu.3", data=b"bad")
+    assert await orders.dead.move() == 4
+
+    async def seqs(**choice: Any) -> list[int]:
+        return [one.stream_seq for one in await orders.dead.letters(**choice).all()]
+
+    assert await seqs() == [1, 2, 3, 4]
+    assert await seqs(stream=orders.name, consumer="worker") == [1, 2, 3, 4]
+    assert await seqs(consumer="other") == []
+    assert await seqs(subject=orders.subject("eu.*")) == [1, 2, 4]
+    assert await seqs(reason="terminated") == [4]
+    assert (await orders.dead.letter(2)).stream_seq == 2
+
+
+async def test_replay_publishes_again_without_marks_of_the_first_publish(orders: Orders) -> None:
+    js = orders.js
+    await js.publish(
+        orders.subject("eu"),
+        b"x",
+        headers={"Trace": "1"},
+        msg_id="first",
+        expect_last_seq=0,
+    )
+    async with orders.giving_up():
+        await orders.waiting(1)
+    await orders.give_up("us")
+    assert await orders.dead.move() == 2
+    (letter, _) = await orders.dead.letters().all()
+    assert letter.headers.to_dict() == {
+        "Trace": ["1"],
+        "Nats-Msg-Id": ["first"],
+        "Nats-Expected-Last-Sequence": ["0"],
+    }
+    assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0)
+    again = await js.get_msg(orders.name, 3)
+    assert (again.subject, again.data) == (orders.subject("eu"), b"x")
+    assert again.headers is not None
+    found = again.headers.to_dict()
+    assert found.pop("Nats-Msg-Id")[0].startswith(orders.dead.name)
+    assert found == {"Trace": ["1"]}
+    assert [one.subject for one in await orders.dead.letters().all()] == [orders.subject("us")]
+    assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0)
+    assert (await js.get_msg(orders.name, 4)).subject == orders.subject("elsewhere")
+    # Made again, as after a kill: the stream knows it.
+    assert await orders.dead.replay(to=orders.subject("elsewhere")) == (1, 0)
+    assert (await js.stream_info(orders.name)).state.last_seq == 4
+    assert await orders.dead.letters().all() == []
+
+
+async def test_a_replay_that_fails_leaves_the_letters(orders: Orders) -> None:
+    await orders.give_up("eu")
+    await orders.dead.move()
+    with pytest.raises(NoStreamResponseError):
+        await orders.dead.replay(to="nobody.listens.here")
+    assert len(await orders.dead.letters().all()) == 1
+
+
+async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
+    await orders.give_up("eu", "us")
+    await orders.js.delete_msg(orders.name, 1)
+    assert await orders.dead.move() == 2
+    gone, there = await orders.dead.letters().all()
+    assert (gone.missing, gone.subject, gone.data) == ("gone", None, b"")
+    assert (gone.stream, gone.consumer, gone.stream_seq) == (orders.name, "worker", 1)
+    assert there.missing is None
+    with pytest.raises(MessageNotFoundError, match="has no payload"):
+        await orders.dead.replay_letter(gone)
+    assert await orders.dead.replay() == (1, 1)
+    assert await orders.dead.letters().all() == [gone]
+    await orders.dead.delete(gone)
+    assert await orders.dead.letters().all() == []
+
+
+async def test_a_sequence_of_a_younger_message_is_gone(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream was made anew meanwhile: its message 1 is another one."""
+    monkeypatch.setattr("jetspark.dead_letters.worker._CLOCKS", timedelta(0))
+    await orders.give_up("eu")
+    js = orders.js
+    await js.delete_stream(orders.name)
+    await js.create_stream(name=orders.name, subjects=[f"{orders.name}.>"], storage="memory")
+    await js.publish(orders.subject("new"), b"another")
+    assert await orders.dead.move() == 1
+    (letter,) = await orders.dead.letters().all()
+    assert (letter.missing, letter.data) == ("gone", b"")
+
+
+async def test_a_message_without_room_for_headers_is_stored_without_payload(
+    make_server: Callable[..., NatsServer],
+) -> None:
+    server = make_server("max_payload: 1000")
+    async with connect(server.url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s"])
+        await js.create_consumer("S", durable_name="worker", max_deliver=1)
+        orders = Orders(js, "S", await js.create_dead_letters("DEAD", "S"))
+        await js.publish("s", b"x" * 990)
+        async with orders.giving_up():
+            await orders.waiting(1)
+        assert await orders.dead.move(remove_originals=True) == 1
+        (letter,) = await orders.dead.letters().all()
+        assert (letter.missing, letter.subject) == ("too large", "s")
+        assert len((await js.get_msg("S", letter.stream_seq)).data) == 990  # not removed
+
+
+async def test_originals_are_removed_on_request(make_orders: Any) -> None:
+    orders: Orders = await make_orders(retention="workqueue")
+    await orders.give_up("eu")
+    await orders.dead.move()
+    assert (await orders.js.stream_info(orders.name)).state.messages == 1
+    await orders.give_up("us")
+    await orders.dead.move(remove_originals=True)
+    assert [one.data for one in await orders.dead.letters().all()] == [b"x", b"x"]
+    with pytest.raises(MessageNotFoundError):
+        await orders.js.get_msg(orders.name, 2)
+
+
+async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker ends between storing the letter and acknowledging, for longer than the server
+    remembers message ids."""
+    dead = orders.dead
+    await orders.js.update_stream(name=dead.name, duplicate_window=timedelta(milliseconds=100))
+    await orders.js.update_consumer(dead.advisories, name="worker", ack_wait=timedelta(seconds=1))
+    await orders.give_up("eu")
+    reports: list[JetsparkError] = []
+    with monkeypatch.context() as patch:
+
+        async def lost(self: JsMsg, *, timeout: object = None) -> None:
+            raise RequestTimeoutError("lost")
+
+        patch.setattr(JsMsg, "ack_sync", lost)
+        patch.setattr(orders.js.client, "report", reports.append)
+        assert await dead.move() == 1
+    assert [str(one) for one in reports] == ["lost"]
+    await orders.js.delete_msg(orders.name, 1)  # so that it looks like another death now
+    async with dead.worker() as worker:
+        await eventually(lambda: _none_waits(orders))
+        assert worker.moved == 0
+    assert len(await dead.letters().all()) == 1
+
+
+async def _none_waits(orders: Orders) -> bool:
+    return await orders.dead.waiting() == 0
+
+
+async def test_what_fails_is_reported_and_tried_again(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[JetsparkError] = []
+    monkeypatch.setattr(orders.js.client, "report", reports.append)
+    await orders.js.update_stream(name=orders.dead.name, max_msg_size=10)
+    await orders.give_up("eu", data=b"a long payload of some bytes")
+    async with orders.dead.worker() as worker:
+        await eventually(lambda: _of(bool(reports)))
+        assert worker.moved == 0
+        await orders.js.update_stream(name=orders.dead.name, max_msg_size=-1)
+        await eventually(lambda: _of(worker.moved == 1))
+    assert "exceeds maximum" in str(reports[0])
+    assert len(await orders.dead.letters().all()) == 1
+
+
+async def test_what_is_no_advisory_is_reported_and_taken_away(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[JetsparkError] = []
+    monkeypatch.setattr(orders.js.client, "report", reports.append)
+    subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{orders.name}.worker"
+    for forged in (b"", b"{}", b'{"type": "x"}', b"\xff", b'{"stream": 1}'):
+        await orders.js.publish(subject, forged)
+    assert await orders.dead.move() == 0
+    await eventually(lambda: _none_waits(orders))
+    assert len(reports) == 5
+    assert await orders.dead.letters().all() == []
+
+
+_WORKER = """
+import asyncio, sys, jetspark
+async def main():
+    async with jetspark.connect(sys.argv[1]) as nc:
+        dead = await nc.jetstream(timeout=20).dead_letters(sys.argv[2])
+        async with dead.worker() as worker:
+            print("ready", flush=True)
+            await worker.wait()
+asyncio.run(main())
+"""
+
+
+async def test_killed_workers_neither_lose_nor_repeat(
+    orders: Orders, shared_server: NatsServer
+) -> None:
+    count, kills = 400, 6
+    chance = random.Random(7)
+    dead = orders.dead
+    await orders.js.update_consumer(dead.advisories, name="worker", ack_wait=timedelta(seconds=1))
+    async with orders.js.publisher() as publisher:
+        for number in range(count):
+            await publisher.send(orders.subject(str(number)), b"%d" % number)
+    async with orders.giving_up():
+        for turn in range(kills):
+            with python(_WORKER, shared_server.url, dead.name) as process:
+                assert await asyncio.to_thread(first_line, process) == "ready"
+                wanted = count * (turn + 1) // (kills + 1) + chance.randrange(9)
+
+                async def so_far(wanted: int = wanted) -> bool:
+                    return (await orders.js.stream_info(dead.name)).state.messages >= wanted
+
+                await eventually(so_far, within=60)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        async with dead.worker():
+
+            async def all_moved() -> bool:
+                found = (await orders.js.stream_info(dead.name)).state.messages
+                return found >= count and await dead.waiting() == 0
+
+            await eventually(all_moved, within=60)
+    seen = Counter(one.stream_seq for one in await dead.letters().all())
+    assert seen == Counter(range(1, count + 1))
+
+
+async def test_several_workers_share(orders: Orders) -> None:
+    await orders.give_up(*(str(number) for number in range(60)))
+    async with orders.dead.worker() as one, orders.dead.worker() as other:
+        await eventually(lambda: _of(one.moved + other.moved == 60))
+    assert len(await orders.dead.letters().all()) == 60
+
+
+async def test_dead_letters_made_again_take_in_more_streams(
+    js: JetStream, orders: Orders, unique: Callable[[str], str]
+) -> None:
+    other = unique("OTHER")
+    await js.create_stream(name=other, subjects=[f"{other}.>"], storage="memory")
+    await js.create_consumer(other, durable_name="worker", max_deliver=1)
+    await orders.give_up("eu")
+    dead = await js.create_dead_letters(orders.dead.name, [orders.name, other], storage="memory")
+    both = Orders(js, other, dead)
+    await both.give_up("us")
+    assert await dead.move() == 2
+    assert [one.stream for one in await dead.letters().all()] == [orders.name, other]
+    await js.delete_stream(other)
+
+
+async def test_only_dead_letters_of_the_chosen_consumers(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    dead = await js.create_dead_letters(f"{name}_DEAD", name, consumers="a", storage="memory")
+    assert dead.advisories == f"{name}_DEAD_ADVISORIES"
+    subjects = (await js.stream_info(dead.advisories)).config.subjects or []
+    assert all(subject.endswith(f".{name}.a") for subject in subjects)
+    await js.delete_dead_letters(dead.name)
+    with pytest.raises(StreamNotFoundError):
+        await js.dead_letters(dead.name)
+    await js.delete_stream(name)
+
+
+async def test_another_stream_is_never_taken_for_dead_letters(
+    js: JetStream, orders: Orders
+) -> None:
+    stream = orders.name
+    for call in (js.dead_letters, js.delete_dead_letters):
+        with pytest.raises(ConfigError, match="is not one of dead letters"):
+            await call(stream)
+    with pytest.raises(ConfigError, match="is not one of dead letters"):
+        await js.create_dead_letters(stream, "ORDERS")
+    with pytest.raises(ConfigError, match="decides on subjects itself"):
+        await js.create_dead_letters("D", "ORDERS", subjects=["x"])
+    with pytest.raises(ConfigError, match="streams is empty"):
+        await js.create_dead_letters("D", [])
+
+
+async def test_a_worker_whose_consumer_is_deleted_says_so(orders: Orders) -> None:
+    worker = orders.dead.worker()
+    with pytest.raises(ConfigError, match="begins when its block is entered"):
+        await worker.wait()
+
+    async def pulls() -> bool:
+        found = await orders.js.consumer_info(orders.dead.advisories, "worker")
+        return bool(found.num_waiting)
+
+    async with worker:
+        await eventually(pulls)
+        await orders.js.delete_consumer(orders.dead.advisories, "worker")
+        with pytest.raises(JetsparkError):
+            await asyncio.wait_for(worker.wait(), 30)
+    with pytest.raises(ConfigError, match="only once"):
+        await worker.__aenter__()
