@@ -328,6 +328,10 @@ async def test_another_stream_is_never_taken_for_dead_letters(
             await call(stream)
     with pytest.raises(ConfigError, match="is not one of dead letters"):
         await js.create_dead_letters(stream, "ORDERS")
+    with pytest.raises(ConfigError, match="stores advisories on"):
+        await js.create_dead_letters(f"{orders.name}_MORE", [orders.name])
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(f"{orders.name}_MORE")
     with pytest.raises(ConfigError, match="decides on subjects itself"):
         await js.create_dead_letters("D", "ORDERS", subjects=["x"])
     with pytest.raises(ConfigError, match="streams is empty"):

@@ -50,8 +50,8 @@ class DeadLetterCalls:
         StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
         placement count for both.
 
-        Raises ConfigError for an option that this call decides, APIError when another stream stores
-        these advisories already, and as every API call (see `JetStream`).
+        Raises ConfigError for an option that this call decides, and when another stream stores
+        these advisories already; and as every API call (see `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
@@ -62,7 +62,7 @@ class DeadLetterCalls:
             for consumer in (_names("consumer", consumers) if consumers is not None else [None])
             for subject in event_subjects(KINDS, stream, consumer)
         ]
-        await self._check_free(name)
+        await self._check_free(name, subjects)
         both = {option: options[option] for option in _SHARED if option in options}
         info = await self._js.create_or_update_stream(
             name=name, subjects=[letters_subject(name)], **options
@@ -97,10 +97,17 @@ class DeadLetterCalls:
             await self._js.delete_stream(f"{name}{ADVISORIES}")
         await self._js.delete_stream(name)
 
-    async def _check_free(self, name: str) -> None:
-        """Changing it would take the subjects of another stream away."""
+    async def _check_free(self, name: str, subjects: list[str]) -> None:
+        """Raises ConfigError before anything is made: it would take something from others."""
         with suppress(StreamNotFoundError):
             await self.dead_letters(name)
+        for subject in subjects:
+            async for other in self._js.stream_names(subject):
+                if other != f"{name}{ADVISORIES}":
+                    raise ConfigError(
+                        f"Stream {other!r} stores advisories on {subject!r} already, and only one "
+                        "stream can: watch these consumers by the dead letters that are there."
+                    )
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:

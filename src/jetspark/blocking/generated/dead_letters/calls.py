@@ -36,8 +36,8 @@ class GeneratedDeadLetterCalls:
         StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
         placement count for both.
 
-        Raises ConfigError for an option that this call decides, APIError when another stream stores
-        these advisories already, and as every API call (see `JetStream`).
+        Raises ConfigError for an option that this call decides, and when another stream stores
+        these advisories already; and as every API call (see `JetStream`).
         """
         return DeadLetters(
             self._thread,
