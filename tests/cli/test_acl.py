@@ -15,6 +15,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
+from jetspark.jetstream.acl.core_roles import CoreRoles
 from jetspark.jetstream.acl.roles import Roles
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 ROLES = [
     name.replace("_", "-")
-    for name, value in vars(Roles).items()
+    for cls in (Roles, CoreRoles)
+    for name, value in vars(cls).items()
     if not name.startswith("_") and inspect.isfunction(value)
 ]
 ALL = {

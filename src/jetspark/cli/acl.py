@@ -11,13 +11,15 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.messages import JsonOption
 from jetspark.errors import ConfigError
+from jetspark.jetstream.acl.core_roles import CoreRoles
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.acl.roles import Roles
 from jetspark.subjects import nearest_name
 
 _ROLES = {
     name.replace("_", "-"): name
-    for name, function in vars(Roles).items()
+    for cls in (Roles, CoreRoles)
+    for name, function in vars(cls).items()
     if not name.startswith("_") and callable(function)
 }
 # The options whose parameters have other names.

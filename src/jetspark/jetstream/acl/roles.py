@@ -16,19 +16,17 @@ from typing import Final
 
 from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError
+from jetspark.jetstream.acl.core_roles import CoreRoles, several, subjects_of
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX, event_subjects
 from jetspark.kv_rules import check_bucket
 from jetspark.subjects import (
     check_name,
-    check_publish_subject,
     check_queue,
     check_subscribe_subject,
 )
 from jetspark.wire import js_api
 from jetspark.wire.js_api import Call
-from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
-from jetspark.wire.service_api import Verb, verb_subjects
 
 _ADMINISTRATION: Final = (
     js_api.STREAM_CREATE,
@@ -59,7 +57,7 @@ _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
 @checked_but(also=("__init__",))
-class Roles:
+class Roles(CoreRoles):
     """The permissions of roles, for one kind of connection.
 
     `inbox_prefix`: the connection's option; users who must not see each other's replies need
@@ -67,7 +65,7 @@ class Roles:
     BadNameError, BadSubjectError; so do the roles, for their arguments.
     """
 
-    __slots__ = ("_inbox", "_prefix")
+    __slots__ = ("_prefix",)
 
     def __init__(
         self,
@@ -76,15 +74,14 @@ class Roles:
         domain: str | None = None,
         api_prefix: str | None = None,
     ) -> None:
-        check_publish_subject(inbox_prefix)
-        self._inbox = f"{inbox_prefix}.>"
+        super().__init__(inbox_prefix)
         self._prefix = js_api.api_prefix_of(domain, api_prefix)
 
     # -- writing and reading ---------------------------------------------------------------------
 
     def publisher(self, subjects: str | Iterable[str]) -> Permissions:
         """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
-        return self._requesting(_subjects(subjects))
+        return self._requesting(subjects_of(subjects))
 
     def pull_reader(
         self,
@@ -170,7 +167,7 @@ class Roles:
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
         found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
-        for stream in _several("streams", streams):
+        for stream in several("streams", streams):
             if sole_reader:
                 found |= self._about(stream, (*direct, js_api.STREAM_PURGE))
             elif interest_consumer is not None:
@@ -232,7 +229,7 @@ class Roles:
         """
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
         written = check_bucket(origin or bucket)
-        filters = _several("keys", keys)
+        filters = several("keys", keys)
         for key in filters:
             check_subscribe_subject(key)
         puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
@@ -299,51 +296,9 @@ class Roles:
         found |= self._about(letters, (js_api.STREAM_INFO,))
         found |= Permissions(publish=(f"_dead.{letters}.>",))
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
-        for stream in _several("streams", streams):
+        for stream in several("streams", streams):
             found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
         return found
-
-    # -- services --------------------------------------------------------------------------------
-
-    def service(
-        self,
-        service: str,
-        subjects: str | Iterable[str],
-        *,
-        queue_group: str | None = None,
-        responses: Responses | None = None,
-    ) -> Permissions:
-        """Run instances of a service, and answer its requests.
-
-        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
-        on them as a member of this queue group only. `responses`: how often and how long one
-        request may be answered, by default ten times within ten minutes.
-        """
-        check_name("service", service)
-        if queue_group is not None:
-            check_queue(queue_group)
-        member = f" {queue_group}" if queue_group else ""
-        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
-        endpoints = (f"{subject}{member}" for subject in _subjects(subjects))
-        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
-
-    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
-        """Send requests to a service. `subjects`: those of its endpoints."""
-        return self._requesting(_subjects(subjects))
-
-    def service_monitor(
-        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
-    ) -> Permissions:
-        """Find services and look at them: all, or those of one name.
-
-        `service_prefix`: where another account's services are imported to.
-        """
-        check_publish_subject(service_prefix)
-        if service is not None:
-            check_name("service", service)
-        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
-        first = 0 if service is None else 1
-        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -368,10 +323,6 @@ class Roles:
         check_name("stream", stream)
         return self._requesting(tuple(self._api(call, stream, consumer) for call in calls))
 
-    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
-        """Publish requests, and receive the replies."""
-        return Permissions(publish, (self._inbox,))
-
     def _api(self, call: Call, stream: str = "*", consumer: str = "*") -> str:
         names = {"stream": stream, "consumer": consumer, "filter": ">", "subject": ">"}
         return f"{self._prefix}.{call.template.format_map(names)}"
@@ -387,17 +338,3 @@ def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
 
 def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
     return f"$JS.FC.{stream}.{consumer}.*", f"$JS.FC.*.*.{stream}.{consumer}.*"
-
-
-def _several(what: str, words: str | Iterable[str]) -> list[str]:
-    found = [words] if isinstance(words, str) else list(words)
-    if not found:
-        raise ConfigError(f"{what} is empty.")
-    return found
-
-
-def _subjects(subjects: str | Iterable[str]) -> tuple[str, ...]:
-    found = _several("subjects", subjects)
-    for subject in found:
-        check_subscribe_subject(subject)
-    return tuple(found)

@@ -1,0 +1,88 @@
+"""The roles that need no JetStream; see `roles`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jetspark.arguments import checked
+from jetspark.errors import ConfigError
+from jetspark.jetstream.acl.permissions import Permissions, Responses
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_queue,
+    check_subscribe_subject,
+)
+from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
+from jetspark.wire.service_api import Verb, verb_subjects
+
+
+@checked
+class CoreRoles:
+    """A base of `Roles`."""
+
+    __slots__ = ("_inbox",)
+
+    def __init__(self, inbox_prefix: str) -> None:
+        check_publish_subject(inbox_prefix)
+        self._inbox = f"{inbox_prefix}.>"
+
+    # -- services --------------------------------------------------------------------------------
+
+    def service(
+        self,
+        service: str,
+        subjects: str | Iterable[str],
+        *,
+        queue_group: str | None = None,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Run instances of a service, and answer its requests.
+
+        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
+        on them as a member of this queue group only. `responses`: how often and how long one
+        request may be answered, by default ten times within ten minutes.
+        """
+        check_name("service", service)
+        if queue_group is not None:
+            check_queue(queue_group)
+        member = f" {queue_group}" if queue_group else ""
+        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        endpoints = (f"{subject}{member}" for subject in subjects_of(subjects))
+        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
+
+    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
+        """Send requests to a service. `subjects`: those of its endpoints."""
+        return self._requesting(subjects_of(subjects))
+
+    def service_monitor(
+        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
+    ) -> Permissions:
+        """Find services and look at them: all, or those of one name.
+
+        `service_prefix`: where another account's services are imported to.
+        """
+        check_publish_subject(service_prefix)
+        if service is not None:
+            check_name("service", service)
+        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
+        first = 0 if service is None else 1
+        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
+
+    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
+        """Publish requests, and receive the replies."""
+        return Permissions(publish, (self._inbox,))
+
+
+def several(what: str, words: str | Iterable[str]) -> list[str]:
+    found = [words] if isinstance(words, str) else list(words)
+    if not found:
+        raise ConfigError(f"{what} is empty.")
+    return found
+
+
+def subjects_of(subjects: str | Iterable[str]) -> tuple[str, ...]:
+    found = several("subjects", subjects)
+    for subject in found:
+        check_subscribe_subject(subject)
+    return tuple(found)
