@@ -244,7 +244,10 @@ MODULES: dict[str, list[Twin]] = {
         )
     ],
     "jetstream.paging": [Twin("jetspark.jetstream.paging:Paged", slots=True)],
-    "kv.bucket": [Twin("jetspark.kv.bucket:Bucket")],
+    "kv.read_only": [Twin("jetspark.kv.read_only:ReadOnlyBucket")],
+    "kv.bucket": [Twin("jetspark.kv.bucket:Bucket", bases=("ReadOnlyBucket",))],
+    "kv.lock": [Twin("jetspark.kv.lock:Lock")],
+    "kv.election": [Twin("jetspark.kv.election:Election")],
     "kv.live": [Twin("jetspark.kv.live:LiveBucket", bases=("Mapping[str, bytes]",))],
     "kv.calls": [Twin("jetspark.kv.calls:BucketCalls", inner=_JS)],
     "objects.store": [
@@ -370,7 +373,9 @@ BODIES: dict[str, str] = {
     "partial(self._inner.backup_stream, {args}), progress)",
     "BackupCalls.restore_stream": "transfer(self._thread, "
     "partial(self._inner.restore_stream, {args}), progress)",
-    "Bucket.with_codecs": BY_HAND,
+    "ReadOnlyBucket.with_codecs": BY_HAND,
+    "Bucket.read_only": "ReadOnlyBucket(self._thread, self._inner.read_only())",
+    "Election.next": BY_HAND,
     "LiveBucket.entry": DIRECTLY,
     "LiveBucket.entries": DIRECTLY,
     "LiveBucket.snapshot": DIRECTLY,
@@ -404,11 +409,11 @@ ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
     *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStreamContext.client"),
     *("Client.require_open", "JetStreamContext.api"),
-    *("EventStream.push", "Watching.report"),
+    *("EventStream.push", "Watching.report", "Watching.last_seq"),
     "EndpointCalls.add_group",  # by hand: it makes what inherits it
     *("EndpointCalls.owner", "EndpointCalls.endpoint_options", "EndpointCalls.decorator"),
     *("Service.owner", "Service.begin", "Service.add", "Service.add_nowait"),
-    *("Bucket.client", "ObjectStore.writer", "*.callback_task"),
+    *("ReadOnlyBucket.client", "Lock.lose", "ObjectStore.writer", "*.callback_task"),
     *("*.abandon", "*.handled", "*.left_by", "*.take_queued", "*.take_ready"),
 }
 
@@ -439,6 +444,8 @@ WRAPPED: dict[str, str] = {
     "OrderedMessages": "OrderedMessages(self._caller, stream, {begin}, callback)",
     "Events": "Events(self._caller, {begin}, callback)",
     "Bucket": "Bucket(self._thread, {value})",
+    "Lock": "Lock(self._thread, {value})",
+    "Election": "Election(self._thread, key, {begin}, callback)",
     "Watcher": "Watcher(self._thread, self._inner.client, self._inner.name, {begin}, callback)",
     "LiveBucket": "LiveBucket(self._thread, self._inner.name, {begin}, on_change)",
     "DeadLetters": "DeadLetters(self._thread, {value})",
@@ -470,6 +477,9 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "jetstream.fast_ingest": ("FastIngest",),
     "jetstream.backup": ("ProgressCallback",),
     "kv.bucket": ("Bucket",),
+    "kv.read_only": ("ReadOnlyBucket",),
+    "kv.lock": ("Lock",),
+    "kv.election": ("Election", "StateCallback"),
     "kv.watch": ("Watcher", "EntryCallback"),
     "kv.live": ("LiveBucket", "ChangeCallback"),
     "dead_letters.dead_letters": ("DeadLetters",),
@@ -554,6 +564,10 @@ WORDS: dict[str, dict[str, str]] = {
         "`progress`, a function or coroutine function, is called with a BackupProgress": (
             "`progress` is called in the caller's thread with a BackupProgress"
         )
+    },
+    "Bucket.lock": {"async with bucket": "with bucket"},
+    "Bucket.election": {
+        "`callback` (plain or async) is called": "`callback` is called in a thread of its own"
     },
     "ObjectStore.put": {
         "iterable of bytes, async ones too; read piece by piece, files and iterables in threads.": (

@@ -73,6 +73,7 @@
          │   ├─ ConsumerDeletedError
          │   └─ ConsumerIsPushError
          ├─ DirectGetError                 a direct get was refused: status, description
+         ├─ LockLostError                  a lock's lease is over, or another client holds it
          ├─ CodecError                     a key or value of a bucket that its codec cannot read
          ├─ MissedHeartbeatError           a consumer went silent
          ├─ SequenceMismatchError          deliveries of a consumer did not come
@@ -607,6 +608,20 @@ class DirectGetError(JetStreamError):
         super().__init__(message or f"The direct get was refused: {status} {description}.")
         self.status = status
         self.description = description
+
+
+class LockLostError(JetStreamError):
+    """The lock is not held any more: another client may hold it, with a greater token.
+
+    `bucket`, `key`: where it is kept. `token`: the one that it was held with.
+    """
+
+    def __init__(self, bucket: str, key: str, token: int, reason: str) -> None:
+        super().__init__(f'Lock "{key}" of bucket "{bucket}" was lost (token {token}): {reason}')
+        self.bucket = bucket
+        self.key = key
+        self.token = token
+        self.reason = reason
 
 
 class CodecError(JetStreamError):

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark.blocking import connect
-from jetspark.errors import BucketNotFoundError, ConfigError, KeyNotFoundError, RequestTimeoutError
+from jetspark.errors import (
+    BucketNotFoundError,
+    ConfigError,
+    KeyNotFoundError,
+    LockLostError,
+    RequestTimeoutError,
+)
 from jetspark.kv import Entry, Origin, ZlibCodec
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
 
     from jetspark.blocking.jetstream import JetStream
     from jetspark.blocking.kv import Bucket
+    from jetspark.kv import ElectionState
     from jetspark.server import NatsServer
 
 
@@ -163,3 +170,68 @@ def test_next_of_a_watch_waits_no_longer_than_it_may(bucket: Bucket) -> None:
             watch.next(timeout=0.1)
         bucket.put("b", b"2")
         assert watch.next().key == "b"  # type: ignore[union-attr]
+
+
+def test_blocking_bucket_is_read_at_one_revision_and_without_writes(
+    bucket: Bucket, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    bucket.put("a", b"1")
+    last = bucket.put("b", b"2")
+    reader = bucket.read_only()
+    assert not hasattr(reader, "put")
+    found = reader.get_many(["a", "b"], leader=True)
+    assert {key: entry.value for key, entry in found.items()} == {"a": b"1", "b": b"2"}
+    assert found.revision == last
+
+
+def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:
+    tokens: list[int] = []
+
+    def work() -> None:
+        for _ in range(3):
+            with bucket.lock("job") as lock:
+                tokens.append(lock.token)
+                bucket.put("elsewhere")
+                assert tokens[-1] == lock.token
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert tokens == sorted(set(tokens))
+    assert len(tokens) == 12
+
+
+def test_blocking_lock_that_is_lost_says_so(bucket: Bucket) -> None:
+    with pytest.raises(LockLostError), bucket.lock("job", lease=1, holder="ann") as lock:
+        owner = bucket.lock("job").owner()
+        assert owner is not None
+        assert owner.holder == "ann"
+        with pytest.raises(RequestTimeoutError):
+            bucket.lock("job").acquire(timeout=0.1)
+        bucket.purge("job")
+        lock.wait_lost()
+        assert lock.lost
+        assert not lock.held
+    other = bucket.lock("job")
+    other.acquire()
+    other.release()
+
+
+def test_blocking_election_is_iterated_and_calls_back(bucket: Bucket) -> None:
+    states: queue.Queue[ElectionState] = queue.Queue()
+    with bucket.election("leader", lease=1) as one:
+        assert not one.next(30).leading
+        for state in one:
+            assert state.leading
+            assert state.token == one.token
+            break
+        with bucket.election("leader", callback=states.put) as other:
+            assert not states.get(timeout=30).leading
+            one.resign()
+            assert states.get(timeout=30).leading
+            assert other.leading
+            assert other.leader() is not None
+    assert other.error is None

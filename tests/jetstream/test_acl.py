@@ -490,6 +490,9 @@ async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
         await bucket.put("k", b"1")
     async with guarded.user() as nc:
         js = nc.jetstream()
+        if direct:
+            reader = (await js.bucket("b")).read_only()
+            assert (await reader.get_many(["k"]))["k"].value == b"1"
         bucket = await js.bucket("b")
         assert (await bucket.get("k")).value == b"1"
         assert (await bucket.get("k", 1, leader=True)).value == b"1"

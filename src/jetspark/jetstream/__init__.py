@@ -27,7 +27,7 @@ from jetspark.jetstream.publishing.publisher import Publisher
 from jetspark.jetstream.publishing.results import PublishFailure
 from jetspark.jetstream.pulling.consume import ConsumerMessages
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.stored.direct_get import StoredMsgs
+from jetspark.jetstream.stored.direct_get import LastMsgs, StoredMsgs
 from jetspark.jetstream.streams.templates import StreamTemplateConfig, StreamTemplateInfo
 
 JetStream = JetStreamContext
@@ -46,6 +46,7 @@ __all__ = [
     "FetchResult",
     "JetStream",
     "JsMsg",
+    "LastMsgs",
     "OrderedMessages",
     "Paged",
     "PublishFailure",

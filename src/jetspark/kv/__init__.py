@@ -18,8 +18,11 @@ from jetspark.kv.codecs import (
     ZlibCodec,
 )
 from jetspark.kv.config import BucketConfig, Origin
-from jetspark.kv.entries import Entry
+from jetspark.kv.election import Election, ElectionState
+from jetspark.kv.entries import Entry, Snapshot
 from jetspark.kv.live import LiveBucket
+from jetspark.kv.lock import Lock, LockRecord
+from jetspark.kv.read_only import ReadOnlyBucket
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import Watcher
 from jetspark.kv_rules import Operation
@@ -30,16 +33,22 @@ __all__ = [
     "BucketCalls",
     "BucketConfig",
     "BucketStatus",
+    "Election",
+    "ElectionState",
     "Entry",
     "FilterCodec",
     "KeyChain",
     "KeyCodec",
     "Listing",
     "LiveBucket",
+    "Lock",
+    "LockRecord",
     "NoCodec",
     "Operation",
     "Origin",
     "PathCodec",
+    "ReadOnlyBucket",
+    "Snapshot",
     "ValueChain",
     "ValueCodec",
     "Watcher",

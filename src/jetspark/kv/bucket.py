@@ -1,61 +1,40 @@
-"""A bucket: get, put and delete keys; list, watch and mirror them (ADR-8).
+"""A bucket: what can be read, and put, create, update and delete; locks and elections (ADR-8).
 
-Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are checked
-before anything is sent. Every write returns a revision, and may depend on the key's last one: the
-server decides, so one of several writers wins. Reads are direct gets where the bucket allows them,
-answered by any replica or mirror, which may lag behind the last write by a moment; `leader=True`
-reads from the leader, which has every acknowledged write. Keys of the calls for many entries are
-filters: * stands for one token, a last > for the rest; several filters need server 2.10. These
-calls end with the last entry that the bucket had at their start.
+Contract: that of `jetspark.kv.read_only`. Every write returns a revision, and may depend on the
+key's last one: the server decides, so one of several writers wins.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
-from functools import partial
-from itertools import combinations
-from typing import Final, Self
+from typing import Final
 
-from jetspark.arguments import MOST_SEQUENCE, check_flag, check_whole, checked_but
-from jetspark.client.client import Client
+from jetspark.arguments import MOST_SEQUENCE, check_whole, checked_but
 from jetspark.errors import (
-    BucketNotFoundError,
     ConfigError,
-    DirectGetError,
     KeyExistsError,
     KeyNotFoundError,
-    MessageNotFoundError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-    StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.documents import StoredMsg, StreamInfo
-from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.requirements import check_feature
 from jetspark.kinds import StreamSequence
-from jetspark.kv.codecs import KeyCodec, ValueCodec
-from jetspark.kv.encoding import BucketEncoding
-from jetspark.kv.entries import Entry
-from jetspark.kv.live import RESYNC, ChangeCallback, LiveBucket
-from jetspark.kv.status import BucketStatus
-from jetspark.kv.watch import HEARTBEAT, EntryCallback, Wanted, Watcher
-from jetspark.kv_rules import OPERATION, Operation
+from jetspark.kv.election import Election, StateCallback
+from jetspark.kv.lock import LEASE, Lock
+from jetspark.kv.read_only import ReadOnlyBucket
+from jetspark.kv.stored import write_entry
+from jetspark.kv.watch import Wanted
+from jetspark.kv_rules import Operation
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.subjects import subjects_overlap
-from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.timestamps import Seconds, duration_to_ns
 
 MARKER_AGE: Final = timedelta(minutes=30)
 _CREATE_TRIES = 10
-_UNAVAILABLE = 503
 
 
-@checked_but("get", "get_value", "put", "create", "update", "delete")
-class Bucket:
+@checked_but("put", "create", "update", "delete")
+class Bucket(ReadOnlyBucket):
     """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
     Every call raises BadNameError for a key that cannot be, CodecError when a codec cannot encode
@@ -65,193 +44,39 @@ class Bucket:
     NoStreamResponseError, and ConfigError for a read-only bucket.
     """
 
-    def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
-        self._js = js
-        self._encoding = BucketEncoding(info.config, js.api_prefix)
+    def read_only(self) -> ReadOnlyBucket:
+        """The same bucket without the calls that write, for who must not."""
+        return ReadOnlyBucket(self._js, self._encoding)
 
-    @property
-    def name(self) -> str:
-        """The bucket's name."""
-        return self._encoding.name
+    # -- locks ---------------------------------------------------------------------------------
 
-    @property
-    def client(self) -> Client:
-        """The connection that it uses."""
-        return self._js.client
+    def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
+        """A lock that one of all clients holds: `async with bucket.lock("job") as lock`.
 
-    @property
-    def stream(self) -> str:
-        """The name of its stream."""
-        return self._encoding.stream
-
-    def with_codecs(
-        self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Self:
-        """The same bucket, with keys and values encoded when written and decoded when read.
-
-        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
+        `key`: where it is kept, for nothing else. `lease`: seconds, at least 1, after which the
+        others take over from a holder that is not heard of; it is renewed every third of that.
+        `holder`: what others see of the holder, default: host name and process id. Nothing is
+        sent. Where the bucket has `limit_marker_ttl` (2.11), the server removes what a dead holder
+        has left. Raises BadNameError, ConfigError for a lease shorter than that or longer than the
+        bucket keeps its values, and for a read-only bucket. See `Lock`.
         """
-        other = object.__new__(type(self))
-        other._js = self._js
-        other._encoding = self._encoding.with_codecs(keys, values)
-        return other
+        return Lock(self._js, self._encoding, key, lease, holder)
 
-    async def status(self) -> BucketStatus:
-        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
-        try:
-            return BucketStatus(await self._js.stream_info(self.stream))
-        except StreamNotFoundError:
-            raise BucketNotFoundError(self.name) from None
-
-    # -- reading -------------------------------------------------------------------------------
-
-    async def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
-        """The latest entry of a key, or the one with this revision.
-
-        `leader`: read from the leader, which has every acknowledged write. Raises
-        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
-        every call of a bucket (see `Bucket`).
-        """
-        subject = self._encoding.subject(key)
-        try:
-            if revision is None:
-                stored = await self._stored(None, subject, leader=leader)
-            else:
-                check_whole("revision", revision, most=MOST_SEQUENCE)
-                stored = await self._stored(revision, None, leader=leader)
-        except MessageNotFoundError:
-            raise KeyNotFoundError(self.name, key, revision=revision) from None
-        if stored.subject != subject:
-            raise KeyNotFoundError(self.name, key, revision=revision)
-        entry = self._encoding.entry_of(stored, key)
-        if entry.is_deleted:
-            raise KeyNotFoundError(
-                self.name, key, revision=entry.revision, operation=entry.operation
-            )
-        return entry
-
-    async def get_value(
-        self, key: str, revision: int | None = None, *, leader: bool = False
-    ) -> bytes:
-        """The value of `get`. Raises as `get`."""
-        return (await self.get(key, revision, leader=leader)).value
-
-    async def _stored(self, seq: int | None, subject: str | None, *, leader: bool) -> StoredMsg:
-        leader = check_flag("leader", leader)
-        direct = self._encoding.direct and not leader
-        try:
-            return await self._js.get_msg(self.stream, seq, last_by_subject=subject, direct=direct)
-        except StreamNotFoundError:
-            raise BucketNotFoundError(self.name) from None
-        except RequestTimeoutError:
-            # Servers before 2.10 do not answer where others answer 503.
-            await self.status()
-            raise
-        except DirectGetError as error:
-            if error.status != _UNAVAILABLE:
-                raise
-            raise DirectGetError(
-                error.status,
-                error.description,
-                f'Bucket "{self.name}" is unavailable: no server with it answered.',
-            ) from None
-
-    # -- many entries --------------------------------------------------------------------------
-
-    def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match.
-
-        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
-        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
-        `Bucket`).
-        """
-        wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
-        return Listing(partial(self._keys, wanted))
-
-    async def _keys(self, wanted: Wanted) -> AsyncIterator[str]:
-        async for entry in self._initial_data(wanted):
-            yield entry.key
-
-    def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
-        """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
-        wanted = Wanted(self._subjects(keys), include_history=True)
-        return Listing(partial(self._initial_data, wanted))
-
-    async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
-        async with Watcher(self._js, self._encoding, wanted) as watcher:
-            async for entry in watcher:
-                if entry is None:
-                    return
-                yield entry
-
-    def watch(
+    def election(
         self,
-        keys: str | Iterable[str] = ">",
+        key: str,
         *,
-        include_history: bool = False,
-        meta_only: bool = False,
-        ignore_deletes: bool = False,
-        updates_only: bool = False,
-        resume_from: StreamSequence | None = None,
-        heartbeat: Seconds = HEARTBEAT,
-        callback: EntryCallback | None = None,
-    ) -> Watcher:
-        """Current entries, then None once, then every change: iterate, or give a callback.
+        lease: Seconds = LEASE,
+        holder: str | None = None,
+        callback: StateCallback | None = None,
+    ) -> Election:
+        """A candidate for leader, from entering `async with` to its end: iterate, or a callback.
 
-        The current entries are the last one of each key, deleted ones too. `include_history`: all
-        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
-        `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
-        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
-        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
-        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
-        (see `Bucket`).
+        One of all candidates holds the lock `key` and leads. `callback` (plain or async) is called
+        with each ElectionState. `lease`, `holder`: as for `lock`, whose errors it raises. See
+        `Election`.
         """
-        if [include_history, updates_only, resume_from is not None].count(True) > 1:
-            raise ConfigError("Give one of include_history, updates_only and resume_from.")
-        heartbeat = in_seconds(heartbeat)
-        if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
-            raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
-        wanted = Wanted(
-            self._subjects(keys),
-            include_history=include_history,
-            meta_only=meta_only,
-            ignore_deletes=ignore_deletes,
-            updates_only=updates_only,
-            resume_from=resume_from,
-            heartbeat=heartbeat,
-        )
-        return Watcher(self._js, self._encoding, wanted, callback)
-
-    def live(
-        self,
-        keys: str | Iterable[str] = ">",
-        *,
-        on_change: ChangeCallback | None = None,
-        resync: Seconds = RESYNC,
-    ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, once entered.
-
-        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
-        checks for entries that the bucket has removed itself. How it goes on and ends: see
-        `jetspark.kv.live`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
-        raises as every call of a bucket (see `Bucket`).
-        """
-        resync = in_seconds(resync)
-        if not resync > 0:
-            raise ConfigError("resync must be more than 0 seconds.")
-        wanted = Wanted(self._subjects(keys))
-        return LiveBucket(self._js, self._encoding, wanted, on_change, resync)
-
-    def _subjects(self, keys: str | Iterable[str]) -> list[str]:
-        subjects = self._encoding.filters(keys)
-        if len(subjects) > 1:
-            check_feature("several filters", (2, 10), self._js.server_info)
-        for one, other in combinations(subjects, 2):
-            if subjects_overlap(one, other):
-                raise ConfigError(
-                    f"The filters for {one!r} and {other!r} overlap: give only one of them."
-                )
-        return subjects
+        return Election(self._js, Lock(self._js, self._encoding, key, lease, holder), callback)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -361,24 +186,6 @@ class Bucket:
     ) -> int:
         if last is not None:
             check_whole("revision", last, 0, MOST_SEQUENCE)
-        headers = None
-        if operation is not None:
-            headers = {OPERATION: str(operation)}
-            if operation is Operation.PURGE:
-                headers["Nats-Rollup"] = "sub"
-        try:
-            ack = await self._js.publish(
-                self._encoding.write_subject(key),
-                value if operation is not None else self._encoding.stored_value(value),
-                headers=headers,
-                expect_last_subject_seq=last,
-                ttl=ttl,
-            )
-        except NoStreamResponseError:
-            # The bucket does not exist any more, or has no leader at the moment.
-            await self.status()
-            raise
-        return ack.seq
-
-    def __repr__(self) -> str:
-        return f"Bucket({self.name!r})"
+        return await write_entry(
+            self._js, self._encoding, key, value, last=last, operation=operation, ttl=ttl
+        )

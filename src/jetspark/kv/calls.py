@@ -22,6 +22,7 @@ from jetspark.jetstream.documents import External, Source, StreamInfo
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
+from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.status import BucketStatus
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.subjects import check_name
@@ -47,7 +48,7 @@ class BucketCalls:
         """
         wanted = bucket_config(config, options)
         info = await self._make_bucket(check_bucket(name), wanted, _where(name, wanted))
-        return Bucket(self._js, info)
+        return self._bound(info)
 
     async def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
@@ -66,7 +67,7 @@ class BucketCalls:
             info = await self._js.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
-        return Bucket(self._js, info)
+        return self._bound(info)
 
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Any
@@ -109,7 +110,7 @@ class BucketCalls:
         if writable:
             # Entries from an origin can be removed here one by one.
             where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
-        return Bucket(self._js, await self._make_bucket(name, wanted, where))
+        return self._bound(await self._make_bucket(name, wanted, where))
 
     async def create_bucket_mirror(
         self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
@@ -139,7 +140,7 @@ class BucketCalls:
             raise BucketNotFoundError(name) from None
         if (info.config.max_msgs_per_subject or 0) < 1:
             raise BucketNotFoundError(name)
-        return Bucket(self._js, info)
+        return self._bound(info)
 
     async def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
@@ -177,6 +178,9 @@ class BucketCalls:
             is_bucket = (info.config.max_msgs_per_subject or 0) > 0
             if is_bucket and info.name.startswith(STREAM_PREFIX):
                 yield BucketStatus(info)
+
+    def _bound(self, info: StreamInfo) -> Bucket:
+        return Bucket(self._js, BucketEncoding(info.config, self._js.api_prefix))
 
     async def _make_bucket(
         self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None

@@ -45,13 +45,27 @@ def _coded(code: Callable[[T], T], value: T) -> T:
 class BucketEncoding:
     """For one bucket: key to subject, value to payload, and back."""
 
-    __slots__ = ("_at", "_writes", "direct", "history", "keys", "name", "stream", "values")
+    __slots__ = (
+        "_at",
+        "_writes",
+        "direct",
+        "history",
+        "keys",
+        "max_age",
+        "name",
+        "stream",
+        "ttl",
+        "values",
+    )
 
     def __init__(self, config: StreamConfig, api_prefix: str) -> None:
         self.stream = config.name or ""
         self.name = self.stream.removeprefix(STREAM_PREFIX)
         self.direct = bool(config.allow_direct)
         self.history = config.max_msgs_per_subject or 1
+        self.max_age = config.max_age
+        self.ttl = bool(config.allow_msg_ttl)
+        """Whether single entries can expire."""
         self.keys: KeyCodec | None = None
         self.values: ValueCodec | None = None
         mirror, bucket, before = config.mirror, self.name, ""
@@ -68,7 +82,7 @@ class BucketEncoding:
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
         """The same bucket with these codecs."""
         other = object.__new__(BucketEncoding)
-        for name in ("_at", "_writes", "direct", "history", "name", "stream"):
+        for name in ("_at", "_writes", "direct", "history", "max_age", "name", "stream", "ttl"):
             setattr(other, name, getattr(self, name))
         other.keys, other.values = keys, values
         return other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,28 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
     def is_deleted(self) -> bool:
         """Whether it deletes the key."""
         return self.operation is not Operation.PUT
+
+
+class Snapshot(Mapping[str, Entry]):
+    """Entries by key, all as they were at one revision of the bucket; see `Bucket.get_many`."""
+
+    def __init__(self, entries: dict[str, Entry], revision: int) -> None:
+        self._entries = entries
+        self.revision = revision
+        """Every entry up to this one is taken into account, and none after it; 0 when there are
+        no entries and `leader` was not asked for."""
+
+    def __getitem__(self, key: str) -> Entry:
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({list(self._entries)}, revision={self.revision})"
 
 
 def operation_of_message(message: Message, block: bytes) -> Operation:

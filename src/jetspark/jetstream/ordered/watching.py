@@ -114,6 +114,11 @@ class Watching(Leaving, Generic[EntryT]):
         return self._complete
 
     @property
+    def last_seq(self) -> int:
+        """Sequence of the last entry that arrived; 0: none yet."""
+        return self._last
+
+    @property
     def error(self) -> JetsparkError | None:
         """The error that ended it; None while it goes on, and after `stop`."""
         return self._error

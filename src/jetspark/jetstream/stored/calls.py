@@ -30,6 +30,7 @@ from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.requirements import check_feature
 from jetspark.jetstream.stored.direct_get import (
     BATCHES,
+    LastMsgs,
     Range,
     StoredMsgs,
     direct_get,
@@ -37,6 +38,7 @@ from jetspark.jetstream.stored.direct_get import (
     no_direct_gets,
     read_last,
     read_range,
+    read_together,
 )
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
@@ -157,11 +159,7 @@ class StoredCalls:
         1,024 subjects at most: otherwise DirectGetError, status 413. `batch`, `max_bytes` and other
         errors: see `get_msgs`.
         """
-        wanted = [subjects] if isinstance(subjects, str) else list(subjects)
-        if not wanted:
-            raise ConfigError("subjects is empty.")
-        for subject in wanted:
-            check_subscribe_subject(subject)
+        wanted = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
             raise ConfigError("Give either up_to_seq or up_to_time, not both.")
         self._check_batches(stream, batch, max_bytes)
@@ -173,6 +171,18 @@ class StoredCalls:
             max_bytes=max_bytes,
         )
         return StoredMsgs(partial(read_last, self._api, stream, body))
+
+    async def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
+        """The last message of each subject that matches, proven to be as of one sequence.
+
+        Unlike `get_last_msgs`, nothing that is replaced while it is read can be missing. The
+        server answers for 1,024 subjects and 32 MiB at most: otherwise DirectGetError. The replica
+        that answers may lag behind the last ack. Raises RequestTimeoutError when messages were
+        replaced again and again, and as `get_msgs`.
+        """
+        wanted = _checked_subjects(subjects)
+        self._check_batches(stream, 1, 1)
+        return await read_together(self._api, stream, wanted)
 
     async def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
@@ -206,3 +216,12 @@ class StoredCalls:
         check_whole("batch", batch)
         check_whole("max_bytes", max_bytes)
         check_feature(BATCHES, (2, 11), self._api.server)
+
+
+def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
+    wanted = [subjects] if isinstance(subjects, str) else list(subjects)
+    if not wanted:
+        raise ConfigError("subjects is empty.")
+    for subject in wanted:
+        check_subscribe_subject(subject)
+    return wanted

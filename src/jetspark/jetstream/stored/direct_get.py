@@ -40,6 +40,14 @@ from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
 
 BATCHES = "reading stored messages in batches"
 
+TOGETHER = 1024
+"""Subjects that a server answers for at most."""
+TOGETHER_BYTES = 32 * 1024 * 1024
+"""Half of what a server buffers for one client by default."""
+
+_GONE = "Message Not Found"
+"""In a batch of last messages: one was replaced while the batch was made."""
+
 _ATTEMPTS = 3
 """Requests of the first batch of last messages, when its end is lost each time."""
 
@@ -150,14 +158,54 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             request["up_to_seq"] = page.up_to_seq
 
 
+class LastMsgs(NamedTuple):
+    """The last messages of some subjects, all of them as of one sequence of the stream."""
+
+    messages: list[StoredMsg]
+    """In the order of their sequences; none for a subject without a message."""
+    up_to_seq: int
+    """The stream's last sequence then; 0 when there are no messages."""
+
+
+async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
+    """As `StoredCalls.get_last_msgs_together`.
+
+    Only one batch that came to its end proves that nothing is missing: when the next one is read,
+    messages may have been replaced. From 2.14 on the server makes it while nothing is stored;
+    earlier ones break it off when a message was replaced meanwhile.
+    """
+    request = {"multi_last": subjects, "batch": TOGETHER, "max_bytes": TOGETHER_BYTES}
+    end = api.client.loop.time() + api.timeout
+    while True:
+        page = await _request_batch(api, stream, request)
+        if page.up_to_seq is not None:
+            if page.more:
+                raise DirectGetError(
+                    END_OF_BATCH,
+                    "EOB",
+                    f"The last messages have more than {TOGETHER_BYTES >> 20} MiB: "
+                    "ask for fewer subjects at once.",
+                )
+            return LastMsgs(page.messages, page.up_to_seq)
+        if page.nothing:
+            return LastMsgs([], 0)
+        if api.client.loop.time() >= end:
+            raise RequestTimeoutError(
+                f'The last messages of stream "{stream}" were replaced again and again '
+                f"while they were read, for {api.timeout:g} s."
+            )
+
+
 class _Page:
     """One batch. `more`: whether more may follow; True also when its end was lost."""
 
-    __slots__ = ("messages", "more", "pending", "up_to_seq")
+    __slots__ = ("messages", "more", "nothing", "pending", "up_to_seq")
 
     def __init__(self) -> None:
         self.messages: list[StoredMsg] = []
         self.more = True
+        self.nothing = False
+        """Whether the server has said that no message fits."""
         self.pending = 0
         self.up_to_seq: int | None = None
 
@@ -195,6 +243,7 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     if status is None or status.code not in (END_OF_BATCH, NOT_FOUND):
         raise _refusal(stream, status)
     page.more = False
+    page.nothing = status.code == NOT_FOUND and status.description != _GONE
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0

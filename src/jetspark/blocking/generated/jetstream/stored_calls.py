@@ -12,6 +12,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.stored.calls import BATCH, BATCH_BYTES
+from jetspark.jetstream.stored.direct_get import LastMsgs
 from jetspark.kinds import StreamSequence
 
 
@@ -119,6 +120,17 @@ class GeneratedStoredCalls:
                 max_bytes=max_bytes,
             ),
         )
+
+    @spelt
+    def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
+        """The last message of each subject that matches, proven to be as of one sequence.
+
+        Unlike `get_last_msgs`, nothing that is replaced while it is read can be missing. The
+        server answers for 1,024 subjects and 32 MiB at most: otherwise DirectGetError. The replica
+        that answers may lag behind the last ack. Raises RequestTimeoutError when messages were
+        replaced again and again, and as `get_msgs`.
+        """
+        return self._thread.run(self._inner.get_last_msgs_together, stream, subjects)
 
     @spelt
     def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:

@@ -4,143 +4,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
 
 from jetspark.arguments import spelt
-from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
-from jetspark.blocking.kv.watch import EntryCallback, Watcher
-from jetspark.blocking.listing import Listing
+from jetspark.blocking.kv.election import Election, StateCallback
+from jetspark.blocking.kv.lock import Lock
+from jetspark.blocking.kv.read_only import ReadOnlyBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.publishing.headers import TimeToLive
 from jetspark.kinds import StreamSequence
 from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket
-from jetspark.kv.codecs import KeyCodec, ValueCodec
-from jetspark.kv.entries import Entry
-from jetspark.kv.live import RESYNC
-from jetspark.kv.status import BucketStatus
-from jetspark.kv.watch import HEARTBEAT
+from jetspark.kv.lock import LEASE
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 
 
-class GeneratedBucket:
+class GeneratedBucket(ReadOnlyBucket):
     """The calls of `Bucket` that hand on to its asyncio twin."""
 
     _thread: LoopThread
     _inner: AsyncBucket
 
-    @property
-    def name(self) -> str:
-        """The bucket's name."""
-        return self._inner.name
-
-    @property
-    def stream(self) -> str:
-        """The name of its stream."""
-        return self._inner.stream
-
-    def with_codecs(
-        self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
-    ) -> Self:
-        """The same bucket, with keys and values encoded when written and decoded when read.
-
-        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
-        """
-        raise NotImplementedError
-
-    def status(self) -> BucketStatus:
-        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
-        return self._thread.run(self._inner.status)
-
-    def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
-        """The latest entry of a key, or the one with this revision.
-
-        `leader`: read from the leader, which has every acknowledged write. Raises
-        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
-        every call of a bucket (see `Bucket`).
-        """
-        return self._thread.run(self._inner.get, key, revision, leader=leader)
-
-    def get_value(self, key: str, revision: int | None = None, *, leader: bool = False) -> bytes:
-        """The value of `get`. Raises as `get`."""
-        return self._thread.run(self._inner.get_value, key, revision, leader=leader)
+    def read_only(self) -> ReadOnlyBucket:
+        """The same bucket without the calls that write, for who must not."""
+        return ReadOnlyBucket(self._thread, self._inner.read_only())
 
     @spelt
-    def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match.
+    def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
+        """A lock that one of all clients holds: `with bucket.lock("job") as lock`.
 
-        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
-        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
-        `Bucket`).
+        `key`: where it is kept, for nothing else. `lease`: seconds, at least 1, after which the
+        others take over from a holder that is not heard of; it is renewed every third of that.
+        `holder`: what others see of the holder, default: host name and process id. Nothing is
+        sent. Where the bucket has `limit_marker_ttl` (2.11), the server removes what a dead holder
+        has left. Raises BadNameError, ConfigError for a lease shorter than that or longer than the
+        bucket keeps its values, and for a read-only bucket. See `Lock`.
         """
-        return Listing(self._thread, self._inner.keys(keys))
+        return Lock(self._thread, self._inner.lock(key, lease=lease, holder=holder))
 
     @spelt
-    def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
-        """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
-        return Listing(self._thread, self._inner.history(keys))
-
-    @spelt
-    def watch(
+    def election(
         self,
-        keys: str | Iterable[str] = ">",
+        key: str,
         *,
-        include_history: bool = False,
-        meta_only: bool = False,
-        ignore_deletes: bool = False,
-        updates_only: bool = False,
-        resume_from: StreamSequence | None = None,
-        heartbeat: Seconds = HEARTBEAT,
-        callback: EntryCallback | None = None,
-    ) -> Watcher:
-        """Current entries, then None once, then every change: iterate, or give a callback.
+        lease: Seconds = LEASE,
+        holder: str | None = None,
+        callback: StateCallback | None = None,
+    ) -> Election:
+        """A candidate for leader, from entering `with` to its end: iterate, or a callback.
 
-        The current entries are the last one of each key, deleted ones too. `include_history`: all
-        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
-        `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
-        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
-        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
-        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
-        (see `Bucket`).
+        One of all candidates holds the lock `key` and leads. `callback` is called in a thread of
+        its own with each ElectionState. `lease`, `holder`: as for `lock`, whose errors it raises.
+        See `Election`.
         """
-        return Watcher(
+        return Election(
             self._thread,
-            self._inner.client,
-            self._inner.name,
-            lambda forward: self._inner.watch(
-                keys,
-                include_history=include_history,
-                meta_only=meta_only,
-                ignore_deletes=ignore_deletes,
-                updates_only=updates_only,
-                resume_from=resume_from,
-                heartbeat=heartbeat,
-                callback=forward,
-            ),
+            key,
+            lambda forward: self._inner.election(key, lease=lease, holder=holder, callback=forward),
             callback,
-        )
-
-    @spelt
-    def live(
-        self,
-        keys: str | Iterable[str] = ">",
-        *,
-        on_change: ChangeCallback | None = None,
-        resync: Seconds = RESYNC,
-    ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, once entered.
-
-        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
-        checks for entries that the bucket has removed itself. How it goes on and ends: see
-        `jetspark.kv.live`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
-        raises as every call of a bucket (see `Bucket`).
-        """
-        return LiveBucket(
-            self._thread,
-            self._inner.name,
-            lambda forward: self._inner.live(keys, on_change=forward, resync=resync),
-            on_change,
         )
 
     def put(self, key: str, value: Payload = b"") -> int:
@@ -208,6 +129,3 @@ class GeneratedBucket:
         for an impossible one, and as `put`.
         """
         return self._thread.run(self._inner.revert, key, revision)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)

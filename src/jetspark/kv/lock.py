@@ -1,0 +1,467 @@
+"""A lock in a bucket: one holder among all clients, with a fencing token and a lease.
+
+Contract
+- One key has the holder's record. Whoever writes it over what it has seen there (compare-and-set)
+  holds the lock; the token is that write's revision. Revisions only grow: a later holder's token is
+  greater. What is guarded remembers the greatest token that it has seen and refuses smaller ones
+  (fencing): no lease can stop a holder that was suspended in the middle of a write.
+- The record is renewed every third of the lease. The holder counts the lease from before a write is
+  sent, and gives up a tenth of it; the others from when they have seen the record, or the server
+  from when it has stored it. So the holder knows that the lock is lost before another can take it,
+  without comparing clocks. The time that a machine sleeps counts.
+- Others wait for the delete marker of the release, or of the record's TTL where the bucket has
+  `limit_marker_ttl`. A record that stays the same for its lease is replaced: its holder is gone.
+- A write without an answer may be stored. A renewal is tried again until the lease ends. A record
+  that is our own is found by its id, and replaced by a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from jetspark.arguments import checked
+from jetspark.client.background import background
+from jetspark.client.leaving import cancelled
+from jetspark.errors import (
+    BadTimeoutError,
+    CodecError,
+    ConfigError,
+    JetsparkError,
+    KeyNotFoundError,
+    LockLostError,
+    RequestTimeoutError,
+    WrongLastSequenceError,
+)
+from jetspark.kv.stored import read_entry, write_entry
+from jetspark.kv.watch import Wanted, Watcher
+from jetspark.kv_rules import Operation
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.transient import is_transient_for_client
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.kv.encoding import BucketEncoding
+    from jetspark.kv.entries import Entry
+
+LEASE = 10.0
+"""Seconds without a renewal after which a lock is taken over, by default."""
+
+_RENEWALS = 3
+"""Renewals in a lease: two may fail."""
+_USABLE = 0.9
+"""The part of a lease that the holder counts on: clocks do not run equally fast."""
+_PAUSE = 0.25
+"""Seconds after a failure that may pass."""
+
+
+def _now() -> float:
+    """Seconds that also pass while the machine sleeps, where the system can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class LockRecord(msgspec.Struct, frozen=True):
+    """Who holds a lock: the value of its key, as JSON."""
+
+    id: str
+    """Differs for every `Lock`."""
+    holder: str
+    """As given to `Bucket.lock`."""
+    lease: float
+    """Seconds."""
+
+
+class _Seen(NamedTuple):
+    """The key's last entry. `record`: None when nobody holds the lock."""
+
+    revision: int
+    record: LockRecord | None
+
+
+@checked
+class Lock:
+    """A lock in a bucket, as returned by `Bucket.lock`: held from entering it to leaving it.
+
+    Leaving the block releases it, and raises LockLostError when it was lost before, so that no work
+    without the lock goes unnoticed. A lock can be held again, but not twice at once. Calls that
+    ask the server raise as those of a bucket (see `Bucket`).
+    """
+
+    def __init__(
+        self,
+        js: JetStreamContext,
+        encoding: BucketEncoding,
+        key: str,
+        lease: Seconds,
+        holder: str | None,
+    ) -> None:
+        encoding.write_subject(key)  # a read-only bucket has no locks
+        self._lease = in_seconds(lease)
+        if not self._lease >= 1:
+            raise ConfigError("lease must be at least 1 second.")
+        if encoding.max_age and encoding.max_age.total_seconds() < self._lease:
+            raise ConfigError(
+                f'Bucket "{encoding.name}" keeps values for {encoding.max_age.total_seconds():g} s '
+                f"only: the lease cannot be {self._lease:g} s."
+            )
+        self._js = js
+        self._encoding = encoding
+        self._key = key
+        if holder is None:
+            holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._record = LockRecord(secrets.token_hex(8), holder, self._lease)
+        self._value = msgspec.json.encode(self._record)
+        self._ttl = math.ceil(self._lease) if encoding.ttl else None
+        self._acquiring = False
+        self._token: int | None = None
+        self._revision = 0
+        """Of the last write that is known to be stored."""
+        self._until = 0.0
+        """When the holder has to stop, by `_now`."""
+        self._lost: LockLostError | None = None
+        self._changed = asyncio.Event()
+        """Set while the lock is not held."""
+        self._changed.set()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._leave_client: Callable[[], None] | None = None
+
+    @property
+    def key(self) -> str:
+        """The key that has the holder's record."""
+        return self._key
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held by this object, and its lease goes on."""
+        return self._token is not None and self._lost is None and _now() < self._until
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was held and its lease is over, or another client holds it."""
+        return self._token is not None and not self.held
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than that of every holder before.
+
+        Give it to what the lock guards, with every write. Raises LockLostError when the lock is
+        lost, ConfigError when it was not acquired.
+        """
+        if self._token is None:
+            raise ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
+        if not self.held:
+            raise self._loss()
+        return self._token
+
+    async def wait_lost(self) -> None:
+        """Return when it is not held any more: lost, or released."""
+        await self._changed.wait()
+
+    async def owner(self) -> LockRecord | None:
+        """Who holds it, from the bucket's leader; None: nobody.
+
+        A record whose holder has died stays until its TTL or another holder. Raises CodecError
+        when the key has something else.
+        """
+        return (await self._look()).record
+
+    # -- holding it ----------------------------------------------------------------------------
+
+    async def acquire(self, timeout: Seconds | None = None) -> int:
+        """Wait until it is held, `timeout` seconds at most, None: for ever; returns the token.
+
+        Failures that may pass, such as an outage, are waited for. Raises RequestTimeoutError,
+        ConfigError when it is held already, CodecError when the key has something else than a
+        lock's record, LockLostError when its lease ended while this process stood still.
+        """
+        seconds = in_seconds(timeout)
+        if seconds is not None and seconds <= 0:
+            raise BadTimeoutError(seconds)
+        if self._acquiring or self.held:
+            raise ConfigError(
+                f'Lock "{self._key}" is held or being acquired by this object: '
+                "make another one to compete for it."
+            )
+        self._drop()
+        self._acquiring = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._contend()
+        except JetsparkError:
+            raise  # some are a TimeoutError too
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f'Lock "{self._key}" of bucket "{self._encoding.name}" was held by others '
+                f"for {seconds:g} s."
+            ) from None
+        finally:
+            self._acquiring = False
+        return self.token
+
+    async def release(self) -> None:
+        """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
+
+        Without an answer of the server, which raises as every call of a bucket, it ends with its
+        lease.
+        """
+        self._check_acquired()
+        held, loss = self.held, self._loss()
+        self._end_renewals()
+        try:
+            if not held or not await self._remove():
+                raise loss
+        finally:
+            self._drop()
+
+    async def __aenter__(self) -> Self:
+        await self.acquire()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is None:
+            return  # released in the block
+        try:
+            await self.release()
+        except JetsparkError as error:
+            if exc is None:
+                raise
+            self._js.client.report(error)
+
+    def __repr__(self) -> str:
+        state = f"token {self._token}" if self.held else "lost" if self.lost else "not held"
+        return f"Lock({self._key!r}, {state})"
+
+    def _check_acquired(self) -> None:
+        if self._token is None:
+            raise ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
+
+    def _loss(self) -> LockLostError:
+        if self._lost is not None:
+            return self._lost
+        reason = "it was not renewed within its lease."
+        return LockLostError(self._encoding.name, self._key, self._token or 0, reason)
+
+    # -- competing -----------------------------------------------------------------------------
+
+    async def _contend(self) -> None:
+        seen = _Seen(0, None)
+        watcher = Watcher(self._js, self._encoding, Wanted(self._encoding.filters(self._key)))
+        async with watcher:
+            while True:
+                if seen.record is not None and seen.record.id != self._record.id:
+                    seen = await self._wait(watcher, seen)
+                    continue
+                began = _now()
+                try:
+                    self._hold(await self._write_or_withdraw(seen.revision), began)
+                    return
+                except WrongLastSequenceError:
+                    pass
+                except JetsparkError as error:
+                    await self._pause(error)
+                try:
+                    seen = await self._look()
+                except JetsparkError as error:
+                    await self._pause(error)
+
+    async def _write_or_withdraw(self, last: int) -> int:
+        """Cancelled, it leaves no record behind."""
+        writing = self._js.client.loop.create_task(self._write(last))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            what = f"Withdrawing from lock {self._key!r}"
+            background(self._withdraw(writing), what, self._js.client.report)
+            raise
+
+    async def _withdraw(self, writing: asyncio.Task[int]) -> None:
+        try:
+            revision = await writing
+        except JetsparkError:
+            return  # it ends with its lease, if it is stored
+        if not self._acquiring and self._token is None:
+            await self._delete(revision)
+
+    async def _wait(self, watcher: Watcher, seen: _Seen) -> _Seen:
+        """Until the record changes, or was the same for its lease."""
+        assert seen.record is not None  # noqa: S101
+        end = _now() + seen.record.lease
+        while (left := end - _now()) > 0:
+            try:
+                entry = await watcher.next(left)
+            except RequestTimeoutError:
+                continue  # the lease is over, or the server has not answered
+            except JetsparkError as error:
+                if watcher.error is not None:
+                    raise
+                await self._pause(error)
+                continue
+            if entry is None and not watcher.last_seq:
+                return _Seen(0, None)  # removed without a marker
+            if entry is not None and entry.revision > seen.revision:
+                return self._seen(entry)
+        return _Seen(seen.revision, None)
+
+    async def _look(self) -> _Seen:
+        try:
+            return self._seen(await read_entry(self._js, self._encoding, self._key, leader=True))
+        except KeyNotFoundError as gone:
+            return _Seen(gone.revision or 0, None)
+
+    def _seen(self, entry: Entry) -> _Seen:
+        if entry.is_deleted:
+            return _Seen(entry.revision, None)
+        try:
+            record = msgspec.json.decode(entry.value, type=LockRecord)
+        except msgspec.MsgspecError:
+            raise CodecError(
+                f'Key "{self._key}" of bucket "{self._encoding.name}" has no record of a lock: '
+                "use another key."
+            ) from None
+        return _Seen(entry.revision, record)
+
+    async def _pause(self, error: JetsparkError) -> None:
+        if not is_transient_for_client(error):
+            raise error
+        await asyncio.sleep(_PAUSE)
+
+    async def _write(self, last: int) -> int:
+        return await write_entry(
+            self._js,
+            self._encoding,
+            self._key,
+            self._value,
+            last=last,
+            ttl=self._ttl,
+            timeout=self._lease / _RENEWALS,
+        )
+
+    # -- the lease -----------------------------------------------------------------------------
+
+    def _hold(self, revision: int, began: float) -> None:
+        self._token = revision
+        self._changed.clear()
+        self._renewed(revision, began)
+        self._leave_client = self._js.client.adopt(_WithClient(self))
+        what = f"Renewing lock {self._key!r}"
+        self._task = background(self._renew(began), what, self.lose, name=f"jetspark-{what}")
+
+    def _renewed(self, revision: int, began: float) -> None:
+        self._revision = revision
+        self._until = began + self._lease * _USABLE
+        self._watch_the_clock()
+
+    def _watch_the_clock(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if (left := self._until - _now()) <= 0:
+            self.lose("it was not renewed within its lease.")
+        else:
+            loop = self._js.client.loop
+            self._timer = loop.call_later(left, self._watch_the_clock)
+
+    async def _renew(self, began: float) -> None:
+        while self._lost is None:
+            await asyncio.sleep(max(began + self._lease / _RENEWALS - _now(), 0))
+            began = await self._renew_once()
+
+    async def _renew_once(self) -> float:
+        """Returns when the lease began again, at the latest; ends with the lease."""
+        first = _now()
+        while self._lost is None:
+            began = _now()
+            try:
+                self._renewed(await self._write(self._revision), began)
+                return began
+            except WrongLastSequenceError:
+                if await self._is_ours(first):
+                    return first
+                self.lose("another client has taken it over, or its key was changed.")
+            except JetsparkError as error:
+                await self._pause(error)
+        return first
+
+    async def _is_ours(self, first: float) -> bool:
+        """Whether the last entry is a renewal without an answer, sent not before `first`."""
+        seen: _Seen | None = None
+        while seen is None:
+            try:
+                seen = await self._look()
+            except CodecError:
+                return False
+            except JetsparkError as error:
+                await self._pause(error)
+        if seen.record != self._record:
+            return False
+        self._renewed(seen.revision, first)
+        return True
+
+    def lose(self, reason: str | JetsparkError) -> None:
+        """The holder learns that it is not one any more."""
+        if self._token is None or self._lost is not None:
+            return
+        if isinstance(reason, JetsparkError):
+            self._js.client.report(reason)
+            reason = str(reason)
+        self._lost = LockLostError(self._encoding.name, self._key, self._token, reason)
+        self._end_renewals()
+        self._changed.set()
+
+    def _end_renewals(self) -> None:
+        cancelled(self._task)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._leave_client is not None:
+            self._leave_client()
+
+    def _drop(self) -> None:
+        self._token, self._lost = None, None
+        self._changed.set()
+
+    async def _remove(self) -> bool:
+        """Delete our own record only; whether it was there."""
+        while True:
+            try:
+                await self._delete(self._revision)
+                return True
+            except WrongLastSequenceError:
+                # A renewal that was under way may have been stored.
+                seen = await self._look()
+                if seen.record != self._record or seen.revision == self._revision:
+                    return False
+                self._revision = seen.revision
+
+    async def _delete(self, last: int) -> None:
+        await write_entry(self._js, self._encoding, self._key, last=last, operation=Operation.DEL)
+
+
+class _WithClient:
+    """For the client's `close`: the lock is lost with the connection, and not only by its clock."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """It goes on until the connection is closed."""
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        self._lock.lose("the connection was closed.")

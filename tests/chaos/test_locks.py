@@ -1,0 +1,33 @@
+"""The short version; `python -m tests.chaos.locks` is the long one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.chaos.locks import Resource, run
+
+
+@pytest.mark.server
+async def test_no_old_token_is_accepted_after_a_newer_one_while_holders_die_and_stand_still() -> (
+    None
+):
+    figures = await asyncio.wait_for(
+        run(6, contenders=3, lease=1, every=0.8, pause=2, ttl=False, seed=4), 120
+    )
+    assert figures.resource.wrong == []
+    assert len(figures.resource.holders) > 5
+    assert figures.unexpected < 5
+    assert figures.pauses > 1
+    assert figures.killed > 1
+
+
+def test_the_resource_notices_locks_that_are_wrong() -> None:
+    resource = Resource()
+    assert resource.write(2, "careful-1")
+    assert resource.write(4, "careless-2")
+    assert not resource.write(2, "careful-1")
+    assert not resource.write(4, "careful-1") or resource.wrong
+    resource.accepted += [(3, "careful-3"), (4, "careless-2")]
+    resource.judge()
+    assert len(resource.wrong) == 3

@@ -1,0 +1,65 @@
+"""Elections: one leader, states in order, callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import BadSubscriptionError, BucketNotFoundError, ConfigError
+
+if TYPE_CHECKING:
+    from jetspark.full_client import JetStream
+    from jetspark.kv import Bucket, ElectionState
+
+
+async def test_one_candidate_leads_and_another_follows_when_it_resigns(bucket: Bucket) -> None:
+    async with asyncio.timeout(60):
+        one, other = (bucket.election("leader", holder=name) for name in ("one", "other"))
+        async with one:
+            assert await anext(one) == (False, None)
+            first = await anext(one)
+            assert first.leading
+            assert one.leading
+            assert first.token == one.token
+            async with other:
+                assert await other.next() == (False, None)
+                leader = await other.leader()
+                assert leader is not None
+                assert leader.holder == "one"
+                await one.resign()
+                assert not one.leading
+                second = await anext(other)
+                assert second.leading
+                assert (second.token or 0) > (first.token or 0)
+    with pytest.raises(BadSubscriptionError):
+        await other.next(1)
+    assert await one.leader() is None
+
+
+async def test_a_leader_that_is_replaced_becomes_a_candidate_again(bucket: Bucket) -> None:
+    states: asyncio.Queue[ElectionState] = asyncio.Queue()
+    election = bucket.election("leader", lease=1, callback=states.put)
+    async with asyncio.timeout(60), election:
+        assert not (await states.get()).leading
+        first = await states.get()
+        await bucket.purge("leader")  # somebody else decides so
+        assert await states.get() == (False, None)
+        second = await states.get()
+        assert (second.token or 0) > (first.token or 0)
+        with pytest.raises(ConfigError, match="callback"):
+            await election.next()
+
+
+async def test_a_candidate_is_told_when_there_is_no_election_any_more(
+    js: JetStream, bucket: Bucket
+) -> None:
+    async with asyncio.timeout(60), bucket.election("leader", lease=1) as election:
+        assert not (await anext(election)).leading
+        assert (await anext(election)).leading
+        await js.delete_bucket(bucket.name)
+        assert not (await anext(election)).leading
+        with pytest.raises(BucketNotFoundError):
+            await anext(election)
+    assert isinstance(election.error, BucketNotFoundError)

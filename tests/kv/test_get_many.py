@@ -1,0 +1,81 @@
+"""Many keys as of one revision."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.errors import DirectGetError
+from jetspark.kv import ReadOnlyBucket, ZlibCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.full_client import JetStream
+    from jetspark.kv import Bucket
+
+
+@pytest.fixture(autouse=True)
+def batches(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.11")
+
+
+async def test_many_keys_are_read_as_they_were_at_one_revision(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    """A writer counts in one key after the other: at each revision they fit together."""
+    bucket = await js.create_bucket(unique("B"), storage="memory")
+    keys = [f"k{number}" for number in range(20)]
+    revisions = {key: await bucket.put(key, b"0") for key in keys}
+
+    async def write() -> None:
+        for turn in range(1, 10_000):
+            for key in keys:
+                revisions[key] = await bucket.put(key, b"%d" % turn)
+
+    writing = asyncio.create_task(write())
+    try:
+        for _ in range(50):
+            snapshot = await bucket.get_many(keys)
+            assert list(snapshot) == sorted(keys, key=lambda key: snapshot[key].revision)
+            found = [snapshot[key].revision for key in snapshot]
+            # The last twenty writes are those of twenty different keys.
+            assert found == list(range(snapshot.revision - 19, snapshot.revision + 1))
+    finally:
+        writing.cancel()
+    await js.delete_bucket(bucket.name)
+
+
+async def test_many_keys_have_no_entries_without_a_value(filled: Bucket) -> None:
+    snapshot = await filled.get_many(["a.1", "a.2", "b", "b", "c"])
+    assert {key: entry.value for key, entry in snapshot.items()} == {"a.1": b"4", "b": b"3"}
+    assert snapshot.revision == 5
+    assert set(await filled.get_many("a.*")) == {"a.1"}
+    assert await filled.get_many(["c"]) == {}
+    last = await filled.put("x", b"0")
+    assert (await filled.get_many(["c"], leader=True)).revision == last
+    coded = filled.with_codecs(values=ZlibCodec())
+    await coded.put("z", b"zzz")
+    assert (await coded.get_many(["z"], leader=True))["z"].value == b"zzz"
+
+
+async def test_many_keys_of_a_bucket_without_direct_gets_are_refused(
+    js: JetStream, bucket: Bucket
+) -> None:
+    await js.update_stream(name=bucket.stream, allow_direct=False)
+    without = await js.bucket(bucket.name)
+    with pytest.raises(DirectGetError, match="does not allow direct gets"):
+        await without.get_many(["a"])
+
+
+async def test_a_read_only_bucket_reads_and_has_no_calls_that_write(filled: Bucket) -> None:
+    bucket = filled.read_only()
+    assert type(bucket) is ReadOnlyBucket
+    assert await bucket.get_value("b") == b"3"
+    assert await bucket.keys().all() == ["b", "a.1"]
+    assert repr(bucket).startswith("ReadOnlyBucket(")
+    assert type(bucket.with_codecs(values=ZlibCodec())) is ReadOnlyBucket
+    writing = {"put", "create", "update", "delete", "purge", "purge_deletes", "revert"}
+    assert not [name for name in (*writing, "lock", "election") if hasattr(bucket, name)]
