@@ -53,7 +53,7 @@ LAYERS: dict[str, set[str]] = {
     "connection": VALUES | {"wire"},
     "client": VALUES | {"wire", "connection"},
     "jetstream": CORE,
-    "kv": VALUES | {"client", "jetstream"},
+    "kv": VALUES | {"client", "jetstream", "wire.documents"},
     "objects": VALUES | {"client", "jetstream"},
     "services": VALUES | {"wire", "client", "jetstream"},
     "tracing": VALUES | {"wire", "client"},

@@ -21,7 +21,8 @@ from jetspark.kv.config import BucketConfig, Origin
 from jetspark.kv.election import Election, ElectionState
 from jetspark.kv.entries import Entry, Snapshot
 from jetspark.kv.live import LiveBucket
-from jetspark.kv.lock import Lock, LockRecord
+from jetspark.kv.lock import Lock
+from jetspark.kv.lock_key import LockRecord
 from jetspark.kv.read_only import ReadOnlyBucket
 from jetspark.kv.status import BucketStatus
 from jetspark.kv.watch import Watcher

@@ -29,7 +29,8 @@ from jetspark.errors import (
     LockLostError,
     RequestTimeoutError,
 )
-from jetspark.kv.lock import Lock, LockRecord
+from jetspark.kv.lock import Lock
+from jetspark.kv.lock_key import LockRecord
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:

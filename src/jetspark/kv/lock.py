@@ -18,16 +18,12 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Self
 
 from jetspark.arguments import checked
 from jetspark.client.background import background
@@ -37,55 +33,29 @@ from jetspark.errors import (
     CodecError,
     ConfigError,
     JetsparkError,
-    KeyNotFoundError,
     LockLostError,
     RequestTimeoutError,
     WrongLastSequenceError,
 )
-from jetspark.kv.stored import read_entry, write_entry
-from jetspark.kv.watch import Wanted, Watcher
-from jetspark.kv_rules import Operation
+from jetspark.kv.lock_key import RENEWALS, LockKey, LockRecord, Seen, pause
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.transient import is_transient_for_client
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.kv.encoding import BucketEncoding
-    from jetspark.kv.entries import Entry
+    from jetspark.kv.watch import Watcher
 
 LEASE = 10.0
 """Seconds without a renewal after which a lock is taken over, by default."""
 
-_RENEWALS = 3
-"""Renewals in a lease: two may fail."""
 _USABLE = 0.9
 """The part of a lease that the holder counts on: clocks do not run equally fast."""
-_PAUSE = 0.25
-"""Seconds after a failure that may pass."""
 
 
 def _now() -> float:
     """Seconds that also pass while the machine sleeps, where the system can tell."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
-
-
-class LockRecord(msgspec.Struct, frozen=True):
-    """Who holds a lock: the value of its key, as JSON."""
-
-    id: str
-    """Differs for every `Lock`."""
-    holder: str
-    """As given to `Bucket.lock`."""
-    lease: float
-    """Seconds."""
-
-
-class _Seen(NamedTuple):
-    """The key's last entry. `record`: None when nobody holds the lock."""
-
-    revision: int
-    record: LockRecord | None
 
 
 @checked
@@ -119,9 +89,7 @@ class Lock:
         self._key = key
         if holder is None:
             holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._record = LockRecord(secrets.token_hex(8), holder, self._lease)
-        self._value = msgspec.json.encode(self._record)
-        self._ttl = math.ceil(self._lease) if encoding.ttl else None
+        self._at = LockKey(js, encoding, key, holder, self._lease)
         self._acquiring = False
         self._token: int | None = None
         self._revision = 0
@@ -174,7 +142,7 @@ class Lock:
         A record whose holder has died stays until its TTL or another holder. Raises CodecError
         when the key has something else.
         """
-        return (await self._look()).record
+        return (await self._at.look()).record
 
     # -- holding it ----------------------------------------------------------------------------
 
@@ -260,11 +228,10 @@ class Lock:
     # -- competing -----------------------------------------------------------------------------
 
     async def _contend(self) -> None:
-        seen = _Seen(0, None)
-        watcher = Watcher(self._js, self._encoding, Wanted(self._encoding.filters(self._key)))
-        async with watcher:
+        seen = Seen(0, None)
+        async with self._at.watch() as watcher:
             while True:
-                if seen.record is not None and seen.record.id != self._record.id:
+                if seen.record is not None and seen.record.id != self._at.record.id:
                     seen = await self._wait(watcher, seen)
                     continue
                 began = _now()
@@ -274,15 +241,15 @@ class Lock:
                 except WrongLastSequenceError:
                     pass
                 except JetsparkError as error:
-                    await self._pause(error)
+                    await pause(error)
                 try:
-                    seen = await self._look()
+                    seen = await self._at.look()
                 except JetsparkError as error:
-                    await self._pause(error)
+                    await pause(error)
 
     async def _write_or_withdraw(self, last: int) -> int:
         """Cancelled, it leaves no record behind."""
-        writing = self._js.client.loop.create_task(self._write(last))
+        writing = self._js.client.loop.create_task(self._at.write(last))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -296,9 +263,9 @@ class Lock:
         except JetsparkError:
             return  # it ends with its lease, if it is stored
         if not self._acquiring and self._token is None:
-            await self._delete(revision)
+            await self._at.delete(revision)
 
-    async def _wait(self, watcher: Watcher, seen: _Seen) -> _Seen:
+    async def _wait(self, watcher: Watcher, seen: Seen) -> Seen:
         """Until the record changes, or was the same for its lease."""
         assert seen.record is not None  # noqa: S101
         end = _now() + seen.record.lease
@@ -310,47 +277,13 @@ class Lock:
             except JetsparkError as error:
                 if watcher.error is not None:
                     raise
-                await self._pause(error)
+                await pause(error)
                 continue
             if entry is None and not watcher.last_seq:
-                return _Seen(0, None)  # removed without a marker
+                return Seen(0, None)  # removed without a marker
             if entry is not None and entry.revision > seen.revision:
-                return self._seen(entry)
-        return _Seen(seen.revision, None)
-
-    async def _look(self) -> _Seen:
-        try:
-            return self._seen(await read_entry(self._js, self._encoding, self._key, leader=True))
-        except KeyNotFoundError as gone:
-            return _Seen(gone.revision or 0, None)
-
-    def _seen(self, entry: Entry) -> _Seen:
-        if entry.is_deleted:
-            return _Seen(entry.revision, None)
-        try:
-            record = msgspec.json.decode(entry.value, type=LockRecord)
-        except msgspec.MsgspecError:
-            raise CodecError(
-                f'Key "{self._key}" of bucket "{self._encoding.name}" has no record of a lock: '
-                "use another key."
-            ) from None
-        return _Seen(entry.revision, record)
-
-    async def _pause(self, error: JetsparkError) -> None:
-        if not is_transient_for_client(error):
-            raise error
-        await asyncio.sleep(_PAUSE)
-
-    async def _write(self, last: int) -> int:
-        return await write_entry(
-            self._js,
-            self._encoding,
-            self._key,
-            self._value,
-            last=last,
-            ttl=self._ttl,
-            timeout=self._lease / _RENEWALS,
-        )
+                return self._at.seen(entry)
+        return Seen(seen.revision, None)
 
     # -- the lease -----------------------------------------------------------------------------
 
@@ -378,7 +311,7 @@ class Lock:
 
     async def _renew(self, began: float) -> None:
         while self._lost is None:
-            await asyncio.sleep(max(began + self._lease / _RENEWALS - _now(), 0))
+            await asyncio.sleep(max(began + self._lease / RENEWALS - _now(), 0))
             began = await self._renew_once()
 
     async def _renew_once(self) -> float:
@@ -387,27 +320,27 @@ class Lock:
         while self._lost is None:
             began = _now()
             try:
-                self._renewed(await self._write(self._revision), began)
+                self._renewed(await self._at.write(self._revision), began)
                 return began
             except WrongLastSequenceError:
                 if await self._is_ours(first):
                     return first
                 self.lose("another client has taken it over, or its key was changed.")
             except JetsparkError as error:
-                await self._pause(error)
+                await pause(error)
         return first
 
     async def _is_ours(self, first: float) -> bool:
         """Whether the last entry is a renewal without an answer, sent not before `first`."""
-        seen: _Seen | None = None
+        seen: Seen | None = None
         while seen is None:
             try:
-                seen = await self._look()
+                seen = await self._at.look()
             except CodecError:
                 return False
             except JetsparkError as error:
-                await self._pause(error)
-        if seen.record != self._record:
+                await pause(error)
+        if seen.record != self._at.record:
             return False
         self._renewed(seen.revision, first)
         return True
@@ -438,17 +371,14 @@ class Lock:
         """Delete our own record only; whether it was there."""
         while True:
             try:
-                await self._delete(self._revision)
+                await self._at.delete(self._revision)
                 return True
             except WrongLastSequenceError:
                 # A renewal that was under way may have been stored.
-                seen = await self._look()
-                if seen.record != self._record or seen.revision == self._revision:
+                seen = await self._at.look()
+                if seen.record != self._at.record or seen.revision == self._revision:
                     return False
                 self._revision = seen.revision
-
-    async def _delete(self, last: int) -> None:
-        await write_entry(self._js, self._encoding, self._key, last=last, operation=Operation.DEL)
 
 
 class _WithClient:

@@ -7,7 +7,7 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import JetsparkError
 from jetspark.kv.election import Election as AsyncElection
 from jetspark.kv.election import ElectionState
-from jetspark.kv.lock import LockRecord
+from jetspark.kv.lock_key import LockRecord
 from jetspark.timestamps import Seconds
 
 
