@@ -82,7 +82,11 @@ MODULES: dict[str, list[Twin]] = {
     "full_client": [
         Twin(
             "jetspark.full_client:Client",
-            also=("jetspark.services.calls:ServiceCalls", "jetspark.tracing.calls:TraceCalls"),
+            also=(
+                "jetspark.services.calls:ServiceCalls",
+                "jetspark.tracing.calls:TraceCalls",
+                "jetspark.identity.calls:CalloutCalls",
+            ),
             bases=("Client",),
             inner="-",
             attributes=(),
@@ -281,6 +285,7 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "services.service": [Twin("jetspark.services.service:Service")],
     "services.discovery": [Twin("jetspark.services.discovery:Services", attributes=_CALLER)],
+    "identity.callout": [Twin("jetspark.identity.callout:AuthCallout")],
     "dead_letters.calls": [Twin("jetspark.dead_letters.calls:DeadLetterCalls", inner=_JS)],
     "dead_letters.dead_letters": [Twin("jetspark.dead_letters.dead_letters:DeadLetters")],
     "dead_letters.worker": [Twin("jetspark.dead_letters.worker:DeadLetterWorker")],
@@ -388,6 +393,7 @@ BODIES: dict[str, str] = {
     "Client.add_service": "Service(self._caller, "
     "self._thread.run(start_service, self._inner, {names}))",
     "Client.trace": "self._thread.run(trace_message, self._inner, {names})",
+    "Client.auth_callout": "AuthCallout(self._caller, {names})",
     "Client.services": "Services(self._caller, AsyncServices(self._inner, prefix))",
     "Request.respond": "if self._client.publishing.outbox.crowded:\n"
     "    drive(AsyncRequest(self._client, frame_of(self)).respond({args}))\n"
@@ -399,6 +405,7 @@ BODIES: dict[str, str] = {
     "Service.stats": ON_LOOP,
     "Service.reset": ON_LOOP,
     "Service.stop": BY_HAND,
+    "AuthCallout.stop": BY_HAND,
     "Services.request": "answered(Message(self._caller, "
     "self._caller.ask(subject, payload, timeout, headers)))",
     "Services.request_json": "json_answer(subject, "
@@ -412,6 +419,7 @@ ABSENT = {
     *("EventStream.push", "Watching.report", "Watching.last_seq"),
     "EndpointCalls.add_group",  # by hand: it makes what inherits it
     *("EndpointCalls.owner", "EndpointCalls.endpoint_options", "EndpointCalls.decorator"),
+    "AuthCallout.begin",
     *("Service.owner", "Service.begin", "Service.add", "Service.add_nowait"),
     *("ReadOnlyBucket.client", "Lock.lose", "ObjectStore.writer", "*.callback_task"),
     *("*.abandon", "*.handled", "*.left_by", "*.take_queued", "*.take_ready"),
@@ -488,6 +496,7 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "objects.content": ("ObjectData",),
     "objects.reader": ("ObjectReader",),
     "objects.watch": ("ObjectWatcher",),
+    "identity.callout": ("AuthCallout", "CalloutHandler"),
     "services.discovery": ("Services",),
     "services.endpoint_calls": ("EndpointCalls", "Group"),
     "services.handling": ("Handler", "HandlerT"),
@@ -591,6 +600,10 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "ServiceCalls.add_service": {
         "a plain function, called with": "a function, called in the event loop's thread with"
+    },
+    "CalloutCalls.auth_callout": {"`handler` (plain or async)": "`handler`, in a thread,"},
+    "AuthCallout.stop": {
+        "are cancelled; their users": "are left to finish; their users",
     },
     "Services.latencies": {"callback (plain or async)": "callback, called in its own thread"},
     "connect": {

@@ -33,13 +33,22 @@ VALUES = {
     *("kv_rules", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
-FEATURES = {"jetstream", "kv", "objects", "services", "tracing", "dead_letters"}
+FEATURES = {
+    "jetstream",
+    "kv",
+    "objects",
+    "services",
+    "tracing",
+    "dead_letters",
+    "identity",
+    "system",
+}
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
     f"connection.{file}"
     for file in (
         *("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket"),
-        *("server_errors", "pool_server", "proxy"),
+        *("server_errors", "pool_server", "proxy", "nkeys"),
     )
 }
 
@@ -58,6 +67,8 @@ LAYERS: dict[str, set[str]] = {
     "services": VALUES | {"wire", "client", "jetstream"},
     "tracing": VALUES | {"wire", "client"},
     "dead_letters": VALUES | {"wire", "client", "jetstream"},
+    "identity": VALUES | {"wire", "connection.nkeys", "client", "jetstream"},
+    "system": VALUES | {"wire", "client", "jetstream"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,

@@ -10,6 +10,7 @@
      │   ├─ BadTimeError(TypeError)        neither a number of seconds nor a timedelta
      │   ├─ UnknownArgumentError(TypeError)  a keyword that the call does not have
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
+     │   ├─ NKeyError                      a text that is not the NKey that it should be
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
      │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
      ├─ ConnectionFailure                  the link to the server
@@ -43,6 +44,9 @@
      ├─ RequestTimeoutError(TimeoutError)  ErrTimeout
      ├─ NoRespondersError                  ErrNoResponders
      ├─ ServiceError                       a service answered with an error: code, description
+     ├─ JWTError                           a JWT that cannot be trusted or read
+     ├─ CalloutRefusal                     an authorization callout's handler refuses a login
+     ├─ SystemRequestError                 a server's answer in the system account is an error
      ├─ EmbeddedServerError                a nats-server that we started did not come up
      ├─ SparkUnavailableError              Java or PySpark is missing or too old
      ├─ PipelineError                      a Spark query that we ran failed
@@ -174,6 +178,10 @@ class BadPayloadError(ConfigError, TypeError):
 
     def __init__(self, payload: object, advice: str) -> None:
         super().__init__(f"A payload is bytes, not {type(payload).__name__}: {advice}.")
+
+
+class NKeyError(ConfigError):
+    """A text that is not the NKey that it should be, or data that a key does not fit."""
 
 
 class BadNameError(ConfigError):
@@ -402,6 +410,31 @@ class ServiceError(JetsparkError):
         self.code = code
         self.description = description
         self.data = data
+
+
+class JWTError(JetsparkError):
+    """A JWT that cannot be trusted or read: malformed, forged, of another kind, or expired."""
+
+
+class CalloutRefusal(JetsparkError):
+    """Raised by the handler of an authorization callout: this user may not log in.
+
+    `reason` goes to the server, which logs it; the client is only told that it is refused.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SystemRequestError(JetsparkError):
+    """A server's answer to a request in the system account is an error: `code`, `description`."""
+
+    def __init__(self, server: str, code: int, description: str) -> None:
+        super().__init__(f"Server {server} answers: {description} (code {code}).")
+        self.server = server
+        self.code = code
+        self.description = description
 
 
 class EmbeddedServerError(JetsparkError):

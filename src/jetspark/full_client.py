@@ -15,6 +15,7 @@ from jetspark.client.client import Client as CoreClient
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.dead_letters.calls import DeadLetterCalls
+from jetspark.identity.calls import CalloutCalls
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
@@ -42,7 +43,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls
 
 
 @checked
-class Client(ServiceCalls, TraceCalls, CoreClient):
+class Client(ServiceCalls, TraceCalls, CalloutCalls, CoreClient):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

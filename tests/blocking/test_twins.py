@@ -18,9 +18,10 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, dead_letters, full_client, kv, objects, services
+from jetspark import blocking, dead_letters, full_client, identity, kv, objects, services
 from jetspark.blocking import dead_letters as blocking_dead_letters
 from jetspark.blocking import events as blocking_events
+from jetspark.blocking import identity as blocking_identity
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
@@ -74,6 +75,7 @@ TWINS: dict[type, type] = {
     objects.ObjectWatcher: blocking_objects.ObjectWatcher,
     dead_letters.DeadLetters: blocking_dead_letters.DeadLetters,
     dead_letters.DeadLetterWorker: blocking_dead_letters.DeadLetterWorker,
+    identity.AuthCallout: blocking_identity.AuthCallout,
     services.Service: blocking_services.Service,
     services.Group: blocking_services.Group,
     services.Request: blocking_services.Request,
@@ -122,6 +124,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (objects.ObjectWatcher, "last_seq"): "for what is built on it",
     (objects.ObjectStore, "writer"): "put writes all",
     (notices.EventStream, "push"): "of the client",
+    (identity.AuthCallout, "begin"): "for both clients",
     (gather.Replies, "__await__"): "list(replies) is the same",
     **{
         (cls, name): "for both clients"

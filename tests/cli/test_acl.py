@@ -58,6 +58,7 @@ ALL = {
     "dead-letters": ["--dead-letters", "D", "--stream", "S", "--remove-originals"],
     "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
     "service-client": ["--subject", "s.>"],
+    "auth-callout": ["--queue-group", "q", "--responses"],
     "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],
 }
 

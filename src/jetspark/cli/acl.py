@@ -76,8 +76,8 @@ def acl(
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
-            restore, events, dead-letters, service, service-client, service-monitor. Without one:
-            print what each role is for.
+            restore, events, dead-letters, service, service-client, service-monitor,
+            auth-callout. Without one: print what each role is for.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; service, service-client: subject
             of an endpoint; may be given again.
@@ -100,7 +100,8 @@ def acl(
         dead_letters: dead-letters: the name of the dead letters.
         remove_originals: dead-letters: with this option.
         service: service, service-monitor: the service; may be given again.
-        queue_group: service: listen as a member of this queue group only.
+        queue_group: service: listen as a member of this queue group only; auth-callout: that of
+            the instances.
         service_prefix: service-monitor: prefix under which another account's services are
             imported.
         inbox_prefix: Prefix of reply subjects, as in the connection's option of this name.

@@ -9,7 +9,6 @@ user's own needs nothing.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -17,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jetspark.errors import ConfigError
+from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed
+from jetspark.errors import ConfigError, NKeyError
 from jetspark.subjects import NO_TEXT
 
 Sign: TypeAlias = Callable[[bytes], bytes]
@@ -31,9 +31,6 @@ Credential: TypeAlias = str | Callable[[], str]
 _BLOCK = re.compile(r"-{3,}[^\n]*-{3,}[ \t]*\r?\n(.+?)\r?\n[ \t]*-{3,}[^\n]*-{3,}", re.DOTALL)
 _SEED_LINE = re.compile(r"^[ \t]*(S[A-Z2-7]{57})[ \t\r]*$", re.MULTILINE)
 
-_SEED_PREFIX = 18 << 3  # S…
-_USER_PREFIX = 20 << 3  # U…
-_SEED_BYTES = 32
 _SIGNATURE_BYTES = 64
 
 
@@ -95,28 +92,15 @@ def find_seed(text: str, where: str) -> str:
 def open_seed(seed: str, where: str) -> tuple[str, Sign]:
     """The public key and the signer of a user's seed. Raises ConfigError, never with the seed."""
     try:
-        raw = base64.b32decode(seed.strip() + "=" * (-len(seed.strip()) % 8))
-    except ValueError:  # also for letters that are not ASCII
-        raw = b""
-    if (
-        len(raw) != _SEED_BYTES + 4
-        or raw[0] & 0xF8 != _SEED_PREFIX
-        or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little")
-    ):
-        raise ConfigError(f"{where} holds no valid NKey seed (a text of 58 characters, SU…).")
-    prefix = (raw[0] & 0x07) << 5 | (raw[1] & 0xF8) >> 3
-    if prefix != _USER_PREFIX:
-        raise ConfigError(f"{where} holds an NKey seed that is not a user's (SU…).")
-    try:
-        from nacl.signing import SigningKey
-    except ImportError:
+        kind, raw = decode_seed(seed)
+    except NKeyError:
         raise ConfigError(
-            "NKeys need PyNaCl to sign with: pip install 'jetspark[nkeys]'."
+            f"{where} holds no valid NKey seed (a text of 58 characters, SU…)."
         ) from None
-    key = SigningKey(raw[2:-2])
-    public = bytes([_USER_PREFIX]) + bytes(key.verify_key)
-    public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
-    return base64.b32encode(public).decode().rstrip("="), lambda nonce: key.sign(nonce).signature
+    if kind is not KeyKind.USER:
+        raise ConfigError(f"{where} holds an NKey seed that is not a user's (SU…).")
+    pair = KeyPair(kind, raw)
+    return pair.public, pair.sign
 
 
 def read_credentials(option: str, path: str | os.PathLike[str]) -> str:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jetspark.arguments import spelt
 from jetspark.blocking.client import Client
+from jetspark.blocking.identity.callout import AuthCallout, CalloutHandler
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.blocking.services.discovery import Services
 from jetspark.blocking.services.service import Service
+from jetspark.connection.nkeys import CurveKeyPair, KeyPair
+from jetspark.identity.callout import CONCURRENCY, QUEUE_GROUP
 from jetspark.payloads import Payload
 from jetspark.services.calls import start_service
 from jetspark.services.discovery import Services as AsyncServices
@@ -115,4 +118,33 @@ class GeneratedClient(Client):
         """
         return self._thread.run(
             trace_message, self._inner, subject, payload, headers, deliver, timeout
+        )
+
+    @spelt
+    def auth_callout(
+        self,
+        handler: CalloutHandler,
+        *,
+        signer: KeyPair,
+        account: str | None = None,
+        xkey: CurveKeyPair | None = None,
+        servers: Iterable[str] | None = None,
+        queue_group: str = QUEUE_GROUP,
+        concurrency: int = CONCURRENCY,
+    ) -> AuthCallout:
+        """Decide who may log in: servers ask, `handler` answers (ADR-26; server 2.10).
+
+        The client is a user of the callout's account (`auth_users`). `handler`, in a thread, gets
+        an AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the server's
+        log. `signer`: the account's keys, those of `issuer` in the server's configuration.
+        `account`: the callout account's public key (A…), when `signer` is one of its signing keys.
+        `xkey`: the curve keys whose public key the configuration has as `xkey`; requests that are
+        not encrypted are refused then. `servers`: public keys (N…) of the servers that may ask; any
+        by default, that is any user of the callout account who may publish. `concurrency`: handlers
+        that run at once.
+
+        Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
+        """
+        return AuthCallout(
+            self._caller, handler, signer, account, xkey, servers, queue_group, concurrency
         )

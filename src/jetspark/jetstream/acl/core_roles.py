@@ -69,6 +69,20 @@ class CoreRoles:
         first = 0 if service is None else 1
         return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
+    # -- logins ----------------------------------------------------------------------------------
+
+    def auth_callout(
+        self, *, queue_group: str = "auth-callout", responses: Responses | None = None
+    ) -> Permissions:
+        """Run an authorization callout service, in the callout's account.
+
+        `queue_group`: that of its instances. `responses`: how long a login may be decided on, by
+        default a minute.
+        """
+        check_queue(queue_group)
+        subject = f"$SYS.REQ.USER.AUTH {queue_group}"
+        return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
+
     def _requesting(self, publish: tuple[str, ...]) -> Permissions:
         """Publish requests, and receive the replies."""
         return Permissions(publish, (self._inbox,))

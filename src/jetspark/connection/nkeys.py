@@ -1,0 +1,241 @@
+"""NKeys: Ed25519 and X25519 keys in the text form of NATS. No I/O.
+
+Contract: the checksum and the kind of every key are checked here. Signing and encryption need
+PyNaCl (the extra `nkeys`), imported on first use. Seeds appear in no repr and no error.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from enum import Enum
+from typing import Any, Final, Self
+
+from jetspark.errors import ConfigError, NKeyError
+
+_SEED: Final = 18 << 3  # S…
+_RAW: Final = 32  # bytes
+_XKEY_VERSION: Final = b"xkv1"
+_NONCE: Final = 24  # bytes
+
+
+class KeyKind(Enum):
+    """Whose key it is; the first letter of the public key tells."""
+
+    ACCOUNT = 0
+    CLUSTER = 2 << 3
+    OPERATOR = 14 << 3
+    SERVER = 13 << 3
+    USER = 20 << 3
+    CURVE = 23 << 3
+
+    @property
+    def letter(self) -> str:
+        """What its public keys begin with, such as "U"."""
+        return base64.b32encode(bytes([self.value])).decode()[0]
+
+
+class KeyPair:
+    """A pair of Ed25519 keys: signs as an operator, an account, a user, a server or a cluster."""
+
+    __slots__ = ("_key", "_raw", "kind", "public")
+
+    def __init__(self, kind: KeyKind, raw: bytes) -> None:
+        self.kind = kind
+        self._raw = raw
+        self._key = _nacl().SigningKey(raw)
+        self.public = encode_key(kind, bytes(self._key.verify_key))
+        """The public key as text."""
+
+    @classmethod
+    def new(cls, kind: KeyKind = KeyKind.USER) -> Self:
+        """New random keys. Raises ConfigError without PyNaCl, and for KeyKind.CURVE."""
+        if kind is KeyKind.CURVE:
+            raise ConfigError("Curve keys encrypt: CurveKeyPair.new() makes them.")
+        return cls(kind, secrets.token_bytes(_RAW))
+
+    @classmethod
+    def from_seed(cls, seed: str) -> Self:
+        """The keys of a seed (S…). Raises NKeyError for another text, never with the seed."""
+        kind, raw = decode_seed(seed)
+        if kind is KeyKind.CURVE:
+            raise NKeyError("The seed is of a curve key (SX…), which cannot sign.")
+        return cls(kind, raw)
+
+    @property
+    def seed(self) -> str:
+        """The secret as text."""
+        return encode_seed(self.kind, self._raw)
+
+    def sign(self, data: bytes) -> bytes:
+        """The 64 bytes of a signature."""
+        signature: bytes = self._key.sign(data).signature
+        return signature
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public})"
+
+
+class CurveKeyPair:
+    """A pair of X25519 keys (xkeys): encrypts for the holder of another one."""
+
+    __slots__ = ("_raw", "public")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self.public = encode_key(KeyKind.CURVE, bytes(_box().PrivateKey(raw).public_key))
+        """The public key as text (X…)."""
+
+    @classmethod
+    def new(cls) -> Self:
+        """New random keys. Raises ConfigError without PyNaCl."""
+        return cls(secrets.token_bytes(_RAW))
+
+    @classmethod
+    def from_seed(cls, seed: str) -> Self:
+        """The keys of a seed (SX…). Raises NKeyError for another text, never with the seed."""
+        kind, raw = decode_seed(seed)
+        if kind is not KeyKind.CURVE:
+            raise NKeyError("The seed is not of a curve key (SX…).")
+        return cls(raw)
+
+    @property
+    def seed(self) -> str:
+        """The secret as text."""
+        return encode_seed(KeyKind.CURVE, self._raw)
+
+    def seal(self, data: bytes, recipient: str) -> bytes:
+        """Encrypt for a public key (X…), and prove that it is from us. Raises NKeyError."""
+        nonce = secrets.token_bytes(_NONCE)
+        sealed = self._with(recipient).encrypt(data, nonce).ciphertext
+        return _XKEY_VERSION + nonce + bytes(sealed)
+
+    def open(self, data: bytes, sender: str) -> bytes:
+        """Decrypt what the holder of a public key sealed for us. Raises NKeyError."""
+        body = data[len(_XKEY_VERSION) :]
+        if not data.startswith(_XKEY_VERSION) or len(body) < _NONCE:
+            raise NKeyError("The data is not encrypted by an xkey.")
+        try:
+            return bytes(self._with(sender).decrypt(body[_NONCE:], body[:_NONCE]))
+        except _crypto_error():
+            raise NKeyError("The data cannot be decrypted: other keys, or changed.") from None
+
+    def _with(self, public: str) -> Any:
+        box = _box()
+        other = box.PublicKey(decode_key(public, KeyKind.CURVE))
+        try:
+            return box.Box(box.PrivateKey(self._raw), other)
+        except _crypto_error():
+            raise NKeyError("The public key is not one of X25519.") from None
+
+    def __repr__(self) -> str:
+        return f"CurveKeyPair({self.public})"
+
+
+def verify(public: str, data: bytes, signature: bytes) -> bool:
+    """Whether the holder of a public key has signed this data. Raises NKeyError for a wrong key."""
+    kind, raw = decode_any_key(public)
+    if kind is KeyKind.CURVE:
+        raise NKeyError("A curve key (X…) signs nothing.")
+    try:
+        _nacl().VerifyKey(raw).verify(data, signature)
+    except (_crypto_error(), ValueError):  # ValueError: of another length
+        return False
+    return True
+
+
+# -- as text ---------------------------------------------------------------------------------
+
+
+def encode_key(kind: KeyKind, raw: bytes) -> str:
+    """A public key as text."""
+    return _checked_text(bytes([kind.value]) + raw)
+
+
+def encode_seed(kind: KeyKind, raw: bytes) -> str:
+    """A seed as text: five bits say that it is one, the next five of what."""
+    value = kind.value
+    return _checked_text(bytes([_SEED | value >> 5, (value & 31) << 3]) + raw)
+
+
+def decode_key(public: str, kind: KeyKind) -> bytes:
+    """The 32 bytes of a public key of this kind. Raises NKeyError."""
+    found, raw = decode_any_key(public)
+    if found is not kind:
+        raise NKeyError(f"The key is not a public {kind.name.lower()} key ({kind.letter}…).")
+    return raw
+
+
+def decode_any_key(public: str) -> tuple[KeyKind, bytes]:
+    """Kind and bytes of a public key. Raises NKeyError."""
+    raw = _checked_bytes(public)
+    try:
+        if len(raw) == 1 + _RAW:
+            return KeyKind(raw[0]), raw[1:]
+    except ValueError:
+        pass
+    raise NKeyError("The text is not a public NKey (56 letters and digits).")
+
+
+def is_key(text: str, kind: KeyKind) -> bool:
+    """Whether a text is a public key of this kind."""
+    try:
+        decode_key(text, kind)
+    except NKeyError:
+        return False
+    return True
+
+
+def decode_seed(seed: str) -> tuple[KeyKind, bytes]:
+    """Kind and secret bytes of a seed. Raises NKeyError, never with the seed."""
+    raw = _checked_bytes(seed.strip())
+    try:
+        if len(raw) == 2 + _RAW and raw[0] & 0xF8 == _SEED:
+            return KeyKind((raw[0] & 0x07) << 5 | (raw[1] & 0xF8) >> 3), raw[2:]
+    except ValueError:
+        pass
+    raise NKeyError("The text is not an NKey seed (58 letters and digits, S…).")
+
+
+def _checked_text(body: bytes) -> str:
+    checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + checksum).decode().rstrip("=")
+
+
+def _checked_bytes(text: str) -> bytes:
+    """Without the checksum; nothing when that is wrong."""
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except ValueError:  # also for letters that are not ASCII
+        return b""
+    if len(raw) < 3 or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+        return b""
+    # The last letter has bits that mean nothing: only one text stands for a key.
+    return raw[:-2] if base64.b32encode(raw).decode().rstrip("=") == text else b""
+
+
+# -- PyNaCl ----------------------------------------------------------------------------------
+
+
+def _nacl() -> Any:
+    try:
+        import nacl.signing
+    except ImportError:
+        raise ConfigError(
+            "NKeys need PyNaCl to sign with: pip install 'jetspark[nkeys]'."
+        ) from None
+    return nacl.signing
+
+
+def _box() -> Any:
+    _nacl()
+    import nacl.public
+
+    return nacl.public
+
+
+def _crypto_error() -> type[Exception]:
+    from nacl.exceptions import CryptoError
+
+    return CryptoError

@@ -1,0 +1,201 @@
+"""The claims of JWTs: what they are about, and what a user may do (ADR-14). Pure.
+
+Field names are those of the wire; fields that this version does not know are in `extra`. None means
+"not given".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jetspark.arguments import checked
+from jetspark.errors import ConfigError
+from jetspark.jetstream.acl.permissions import Permissions
+from jetspark.jetstream.documents.document import Document, Span
+from jetspark.timestamps import as_timedelta
+
+NO_LIMIT = -1
+
+
+class Allowed(Document, frozen=True, kw_only=True):
+    """Subjects that are allowed and denied; without `allow`, all that are not denied."""
+
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+
+
+class AllowedResponses(Document, frozen=True, kw_only=True):
+    """Answers to the reply subjects of received messages, beside `pub`."""
+
+    max: int = 1
+    """Of one message; -1 for no limit."""
+    ttl: Span | None = None
+    """How long after the message."""
+
+
+class HoursOfDay(Document, frozen=True, kw_only=True):
+    """When a user may be connected, as "08:00:00"."""
+
+    start: str
+    end: str
+
+
+class UserClaims(Document, frozen=True, kw_only=True):
+    """What a user may do. Limits that are not given are none (-1).
+
+    For a user of a scoped signing key nothing is given: the server takes the key's template.
+    """
+
+    pub: Allowed | None = None
+    sub: Allowed | None = None
+    resp: AllowedResponses | None = None
+    subs: int | None = None
+    """Subscriptions of a connection."""
+    data: int | None = None
+    """Bytes in all."""
+    payload: int | None = None
+    """Bytes of a message."""
+    src: list[str] | None = None
+    """Networks to connect from, such as "192.0.2.0/24"."""
+    times: list[HoursOfDay] | None = None
+    times_location: str | None = None
+    """The time zone of `times`, such as "Europe/Berlin"; otherwise the server's."""
+    bearer_token: bool | None = None
+    """Log in with the JWT alone, without proving the key."""
+    proxy_required: bool | None = None
+    allowed_connection_types: list[str] | None = None
+    """Of "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"."""
+    issuer_account: str | None = None
+    """The account, when one of its signing keys has signed."""
+    tags: list[str] | None = None
+    type: str | None = None
+    version: int | None = None
+
+
+@checked
+def permitted(permissions: Permissions, **more: Any) -> UserClaims:
+    """The claims of a user with the permissions of roles (`jetspark.jetstream.acl`).
+
+    `more`: other fields of UserClaims. Raises ConfigError.
+    """
+    if clashing := {"pub", "sub", "resp"} & more.keys():
+        raise ConfigError(f"{min(clashing)} comes from the permissions.")
+    responses = permissions.responses
+    return UserClaims(
+        pub=_side(permissions.publish),
+        sub=_side(permissions.subscribe),
+        resp=None
+        if responses is None
+        else AllowedResponses(max=responses.max, ttl=as_timedelta(responses.expires)),
+        **more,
+    )
+
+
+def _side(subjects: tuple[str, ...]) -> Allowed:
+    # An empty list of what is allowed allows everything.
+    return Allowed(allow=list(subjects)) if subjects else Allowed(deny=[">"])
+
+
+class Claims(Document, frozen=True, kw_only=True):
+    """A JWT that was read and whose signature is right.
+
+    Whether its issuer may be trusted is another question.
+    """
+
+    iss: str
+    """The public key that has signed it."""
+    sub: str
+    """The public key that it is about."""
+    name: str = ""
+    aud: str = ""
+    jti: str = ""
+    iat: int = 0
+    """When it was issued, seconds since 1970."""
+    exp: int = 0
+    """When it expires, seconds since 1970; 0 for never."""
+    nbf: int = 0
+    nats: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What it says, as parsed JSON."""
+
+    @property
+    def kind(self) -> str:
+        """ "user", "account", "operator", "authorization_request" …"""
+        return str(self.nats.get("type", ""))
+
+
+class ServerIdentity(Document, frozen=True, kw_only=True):
+    """The server that asks."""
+
+    id: str
+    name: str = ""
+    host: str = ""
+    version: str = ""
+    cluster: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
+    xkey: str = ""
+    """Its curve key for this request, when that is encrypted."""
+
+
+class ClientIdentity(Document, frozen=True, kw_only=True):
+    """What the server knows of the client that logs in."""
+
+    host: str = ""
+    id: int = 0
+    user: str = ""
+    name: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
+    name_tag: str = ""
+    kind: str = ""
+    type: str = ""
+    """ "nats", "websocket" or "mqtt"."""
+    mqtt_id: str = ""
+    nonce: str = ""
+    """What the client has signed, when `ConnectOpts.sig` is given."""
+
+
+class ConnectOpts(Document, frozen=True, kw_only=True):
+    """What the client has sent to log in. It holds secrets, which its repr does not show."""
+
+    user: str = ""
+    auth_token: str = ""
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    protocol: int = 0
+
+    @property
+    def password(self) -> str:
+        """Empty when none was given. (Its name on the wire is a keyword of Python.)"""
+        given = self.extra.get("pass", "")
+        return given if isinstance(given, str) else ""
+
+    def __repr__(self) -> str:
+        return f"ConnectOpts(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"
+
+
+class ClientTLS(Document, frozen=True, kw_only=True):
+    """The client's TLS. Certificates are PEM."""
+
+    version: str = ""
+    cipher: str = ""
+    certs: list[str] = msgspec.field(default_factory=list)
+    """Those that were not verified."""
+    verified_chains: list[list[str]] = msgspec.field(default_factory=list)
+    """The client's own certificate is the first of each."""
+
+
+class AuthRequest(Document, frozen=True, kw_only=True):
+    """A login that a server asks about (ADR-26)."""
+
+    user_nkey: str
+    """The key that the server made for this login: the user of the answer."""
+    server_id: ServerIdentity
+    client_info: ClientIdentity
+    connect_opts: ConnectOpts
+    client_tls: ClientTLS | None = None
+    request_nonce: str = ""

@@ -1,0 +1,201 @@
+"""JWTs of NATS: written, read, verified (ADR-14). Pure.
+
+Contract: what is read is verified with the key that it names as its issuer, and nothing of it is
+used before. Whatever the text is, the only error is JWTError.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from jetspark.arguments import checked
+from jetspark.connection.nkeys import KeyKind, KeyPair, is_key, verify
+from jetspark.errors import ConfigError, JetStreamError, JWTError, NKeyError
+from jetspark.identity.claims import NO_LIMIT, Claims, UserClaims
+from jetspark.jetstream.documents.document import from_wire, to_wire
+from jetspark.timestamps import in_seconds
+
+MOST_BYTES: Final = 1024 * 1024
+"""Of a JWT, as for servers."""
+_HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
+_VERSION: Final = 2
+_LIMITS: Final = ("subs", "data", "payload")
+
+
+@checked
+def issue_user(
+    signer: KeyPair,
+    user: str,
+    *,
+    name: str = "",
+    claims: UserClaims | None = None,
+    account: str | None = None,
+    expires: float | timedelta | datetime | None = None,
+    scoped: bool = False,
+    audience: str = "",
+) -> str:
+    """The JWT of a user, signed by an account's key or by one of its signing keys.
+
+    `user`: the user's public key (U…). `account`: the account's public key (A…), needed when
+    `signer` is a signing key. `claims`: what the user may do; everything without them. `expires`:
+    how long from now, in seconds or as a timedelta, or a moment; None: never. `scoped`: for a
+    signing key with a scope, whose template decides, so that only tags may be among the claims.
+    `audience`: the account's name, for servers without operator that ask a callout.
+
+    Raises NKeyError for a key of another kind, ConfigError.
+    """
+    if signer.kind is not KeyKind.ACCOUNT:
+        raise NKeyError("A user's JWT is signed by an account's key (SA…).")
+    if not is_key(user, KeyKind.USER):
+        raise NKeyError("user is not a user's public key (U…).")
+    if account is not None and not is_key(account, KeyKind.ACCOUNT):
+        raise NKeyError("account is not an account's public key (A…).")
+    said = to_wire(claims or UserClaims())
+    if scoped:
+        if said.keys() - {"tags"}:
+            raise ConfigError("A scoped signing key decides itself: give no claims but tags.")
+    else:
+        said = dict.fromkeys(_LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | said
+    if account is not None and account != signer.public:
+        said["issuer_account"] = account
+    return encode_jwt(
+        signer, user, "user", said, name=name, audience=audience, expires=_moment(expires)
+    )
+
+
+def _moment(expires: float | timedelta | datetime | None) -> int:
+    if expires is None:
+        return 0
+    if isinstance(expires, datetime):
+        if expires.tzinfo is None:
+            raise ConfigError("expires needs a time zone.")
+        return int(expires.timestamp())
+    if (seconds := in_seconds(expires)) <= 0:
+        raise ConfigError("expires is more than 0 seconds from now.")
+    return int(time.time() + seconds)
+
+
+def creds_text(jwt: str, seed: str) -> str:
+    """The text of a `.creds` file of a user, which `creds_file` and other clients read."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+        "Keep this file secret: whoever has the seed below is this user.\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+
+
+def encode_jwt(
+    signer: KeyPair,
+    subject: str,
+    kind: str,
+    nats: dict[str, Any],
+    *,
+    name: str = "",
+    audience: str = "",
+    expires: int = 0,
+) -> str:
+    """A JWT of any kind. `nats`: what it says. `expires`: seconds since 1970, 0 for never."""
+    body: dict[str, Any] = {
+        "iat": int(time.time()),
+        "iss": signer.public,
+        "sub": subject,
+        "nats": {**nats, "type": kind, "version": _VERSION},
+    }
+    for field, value in (("name", name), ("aud", audience), ("exp", expires)):
+        if value:
+            body[field] = value
+    digest = hashlib.sha256(msgspec.json.encode(body)).digest()
+    body["jti"] = base64.b32encode(digest).decode().rstrip("=")
+    signed = f"{_text(msgspec.json.encode(_HEADER))}.{_text(msgspec.json.encode(body))}"
+    return f"{signed}.{_text(signer.sign(signed.encode()))}"
+
+
+@checked
+def read_jwt(text: str) -> Claims:
+    """The claims of a JWT whose signature is that of its issuer.
+
+    Neither its times nor whether the issuer may be trusted are looked at. Raises JWTError.
+    """
+    if len(text) > MOST_BYTES:
+        raise JWTError(f"The JWT has more than {MOST_BYTES:,} bytes.")
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise JWTError("A JWT has three parts with points between them.")
+    header = _object(parts[0], "header")
+    if (header.get("typ"), header.get("alg")) != (_HEADER["typ"], _HEADER["alg"]):
+        raise JWTError("The JWT is not signed with ed25519-nkey.")
+    body = _object(parts[1], "body")
+    nats = body.get("nats")
+    if not isinstance(nats, dict) or nats.get("version") != _VERSION:
+        raise JWTError("The JWT is not of version 2.")
+    issuer, signature = body.get("iss"), _bytes(parts[2], "signature")
+    try:
+        right = isinstance(issuer, str) and verify(
+            issuer, f"{parts[0]}.{parts[1]}".encode(), signature
+        )
+    except NKeyError:
+        right = False
+    if not right:
+        raise JWTError("The JWT was not signed by its issuer.")
+    try:
+        return from_wire(Claims, body)
+    except (JetStreamError, RecursionError) as error:
+        raise JWTError(f"The JWT cannot be read: {error}") from None
+
+
+@checked
+def user_claims(claims: Claims) -> UserClaims:
+    """What a user's JWT says. Raises JWTError for a JWT of another kind."""
+    found: UserClaims = body_of(claims, "user", UserClaims)
+    return found
+
+
+def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
+    """What a JWT of this kind says, as a document. Raises JWTError."""
+    if claims.kind != kind:
+        raise JWTError(f"The JWT is of another kind: {claims.kind!r}, not {kind!r}.")
+    try:
+        return from_wire(cls, claims.nats)
+    except (JetStreamError, RecursionError) as error:
+        raise JWTError(f"The JWT cannot be read: {error}") from None
+
+
+@checked
+def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
+    """Raises JWTError for a JWT that has expired or is not valid yet.
+
+    `leeway`: seconds by which clocks may differ.
+    """
+    now = time.time()
+    if claims.exp and claims.exp + leeway < now:
+        raise JWTError("The JWT has expired.")
+    if claims.nbf > now + leeway:
+        raise JWTError("The JWT is not valid yet.")
+
+
+def _object(part: str, what: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(_bytes(part, what), type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise JWTError(f"The {what} of the JWT is no JSON object.") from None
+
+
+def _bytes(part: str, what: str) -> bytes:
+    try:
+        raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except ValueError:  # also for letters that are not ASCII
+        raw = b""
+    # One text only for the same bytes: no padding, no other letters.
+    if not raw or _text(raw) != part:
+        raise JWTError(f"The {what} of the JWT is not Base64.")
+    return raw
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

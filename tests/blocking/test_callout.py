@@ -1,0 +1,57 @@
+"""An authorization callout service without async."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.callout import CalloutKeys
+
+from jetspark.blocking import connect
+from jetspark.errors import AuthError, CalloutRefusal, ConfigError
+from jetspark.identity import AuthRequest, CurveKeyPair, Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.server import NatsServer
+
+
+def test_callout_handlers_run_in_threads_at_once(make_server: Callable[..., NatsServer]) -> None:
+    keys = CalloutKeys(xkey=CurveKeyPair.new())
+    server = make_server(keys.config())
+    both = threading.Barrier(2, timeout=30)
+
+    def authorize(request: AuthRequest) -> Grant:
+        if request.connect_opts.user == "eve":
+            raise CalloutRefusal("not eve")
+        both.wait()
+        return Grant(account="APP")
+
+    def login(user: str) -> None:
+        with connect(server.url, user=user, password="x", connect_timeout=30) as nc:
+            nc.flush()
+            names.append(user)
+
+    names: list[str] = []
+    with (
+        connect(server.url, user="auth", password="auth") as nc,
+        nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
+    ):
+        threads = [threading.Thread(target=login, args=(user,)) for user in ("ann", "bob")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(names) == ["ann", "bob"]
+        with pytest.raises(AuthError):
+            login("eve")
+        assert (callout.stats.granted, callout.stats.refused) == (2, 1)
+        with pytest.raises(ConfigError, match="plain functions"):
+
+            async def wrong(request: AuthRequest) -> Grant:
+                return Grant(account="APP")
+
+            nc.auth_callout(wrong, signer=keys.signer)  # type: ignore[arg-type]
+    callout.wait_stopped()
