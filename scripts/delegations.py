@@ -445,7 +445,7 @@ WRAPPED: dict[str, str] = {
     "StoredMsgs": "StoredMsgs(self._thread, {value})",
     "PullConsumer": "PullConsumer(self._caller, {value})",
     "PushConsumer": "PushConsumer(self._caller, {value})",
-    "JsMsg": "JsMsg(self._client, frame_of({value}))",
+    "JsMsg": "received(self._client, {value})",
     "FetchResult": "fetched(self._client, {value})",
     "ConsumerMessages": "ConsumerMessages(self._client, self._inner.name, {begin}, callback)",
     "PushMessages": "PushMessages(self._client, self._inner.name, {begin}, callback)",
@@ -519,11 +519,12 @@ HELPERS: dict[str, str] = {
     "Taking": "jetspark.blocking.taking",
     "drain": "jetspark.blocking.taking",
     "judging": "jetspark.blocking.replies",
-    "fetched": "jetspark.blocking.jetstream.message",
+    **dict.fromkeys(("fetched", "received"), "jetspark.blocking.jetstream.message"),
     "transfer": "jetspark.blocking.jetstream.backup",
     "ThisThreadCalls": "jetspark.blocking.jetstream.this_thread",
     "MessageView": "jetspark.client.messages",
     "make_options": "jetspark.connection.options",
+    "check_hooks": "jetspark.client.hooking",
     **dict.fromkeys(("atomic_batch", "fast_ingest"), "jetspark.jetstream.batches.calls"),
     **dict.fromkeys(("publish_headers", "headers_of"), "jetspark.jetstream.publishing.headers"),
     "parts_of": "jetspark.client.prepared",
@@ -620,11 +621,12 @@ ASYNC = re.compile(r"\b([Aa]wait\w*|[Aa]sync|coroutine\w*|[Cc]ancel(led|ling)?)\
 CONNECT = """
 def connect({parameters}) -> Client:
     {doc}
-    client = Client(
-        make_options(servers, **options),
-        event_callback=event_callback,
-        error_callback=error_callback,
-    )
+    made = make_options(servers, **options)
+    client: Client
+    if hooks is None:
+        client = Client(made, event_callback=event_callback, error_callback=error_callback)
+    else:
+        client = HookedClient(made, check_hooks(hooks), event_callback, error_callback)
     client.connect()
     return client
 """
@@ -946,7 +948,8 @@ def connecting(module: Module) -> None:
     for text in texts_of(node.args):
         module.use(text, "jetspark.full_client")
     module.add("Client", "jetspark.blocking.full_client", "Client")
-    module.use("make_options")
+    module.add("HookedClient", "jetspark.blocking.hooked", "HookedClient")
+    module.use("make_options, check_hooks")
     text = CONNECT.format(parameters=ast.unparse(node.args), doc=docstring("connect", doc, 4))
     module.text += f"\n\n{text}"
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from jetspark.arguments import checked
 from jetspark.client.client import Client as CoreClient
+from jetspark.client.hooked import HookedCalls
+from jetspark.client.hooking import Hooked, check_hooks
+from jetspark.client.hooks import Hooks
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.dead_letters.calls import DeadLetterCalls
@@ -66,6 +69,23 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, CoreClient):
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
 
+class HookedClient(HookedCalls, Client):
+    """A client with hooks."""
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        hooks: Hooks,
+        event_callback: EventCallback | None,
+        error_callback: ErrorCallback | None,
+    ) -> None:
+        hooked = Hooked(hooks, self.report, options.api_prefix)
+        super().__init__(
+            options, event_callback=hooked.telling(event_callback), error_callback=error_callback
+        )
+        self.use_hooks(hooked)
+
+
 class Connecting:
     """What `connect` returns: `nc = await it`, or `async with it as nc`, once."""
 
@@ -99,6 +119,7 @@ class Connecting:
 def connect(
     servers: str | Iterable[str] | None = None,
     *,
+    hooks: Hooks | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
     **options: Any,
@@ -106,11 +127,15 @@ def connect(
     """Connect to NATS: `await connect(...)` or `async with connect(...) as nc`.
 
     `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
-    ConnectOptions. `event_callback` gets changes of the connection, `error_callback` errors that
-    no call can raise; both may be async. Raises ConfigError for an unknown option or a wrong
-    value; connecting raises as `Client.connect`.
+    ConnectOptions. `hooks`: are told of messages and events (see `Hooks`). `event_callback` gets
+    changes of the connection, `error_callback` errors that no call can raise; both may be async.
+    Raises ConfigError for an unknown option or a wrong value; connecting raises as
+    `Client.connect`.
     """
     made: ConnectOptions = make_options(servers, **options)
-    return Connecting(
-        lambda: Client(made, event_callback=event_callback, error_callback=error_callback)
-    )
+    if hooks is None:
+        return Connecting(
+            lambda: Client(made, event_callback=event_callback, error_callback=error_callback)
+        )
+    told = check_hooks(hooks)
+    return Connecting(lambda: HookedClient(made, told, event_callback, error_callback))

@@ -2,6 +2,7 @@
 
 from jetspark.client.client import Statistics
 from jetspark.client.gather import Replies
+from jetspark.client.hooks import Acknowledgement, Hooks
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.prepared import PreparedMessage
@@ -51,6 +52,7 @@ from jetspark.wire.reply_subject import Metadata
 from jetspark.wire.status import Status
 
 __all__ = [
+    "Acknowledgement",
     "AuthError",
     "AuthorizationError",
     "BadSubjectError",
@@ -70,6 +72,7 @@ __all__ = [
     "Headers",
     "HeadersLike",
     "HeadersNotSupportedError",
+    "Hooks",
     "JetStream",
     "JetStreamError",
     "JetsparkError",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.messages import Message
-from jetspark.client.request_calls import seconds_of
+from jetspark.client.request_calls import RequestCalls, seconds_of
 from jetspark.client.requests import Answer, RequestMux
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -53,6 +53,7 @@ class CallerSide:
         self.inner = inner
         self.buffer = buffer
         self.publishing = inner.publishing.into(buffer)
+        self.hooking = inner.hooking.in_threads()
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -83,8 +84,9 @@ class CallerSide:
         """As `request`, with headers; returns the reply's frame."""
         inner = self.inner
         if inner.publishing.outbox.crowded:
+            # Not a hooked one's own: who has hooks tells of it in this thread.
             reply = self.thread.run(
-                inner.request, subject, payload, timeout=timeout, headers=headers
+                RequestCalls.request, inner, subject, payload, timeout=timeout, headers=headers
             )
             return frame_of(reply)
         requests, seconds = inner.requests, seconds_of(timeout, inner.options)

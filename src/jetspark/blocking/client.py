@@ -56,13 +56,19 @@ class Client(GeneratedClient, Leaving):
         self._thread.call(self._make_in_loop, dial)
 
     def _make_in_loop(self, dial: Dial | None) -> None:
-        self._inner = AsyncClient(
-            self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
-        )
+        self._inner = self._new_inner(dial)
         link, limit = self._inner.publishing.link, self.options.pending_size
         self._buffer = PublishBuffer(self._thread, link, limit)
-        self._caller = CallerSide(self._thread, self._inner, self._buffer)
+        self._caller = self._new_caller()
         self._publishing = self._caller.publishing
+
+    def _new_inner(self, dial: Dial | None) -> AsyncClient:
+        return AsyncClient(
+            self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
+        )
+
+    def _new_caller(self) -> CallerSide:
+        return CallerSide(self._thread, self._inner, self._buffer)
 
     def _on_event(self, event: ConnectionEvent) -> None:
         self._buffer.link_changed()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -81,10 +80,10 @@ class Taking(Leaving, Generic[MessageT]):
         self._thread = client.thread
         self._what = what
         self._make = make
-        self._callback = callback
+        self._callback = None if callback is None else client.hooking.callback(callback)
         self._turn = threading.Lock()
         self._worker = Worker(name, client.inner)
-        self._taken: deque[MessageFrame] = deque()
+        self._taken = client.hooking.queue(client, callback)
         """Not returned to the user yet."""
 
         def begin_in_loop() -> None:

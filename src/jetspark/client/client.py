@@ -22,6 +22,7 @@ from typing import Self
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.barrier_calls import DRAIN_TIMEOUT, BarrierCalls
+from jetspark.client.hooking import NO_HOOKS, Hooking
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
@@ -77,6 +78,7 @@ class Client(BarrierCalls, RequestCalls):
     ) -> None:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
+        self.hooking: Hooking = NO_HOOKS
         self._notices = Notices(self.loop, event_callback, error_callback)
         self._link = Supervisor(
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jetspark.client.hooking import Hooked
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_limits import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
@@ -38,6 +39,9 @@ class FrameOutbox(Protocol):
 
 class Publishing:
     """Checks and encodes messages for one connection, and puts them into `outbox`."""
+
+    hooked: Hooked | None = None
+    """Who is told of messages, for publishers and batches; `client.hooked` has the other one."""
 
     def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
         self.outbox = outbox
@@ -91,6 +95,12 @@ class Publishing:
         `headers` may be encoded, too. Raises as `send`.
         """
         self.outbox.put(self.frame_replying(subject, payload, reply, headers))
+
+    def send_asking(
+        self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
+    ) -> None:
+        """`send_replying` for a user's request."""
+        self.send_replying(subject, payload, reply, headers)
 
     def frame_replying(
         self,

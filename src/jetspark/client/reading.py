@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from jetspark.client.hooking import Hooking
 from jetspark.client.messages import Sender
 from jetspark.timestamps import Seconds
 
@@ -30,6 +31,7 @@ class ReadingClient(Sender, Protocol):
     """What a source of messages needs of its client."""
 
     loop: asyncio.AbstractEventLoop
+    hooking: Hooking
 
     def adopt(self, reading: Reading) -> Callable[[], None]:
         """Drain it in `drain` and abandon it in `close`, until the returned function is called."""

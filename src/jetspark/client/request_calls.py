@@ -113,7 +113,7 @@ class RequestCalls(PublishCalls):
             await self.publishing.outbox.wait()
         first = True
         with self.requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
-            self.publishing.send_replying(subject, payload, reply, headers)
+            self.publishing.send_asking(subject, payload, reply, headers)
             while (frame := await gathering.next()) is not None:
                 self.requests.check_responders(frame, subject)
                 message = self._message(frame)

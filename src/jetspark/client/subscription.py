@@ -53,7 +53,12 @@ class Subscription(FrameReader[Message]):
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        super().__init__(client, callback)
+        hooking = client.hooking
+        super().__init__(
+            client,
+            None if callback is None else hooking.callback(callback),
+            hooking.queue(client, callback),
+        )
         self._link = link
         self._pending_bytes = 0
         self._msgs_limit = pending_msgs_limit

@@ -105,13 +105,14 @@ class ObjectReader:
     async def _next_chunks(self) -> list[bytes]:
         client = self._meta.js.client
         if self._messages is None:
-            self._messages = self._meta.js.ordered(
-                self._meta.stream,
-                subjects=self._subject,
-                # At least one chunk of any size.
-                max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
-                heartbeat=HEARTBEAT,
-            )
+            with client.hooking.quiet():
+                self._messages = self._meta.js.ordered(
+                    self._meta.stream,
+                    subjects=self._subject,
+                    # At least one chunk of any size.
+                    max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
+                    heartbeat=HEARTBEAT,
+                )
         message = await self._next_chunk(self._messages)
         lot = [message.data]
         for frame in self._messages.take_queued(self._lot - 1):

@@ -215,9 +215,9 @@ class HandlingHere:
     def __init__(self, handler: Handler, endpoint: Endpoint) -> None:
         client = endpoint.client
         self.answering = Answering(client.publishing, client.report, Tally())
-        self._handler = handler
+        self._handler = client.hooking.callback(handler)
         self._endpoint = endpoint
-        self._is_async = inspect.iscoroutinefunction(handler)
+        self._is_async = inspect.iscoroutinefunction(self._handler)
 
     async def work_off(self) -> None:
         """As `Handling.work_off`."""

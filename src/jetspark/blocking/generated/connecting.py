@@ -8,12 +8,16 @@ from typing import Any
 
 from jetspark.blocking.events import ErrorCallback, EventCallback
 from jetspark.blocking.full_client import Client
+from jetspark.blocking.hooked import HookedClient
+from jetspark.client.hooking import check_hooks
+from jetspark.client.hooks import Hooks
 from jetspark.connection.options import make_options
 
 
 def connect(
     servers: str | Iterable[str] | None = None,
     *,
+    hooks: Hooks | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
     **options: Any,
@@ -21,14 +25,16 @@ def connect(
     """Connect to NATS: `nc = connect(...)`, or `with connect(...) as nc`.
 
     `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
-    ConnectOptions. `event_callback` gets changes of the connection, `error_callback` errors that no
-    call can raise; both are called in a thread of their own. Raises ConfigError for an unknown
-    option or a wrong value; connecting raises as `Client.connect`.
+    ConnectOptions. `hooks`: are told of messages and events (see `Hooks`). `event_callback` gets
+    changes of the connection, `error_callback` errors that no call can raise; both are called in a
+    thread of their own. Raises ConfigError for an unknown option or a wrong value; connecting
+    raises as `Client.connect`.
     """
-    client = Client(
-        make_options(servers, **options),
-        event_callback=event_callback,
-        error_callback=error_callback,
-    )
+    made = make_options(servers, **options)
+    client: Client
+    if hooks is None:
+        client = Client(made, event_callback=event_callback, error_callback=error_callback)
+    else:
+        client = HookedClient(made, check_hooks(hooks), event_callback, error_callback)
     client.connect()
     return client

@@ -39,6 +39,15 @@ class FetchResult(Fetched[JsMsg]):
     __slots__ = ()
 
 
+def received(client: CallerSide, message: AsyncJsMsg) -> JsMsg:
+    """The same message, blocking."""
+    own = JsMsg(client, frame_of(message))
+    client.hooking.handed_out((own,))
+    return own
+
+
 def fetched(client: CallerSide, result: AsyncFetchResult) -> FetchResult:
     """The same fetch, with blocking messages."""
-    return FetchResult(deliver(JsMsg, client, list(map(frame_of, result))), result.error)
+    messages = deliver(JsMsg, client, list(map(frame_of, result)))
+    client.hooking.handed_out(messages)
+    return FetchResult(messages, result.error)

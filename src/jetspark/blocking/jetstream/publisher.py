@@ -16,6 +16,7 @@ from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.hooked import windowed_publishing
 from jetspark.jetstream.publishing.options import PublisherOptions
 from jetspark.jetstream.publishing.window import Window
 from jetspark.jetstream.publishing.windowed import WindowedPublishing
@@ -31,7 +32,7 @@ class Publisher(GeneratedPublisher):
 
     def __init__(self, client: CallerSide, api: Api, options: PublisherOptions) -> None:
         super().__init__(client)
-        self._inner = WindowedPublishing(api, options, client.publishing, self._changed)
+        self._inner = windowed_publishing(api, options, client.publishing, self._changed)
         self._window = self._inner.window
 
     def _send_message(

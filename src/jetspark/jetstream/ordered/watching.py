@@ -164,9 +164,10 @@ class Watching(Leaving, Generic[EntryT]):
         self._start = start
         if self._messages is not None:
             self._messages.stop()
-        self._messages = self._js.ordered(
-            self._stream, subjects=self._subjects, **start, **self._reading
-        )
+        with self._js.client.hooking.quiet():
+            self._messages = self._js.ordered(
+                self._stream, subjects=self._subjects, **start, **self._reading
+            )
 
     async def _last_message(self) -> int:
         """The last wanted message's sequence, from the leader; 0: there is none."""

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Self
 
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publishing.hooked import windowed_publishing
 from jetspark.jetstream.publishing.options import PublisherOptions
 from jetspark.jetstream.publishing.results import PublishFailure
-from jetspark.jetstream.publishing.windowed import WindowedPublishing
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
@@ -49,7 +49,7 @@ class Publisher:
     def __init__(self, api: Api, options: PublisherOptions) -> None:
         self._loop = api.client.loop
         self._outbox = api.client.publishing.outbox
-        self._inner = WindowedPublishing(api, options, api.client.publishing, self._changed)
+        self._inner = windowed_publishing(api, options, api.client.publishing, self._changed)
         self._window = self._inner.window
         self._senders: deque[asyncio.Future[None]] = deque()
         self._flushers: list[asyncio.Future[None]] = []

@@ -78,12 +78,22 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._api = api
         self._names = {"stream": stream, "consumer": consumer}
         on_missing = None if alone else self._on_missing
-        self._pull = ContinuousPull(api, limits, self._on_stop, priority, on_missing)
+        client = api.client
+        self._pull = ContinuousPull(
+            api,
+            limits,
+            self._on_stop,
+            priority,
+            on_missing,
+            client.hooking.queue(client, callback),
+        )
+        if callback is not None:
+            callback = client.hooking.callback(callback)
         self._acks = acks
         self._heartbeat = limits.heartbeat
         self._missing = 0
         self._look: asyncio.Task[None] | None = None
-        super().__init__(api.client, callback, self._pull.frames, self._pull.waiters)
+        super().__init__(client, callback, self._pull.frames, self._pull.waiters)
         self._draining = False
         self._told = ""
         self._retry: asyncio.Task[None] | None = None

@@ -93,6 +93,7 @@ class ContinuousPull:
         on_stop: OnStop,
         priority: Priority | None = None,
         on_missing: OnMissing | None = None,
+        frames: deque[MessageFrame] | None = None,
     ) -> None:
         self._api = api
         self._client = api.client
@@ -100,7 +101,7 @@ class ContinuousPull:
         self._on_stop = on_stop
         self._on_missing = on_missing
         self._priority = priority
-        self.frames: deque[MessageFrame] = deque()
+        self.frames: deque[MessageFrame] = deque() if frames is None else frames
         """Received, not taken yet."""
         self.waiters = Waiters()
         """Tasks that wait for `frames`; woken here, and by the owner at the end."""

@@ -174,6 +174,7 @@ class Pull:
             self._error = self._lost_for_good()
         if not self._messages and self._error is not None:
             raise self._error
+        self._client.hooking.handed_out(self._messages)
         return FetchResult(self._messages, self._error)
 
     def _lost_for_good(self) -> JetsparkError | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
-from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched
+from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched, received
 from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.jetstream.consumers.consumer import Consumer as AsyncConsumer
@@ -18,7 +18,6 @@ from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
 from jetspark.jetstream.pulling.consume_options import EXPIRES
 from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
-from jetspark.wire.kernel import frame_of
 
 
 class GeneratedConsumer:
@@ -155,17 +154,15 @@ class GeneratedPullConsumer:
 
         Raises RequestTimeoutError when none came, and as `fetch`, which has the other options.
         """
-        return JsMsg(
+        return received(
             self._client,
-            frame_of(
-                self._client.thread.run(
-                    self._inner.next,
-                    timeout,
-                    group=group,
-                    min_pending=min_pending,
-                    min_ack_pending=min_ack_pending,
-                    priority=priority,
-                )
+            self._client.thread.run(
+                self._inner.next,
+                timeout,
+                group=group,
+                min_pending=min_pending,
+                min_ack_pending=min_ack_pending,
+                priority=priority,
             ),
         )
 

@@ -1,0 +1,335 @@
+"""How hooks come into the client: by objects that take the place of others.
+
+Without hooks a client has `Hooking`, which hands back what it gets, once for a subscription or
+publisher: nothing is looked at for a message. With hooks it has `Hooked`, which wraps callbacks and
+gives queues that tell what is taken from them; `hooked_publishing` has what sends.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from jetspark.client.hooks import AckKind, Acknowledgement, Around, Hooks
+from jetspark.client.messages import MessageView, Reporter
+from jetspark.client.prepared import PreparedMessage
+from jetspark.connection.events import ConnectionEvent
+from jetspark.errors import (
+    BadHeaderError,
+    ConfigError,
+    HeadersNotSupportedError,
+    JetsparkError,
+    MaxPayloadError,
+    NotJetStreamMessageError,
+    shown,
+    user_error,
+)
+from jetspark.payloads import Payload
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.reply_subject import parse_reply_subject
+from jetspark.wire.status import status_of
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_NAMES: Final = ("publish", "request", "deliver", "ack", "event")
+_OF_HEADERS: Final = (MaxPayloadError, BadHeaderError, HeadersNotSupportedError)
+"""What headers that a hook has added can cause."""
+
+_ACK: Final = "$JS.ACK."
+_OWN: Final = "$JS."
+"""The subjects of JetStream's protocol."""
+
+
+def check_hooks(hooks: object) -> Hooks:
+    """Raises ConfigError for what is none."""
+    if not isinstance(hooks, Hooks):
+        raise ConfigError(f"hooks is an object of a class that inherits Hooks, not {shown(hooks)}.")
+    for name in _NAMES:
+        if inspect.iscoroutinefunction(getattr(hooks, name)):
+            raise ConfigError(f"The hook {name} is a plain function, not an async one.")
+    return hooks
+
+
+class Hooking:
+    """No hooks."""
+
+    def callback(self, function: FunctionT) -> FunctionT:
+        """What to call in place of a callback or handler of messages."""
+        return function
+
+    def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
+        """The queue of a subscription or consumer. `client`: of its messages."""
+        return deque()
+
+    def handed_out(self, messages: Iterable[MessageView]) -> None:
+        """A fetch returns these."""
+
+    def quiet(self) -> AbstractContextManager[object]:
+        """What is subscribed inside belongs to the client itself."""
+        return nullcontext()
+
+    def in_threads(self) -> Hooking:
+        """For the part of the blocking client that runs in its callers' threads."""
+        return self
+
+
+NO_HOOKS: Final = Hooking()
+
+
+class Guarded:
+    """A hook's context manager: what it raises is reported, and it suppresses nothing."""
+
+    __slots__ = ("_make", "_manager", "_report", "_what")
+
+    def __init__(
+        self, what: str, make: Callable[[], Around], report: Callable[[JetsparkError], None]
+    ) -> None:
+        self._what = what
+        self._make = make
+        self._report = report
+        self._manager: Around = None
+
+    def __enter__(self) -> Self:
+        try:
+            manager = self._make()
+            if manager is not None:
+                manager.__enter__()
+                self._manager = manager
+        except BaseException as error:
+            self._raised(error)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._manager is None:
+            return
+        try:
+            self._manager.__exit__(kind, error, traceback)
+        except BaseException as raised:
+            if raised is not error:
+                self._raised(raised)
+
+    def _raised(self, error: BaseException) -> None:
+        self._report(user_error(f"The hook {self._what}", error))
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+
+
+class Hooked(Hooking):
+    """`report` may be called in any thread that uses the client."""
+
+    def __init__(
+        self, hooks: Hooks, report: Callable[[JetsparkError], None], api_prefix: str
+    ) -> None:
+        self.hooks = hooks
+        self.report = report
+        self._api_prefix = api_prefix
+        self._own = (_OWN, f"{api_prefix}.")
+        self._quiet = False
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        subject: str,
+        payload: Payload,
+        reply: str | None,
+        headers: HeadersLike | None,
+        put: Callable[[Headers | None], T],
+        *,
+        asking: bool = False,
+    ) -> T:
+        """`put` with the headers that the hook leaves; an ack is told as such.
+
+        `asking`: it returns when the reply came.
+        """
+        own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
+        if not isinstance(subject, str):
+            return put(own)  # which refuses it
+        if subject.startswith(self._own):
+            with self._ack(subject, payload, "ack_sync" if asking else None):
+                return put(own)
+        message = PreparedMessage(subject, payload, reply=reply, headers=own or ())
+        before = message.headers.to_dict()
+        hook = self.hooks.request if asking else self.hooks.publish
+        with self._guarded("request" if asking else "publish", lambda: hook(message)):
+            if message.headers.to_dict() == before:
+                return put(own)
+            try:
+                return put(message.headers)
+            except _OF_HEADERS as error:
+                self._gives_way(error)
+                return put(own)
+
+    async def request(
+        self,
+        subject: str,
+        payload: Payload,
+        headers: HeadersLike | None,
+        ask: Callable[[Headers | None], Awaitable[T]],
+    ) -> T:
+        """`ask` with the headers that the hook leaves."""
+        own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
+        if not isinstance(subject, str):
+            return await ask(own)  # which refuses it
+        if subject.startswith(self._own):
+            with self._ack(subject, payload, "ack_sync"):
+                return await ask(own)
+        message = PreparedMessage(subject, payload, headers=own or ())
+        before = message.headers.to_dict()
+        with self._guarded("request", lambda: self.hooks.request(message)):
+            if message.headers.to_dict() == before:
+                return await ask(own)
+            try:
+                return await ask(message.headers)
+            except _OF_HEADERS as error:
+                self._gives_way(error)
+                return await ask(own)
+
+    def _gives_way(self, error: JetsparkError) -> None:
+        """The message is sent as its sender gave it."""
+        self.report(user_error("Sending with the headers of a hook", error))
+
+    def _ack(
+        self, subject: str, payload: Payload, kind: AckKind | None = None
+    ) -> AbstractContextManager[object]:
+        if not subject.startswith(_ACK):
+            return nullcontext()
+        try:
+            metadata = parse_reply_subject(subject.encode())
+        except NotJetStreamMessageError:
+            return nullcontext()
+        acknowledgement = Acknowledgement(kind or _kind(bytes(payload)), metadata)
+        return self._guarded("ack", lambda: self.hooks.ack(acknowledgement))
+
+    def _guarded(self, what: str, make: Callable[[], Around]) -> Guarded:
+        return Guarded(what, make, self.report)
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def callback(self, function: FunctionT) -> FunctionT:
+        """As `Hooking.callback`."""
+        return function if self._quiet else _Delivering(function, self)  # type: ignore[return-value]
+
+    def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
+        """As `Hooking.queue`: a callback tells for itself."""
+        if self._quiet or callback is not None:
+            return deque()
+        return _ToldFrames(self, client)
+
+    def handed_out(self, messages: Iterable[MessageView]) -> None:
+        """As `Hooking.handed_out`."""
+        for message in messages:
+            self.taken(message)
+
+    def taken(self, message: MessageView) -> None:
+        """An iterator gives out this message."""
+        with self._guarded("deliver", lambda: self.hooks.deliver(message, handled=False)):
+            pass
+
+    def delivering(self, message: MessageView) -> Guarded:
+        """Around the call of a handler."""
+        return self._guarded("deliver", lambda: self.hooks.deliver(message, handled=True))
+
+    @contextmanager
+    def _hushed(self) -> Iterator[None]:
+        before, self._quiet = self._quiet, True
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    def quiet(self) -> AbstractContextManager[object]:
+        """As `Hooking.quiet`. Nothing may be awaited inside."""
+        return self._hushed()
+
+    # -- events --------------------------------------------------------------------------------
+
+    def telling(
+        self, callback: Callable[[ConnectionEvent], T] | None
+    ) -> Callable[[ConnectionEvent], T | None]:
+        """The event callback that tells the hook, too."""
+
+        def told(event: ConnectionEvent) -> Around:
+            self.hooks.event(event)
+            return None
+
+        def tell(event: ConnectionEvent) -> T | None:
+            with self._guarded("event", lambda: told(event)):
+                pass
+            return None if callback is None else callback(event)
+
+        return tell
+
+
+class HookedInLoop(Hooked):
+    """Of the asyncio client inside a blocking one, whose callers' threads are where messages go."""
+
+    def callback(self, function: FunctionT) -> FunctionT:
+        return function
+
+    def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
+        return deque()
+
+    def handed_out(self, messages: Iterable[MessageView]) -> None:
+        pass
+
+    def in_threads(self) -> Hooked:
+        return Hooked(self.hooks, self.report, self._api_prefix)
+
+
+class _ToldFrames(deque[MessageFrame]):
+    """A queue that tells the hook what is taken from it."""
+
+    __slots__ = ("_client", "_hooked")
+
+    def __init__(self, hooked: Hooked, client: Reporter) -> None:
+        super().__init__()
+        self._hooked = hooked
+        self._client = client
+
+    def popleft(self) -> MessageFrame:
+        frame = super().popleft()
+        if status_of(frame.headers) is None:  # the server's own are not given out
+            self._hooked.taken(MessageView(self._client, frame))
+        return frame
+
+
+class _Delivering:
+    """A callback or handler, with the hook around each call of it."""
+
+    def __init__(self, function: Callable[[Any], Any], hooked: Hooked) -> None:
+        self._function = function
+        self._hooked = hooked
+
+    def __call__(self, message: Any) -> Any:
+        if not isinstance(message, MessageView) or message.status is not None:
+            return self._function(message)
+        with ExitStack() as stack:
+            stack.enter_context(self._hooked.delivering(message))
+            result = self._function(message)
+            if result is None or not inspect.isawaitable(result):
+                return result
+            return self._rest(result, stack.pop_all())
+
+    async def _rest(self, result: Awaitable[Any], stack: ExitStack) -> Any:
+        with stack:
+            return await result
+
+
+def _kind(payload: bytes) -> AckKind:
+    if payload.startswith(b"-NAK"):
+        return "nak"
+    if payload.startswith(b"+TERM"):
+        return "term"
+    return "in_progress" if payload.startswith(b"+WPI") else "ack"

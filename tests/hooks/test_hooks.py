@@ -1,0 +1,452 @@
+"""Hooks: what they are told of, in both clients, and that they can do no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jetspark
+from jetspark import Acknowledgement, Hooks, Message, PreparedMessage, blocking
+from jetspark.client.messages import MessageView
+from jetspark.connection.events import ConnectionEvent
+from jetspark.errors import ConfigError, JetsparkError, NoRespondersError, ServiceError
+
+if TYPE_CHECKING:
+    from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+pytestmark = pytest.mark.server
+here: ContextVar[str] = ContextVar("here", default="nowhere")
+
+
+class Journal(Hooks):
+    """Writes down what it is told: kind, what about, and how it ended."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, str]] = []
+        self.events: list[ConnectionEvent] = []
+        self.closed = asyncio.Event()
+
+    @contextmanager
+    def _around(self, kind: str, about: str) -> Iterator[None]:
+        before = here.set(f"{kind} {about}")
+        try:
+            yield
+        except BaseException as error:
+            self.lines.append((kind, about, type(error).__name__))
+            raise
+        else:
+            self.lines.append((kind, about, "done"))
+        finally:
+            here.reset(before)
+
+    def publish(self, message: PreparedMessage) -> AbstractContextManager[None]:
+        message.headers.set("Trace", here.get())
+        return self._around("publish", message.subject)
+
+    def request(self, message: PreparedMessage) -> AbstractContextManager[None]:
+        message.headers.set("Trace", here.get())
+        return self._around("request", message.subject)
+
+    def deliver(self, message: MessageView, *, handled: bool) -> AbstractContextManager[None]:
+        return self._around("handle" if handled else "give", message.subject)
+
+    def ack(self, ack: Acknowledgement) -> AbstractContextManager[None]:
+        return self._around(ack.kind, f"{ack.metadata.stream} {ack.metadata.stream_seq}")
+
+    def event(self, event: ConnectionEvent) -> None:
+        self.events.append(event)
+        if isinstance(event, jetspark.Closed):
+            self.closed.set()
+
+    def of(self, *kinds: str) -> list[tuple[str, str, str]]:
+        return [line for line in self.lines if line[0] in kinds]
+
+
+def trace_of(message: MessageView) -> str | None:
+    return None if message.headers is None else message.headers.get("Trace")
+
+
+# -- asyncio ---------------------------------------------------------------------------------------
+
+
+async def test_what_is_sent_carries_the_hooks_headers(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, journal = unique("hooked"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        sub = nc.subscribe(a)
+        here.set("the caller")
+        given = jetspark.Headers({"k": "v"})
+        await nc.publish(a, b"1", headers=given)
+        nc.publish_nowait(a, memoryview(b"2"), headers=iter([("k", "w")]))
+        await nc.publish_msg(PreparedMessage(a, b"3"))
+        got = [await sub.next(20) for _ in range(3)]
+        assert [message.data for message in got] == [b"1", b"2", b"3"]
+        assert [trace_of(message) for message in got] == ["the caller"] * 3
+        assert got[1].headers is not None
+        assert got[1].headers["k"] == "w"
+        assert given.to_dict() == {"k": ["v"]}  # the caller's own are theirs
+        assert journal.of("publish") == [("publish", a, "done")] * 3
+        assert journal.of("give") == [("give", a, "done")] * 3
+    await asyncio.wait_for(journal.closed.wait(), 20)  # told in a later turn of the loop
+    kinds = [type(event).__name__ for event in journal.events]
+    assert kinds == ["Connected", "Closed"]
+
+
+async def test_a_request_ends_with_its_reply_or_its_error(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, nobody, journal = unique("hooked"), unique("nobody"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+
+        async def answer(message: Message) -> None:
+            await asyncio.sleep(0)
+            assert here.get() == f"handle {a}"
+            await message.respond(b"yes", {"Asked": trace_of(message) or ""})
+
+        nc.subscribe(a, callback=answer)
+        here.set("asking")
+        reply = await nc.request(a, b"?", timeout=20)
+        assert reply.headers is not None
+        assert reply.headers["Asked"] == "asking"
+        assert reply.headers["Trace"] == f"handle {a}"
+        with pytest.raises(NoRespondersError):
+            await nc.request(nobody)
+        assert journal.of("request") == [
+            ("request", a, "done"),
+            ("request", nobody, "NoRespondersError"),
+        ]
+        assert journal.of("handle") == [("handle", a, "done")]
+        many = await nc.request_many(a, max_msgs=1, timeout=20)
+        assert len(many) == 1
+        assert ("publish", a, "done") in journal.lines
+
+
+async def test_handlers_errors_reach_the_hook_and_go_on(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, name, journal = unique("hooked"), unique("hooked"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+
+        def fail(message: Message) -> None:
+            raise ValueError("on purpose")
+
+        nc.subscribe(a, callback=fail)
+        await nc.publish(a)
+        await nc.flush()
+        await nc.barrier()
+        assert journal.of("handle") == [("handle", a, "ValueError")]
+        assert "on purpose" in str(nc.last_error)
+        service = await nc.add_service(name, "1.0.0")
+
+        async def refuse(request: Any) -> None:
+            raise ServiceError(404, "none")
+
+        await service.add_endpoint("e", refuse, subject=name)
+        with pytest.raises(ServiceError):
+            await nc.services().request(name, timeout=20)
+        assert ("handle", name, "ServiceError") in journal.lines
+
+
+async def test_jetstream_is_told_by_its_messages_and_acks(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    name, journal = unique("HOOKED"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream(timeout=20)
+        await js.create_stream(name=name, subjects=[name])
+        here.set("publishing")
+        await js.publish(name, b"1")
+        async with js.publisher() as publisher:
+            await publisher.send(name, b"2")
+            await publisher.send(name, b"3", headers={"k": "v"})
+        assert journal.lines == [("request", name, "done"), *[("publish", name, "done")] * 2]
+        journal.lines.clear()
+        consumer = await js.create_consumer(name, name="c")
+        one, two = await consumer.fetch(2, timeout=20)
+        assert trace_of(one) == trace_of(two) == "publishing"
+        await one.in_progress()
+        await one.nak()
+        await two.term()
+        three = await consumer.next(20)
+        await three.ack_sync()
+        async with consumer.consume() as messages:
+            again = await messages.next(20)
+            await again.ack()
+        ordered = [message.seq async for message in _some(js.ordered(name), 3)]
+        assert ordered == [1, 2, 3]
+        assert journal.lines == [
+            *[("give", name, "done")] * 2,
+            ("in_progress", f"{name} 1", "done"),
+            ("nak", f"{name} 1", "done"),
+            ("term", f"{name} 2", "done"),
+            ("give", name, "done"),
+            ("ack_sync", f"{name} {three.seq}", "done"),
+            ("give", name, "done"),
+            ("ack", f"{name} {again.seq}", "done"),
+            *[("give", name, "done")] * 3,
+        ]
+
+
+async def _some(messages: Any, count: int) -> Any:
+    async with messages:
+        for _ in range(count):
+            yield await messages.next(20)
+
+
+async def test_consumer_callbacks_are_wrapped_and_watches_are_not_told(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    name, journal = unique("HOOKED"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream(timeout=20)
+        bucket = await js.create_bucket(name)
+        await bucket.put("k", b"v")
+        assert journal.of("request") == [("request", f"$KV.{name}.k", "done")]
+        async with bucket.watch() as watcher:
+            entry = await watcher.next(20)
+            assert entry is not None
+        push = await js.create_push_consumer(
+            f"KV_{name}", name="p", deliver_subject=unique("push"), ack_policy="none"
+        )
+        came = asyncio.Event()
+        async with push.subscribe(callback=lambda message: came.set()):
+            await came.wait()
+        assert journal.of("handle", "give") == [("handle", f"$KV.{name}.k", "done")]
+
+
+async def test_batches_tell_of_each_message_when_it_is_added(
+    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    name, journal = unique("HOOKED"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream(timeout=20)
+        await js.create_stream(
+            name=name, subjects=[name], allow_atomic=True, allow_batched=True, allow_direct=True
+        )
+        async with js.atomic_batch() as batch:
+            for number in range(2):
+                here.set(f"batch {number}")
+                await batch.add(name, b"x")
+            here.set("commit")
+            await batch.commit()
+        async with js.fast_ingest() as ingest:
+            for number in range(2):
+                here.set(f"ingest {number}")
+                await ingest.add(name, b"x")
+        stored = [await js.get_msg(name, seq) for seq in range(1, 5)]
+        traces = [message.headers["Trace"] for message in stored if message.headers]
+        assert traces == ["batch 0", "batch 1", "ingest 0", "ingest 1"]
+        assert journal.of("publish") == [("publish", name, "done")] * 4
+
+
+# -- no harm ---------------------------------------------------------------------------------------
+
+
+class Broken(Hooks):
+    """Everything goes wrong: before, after, both, or by what it returns."""
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+
+    def _wrong(self) -> Any:
+        if self.when == "at once":
+            raise RuntimeError("hook")
+        if self.when == "returns":
+            return 7
+
+        @contextmanager
+        def around() -> Iterator[None]:
+            if self.when == "before":
+                raise RuntimeError("hook")
+            try:
+                yield
+            except BaseException:
+                if self.when == "suppresses":
+                    return
+                raise RuntimeError("hook") from None
+            if self.when == "after":
+                raise RuntimeError("hook")
+
+        return around()
+
+    def publish(self, message: PreparedMessage) -> Any:
+        return self._wrong()
+
+    def request(self, message: PreparedMessage) -> Any:
+        return self._wrong()
+
+    def deliver(self, message: MessageView, *, handled: bool) -> Any:
+        return self._wrong()
+
+    def ack(self, ack: Acknowledgement) -> Any:
+        return self._wrong()
+
+    def event(self, event: ConnectionEvent) -> None:
+        if self.when == "at once":
+            raise RuntimeError("hook")
+
+
+@pytest.mark.parametrize("when", ["at once", "returns", "before", "after", "suppresses"])
+async def test_a_hook_that_fails_changes_nothing_and_is_reported(
+    shared_server: NatsServer, unique: Unique, when: str
+) -> None:
+    a, nobody, name = unique("hooked"), unique("nobody"), unique("HOOKED")
+    reported: list[JetsparkError] = []
+    async with jetspark.connect(
+        shared_server.url, hooks=Broken(when), error_callback=reported.append
+    ) as nc:
+        seen: list[bytes] = []
+
+        async def answer(message: Message) -> None:
+            seen.append(message.data)
+            await message.respond(b"yes")
+
+        nc.subscribe(a, callback=answer)
+        assert (await nc.request(a, b"1", timeout=20)).data == b"yes"
+        with pytest.raises(NoRespondersError):
+            await nc.request(nobody)
+        await nc.publish(a, b"2", reply=nc.new_inbox())
+        await nc.flush()
+        await nc.barrier()
+        assert seen == [b"1", b"2"]
+        js = nc.jetstream(timeout=20)
+        await js.create_stream(name=name, subjects=[name])
+        await js.publish(name, b"3")
+        (message,) = await (await js.create_consumer(name, name="c")).fetch(1, timeout=20)
+        await message.ack_sync()
+        await nc.flush()
+    if when != "suppresses":
+        hooks = {str(error).partition(" raised")[0] for error in reported}
+        names = {"publish", "request", "deliver", "ack"} | (
+            {"event"} if when == "at once" else set()
+        )
+        assert {f"The hook {hook}" for hook in names} == hooks
+
+
+async def test_headers_of_a_hook_that_cannot_be_sent_are_left_out(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    class Large(Hooks):
+        def publish(self, message: PreparedMessage) -> None:
+            message.headers.set("Large", "x" * 2_000_000)
+
+        def request(self, message: PreparedMessage) -> None:
+            message.headers.set("Large", "x" * 2_000_000)
+
+    a = unique("hooked")
+    async with jetspark.connect(shared_server.url, hooks=Large()) as nc:
+        nc.subscribe(a, callback=lambda message: message.respond(message.data))
+        reply = await nc.request(a, b"1", headers={"k": "v"}, timeout=20)
+        assert (reply.data, reply.headers) == (b"1", None)
+        assert "headers of a hook" in str(nc.last_error)
+
+
+async def test_wrong_hooks_are_refused_before_any_io() -> None:
+    class Async(Hooks):
+        async def deliver(self, message: MessageView, *, handled: bool) -> None:  # type: ignore[override]
+            pass
+
+    wrong: list[Any] = [Journal, object(), print, Async()]
+    for one in wrong:
+        for connect in (jetspark.connect, blocking.connect):
+            with pytest.raises(ConfigError, match="hook"):
+                connect("nats://127.0.0.1:1", hooks=one)
+
+
+async def test_without_hooks_nothing_of_them_is_in_the_way(shared_server: NatsServer) -> None:
+    async with jetspark.connect(shared_server.url) as nc:
+        assert type(nc) is jetspark.Client
+        assert type(nc.publishing).__name__ == "Publishing"
+        assert type(nc.subscribe("x")._frames).__name__ == "deque"
+
+
+# -- blocking --------------------------------------------------------------------------------------
+
+
+def test_blocking_hooks_are_called_in_the_callers_threads(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, name, journal = unique("hooked"), unique("HOOKED"), Journal()
+    with blocking.connect(shared_server.url, hooks=journal) as nc:
+
+        def answer(message: blocking.Message) -> None:
+            assert here.get() == f"handle {a}"
+            message.respond(b"yes", {"Asked": trace_of(message) or ""})
+
+        with nc.subscribe(a, callback=answer):
+            here.set("asking")
+            reply = nc.request(a, b"?", timeout=20)
+            assert reply.headers is not None
+            assert (reply.headers["Asked"], reply.headers["Trace"]) == ("asking", f"handle {a}")
+            with pytest.raises(NoRespondersError):
+                nc.request(unique("nobody"))
+            nc.barrier(20)
+        assert journal.of("handle") == [("handle", a, "done")]
+        assert [line[2] for line in journal.of("request")] == ["done", "NoRespondersError"]
+        journal.lines.clear()
+
+        js = nc.jetstream(timeout=20)
+        js.create_stream(name=name, subjects=[name])
+        here.set("publishing")
+        js.publish(name, b"1")
+        with js.publisher() as publisher:
+            publisher.send(name, b"2")
+        nc.publish(name, b"3")
+        consumer = js.create_consumer(name, name="c")
+        (one,) = consumer.fetch(1, timeout=20)
+        assert trace_of(one) == "publishing"
+        one.ack_sync()
+        two = consumer.next(20)
+        two.nak()
+        with js.ordered(name) as messages:
+            assert [messages.next(20).seq for _ in range(3)] == [1, 2, 3]
+        assert journal.lines == [
+            ("request", name, "done"),
+            ("publish", name, "done"),
+            ("publish", name, "done"),
+            ("give", name, "done"),
+            ("ack_sync", f"{name} 1", "done"),
+            ("give", name, "done"),
+            ("nak", f"{name} 2", "done"),
+            *[("give", name, "done")] * 3,
+        ]
+        journal.lines.clear()
+        bucket = js.create_bucket(name.lower())
+        here.set("putting")  # carried to the event loop's thread
+        bucket.put("k", b"v")
+        assert journal.lines == [("request", f"$KV.{name.lower()}.k", "done")]
+        stored = js.get_msg(f"KV_{name.lower()}", 1)
+        assert stored.headers is not None
+        assert stored.headers["Trace"] == "putting"
+    assert journal.events
+    assert type(journal.events[0]).__name__ == "Connected"
+
+
+def test_blocking_service_and_iterator_are_told(shared_server: NatsServer, unique: Unique) -> None:
+    name, journal = unique("hooked"), Journal()
+    with (
+        blocking.connect(shared_server.url, hooks=journal) as nc,
+        nc.add_service(name, "1.0.0") as service,
+        nc.subscribe(f"{name}.*") as sub,
+    ):
+        service.add_endpoint("e", lambda request: request.respond(b"yes"), subject=name)
+        assert nc.request(name, timeout=20).data == b"yes"
+        for number in range(3):
+            nc.publish(f"{name}.{number}")
+        nc.flush()
+        assert sub.next(20).subject == f"{name}.0"
+        assert journal.of("give") == [("give", f"{name}.0", "done")]
+        assert next(iter(sub)).subject == f"{name}.1"
+        assert journal.of("give", "handle") == [
+            ("handle", name, "done"),
+            ("give", f"{name}.0", "done"),
+            ("give", f"{name}.1", "done"),
+        ]
