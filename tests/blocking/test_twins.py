@@ -90,6 +90,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (full_client.Client, "publish_replying"): "the replies come to listen",
     (full_client.Client, "publishing"): "for what is built on the client",
     (full_client.Client, "requests"): "for what is built on the client",
+    (full_client.Client, "hooking"): "for what is built on the client",
     (full_client.Client, "require_open"): "for what is built on the client",
     (JetStream, "api"): "for what is built on JetStream",
     (subscription.Subscription, "callback_task"): "the loop is nobody's business",
