@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import re
 import shutil
 import signal
@@ -682,9 +681,6 @@ def main() -> int:
     with NatsServer() as server, ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
-        conf["spark.python.daemon.module"] = "tests.support.warm_daemon"
-        paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         began = time.monotonic()

@@ -89,6 +89,13 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def descendants(pid: int) -> list[int]:
+    """Children of a process, their children, and so on (Linux)."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(child) for one in children for child in one.read_text().split()]
+    return [*found, *(later for child in found for later in descendants(child))]
+
+
 def wait_until_gone(pid: int, timeout: float = 60.0) -> None:
     """Returns when process `pid`, of whoever, has ended."""
     if hasattr(os, "pidfd_open"):

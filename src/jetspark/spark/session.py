@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -23,12 +23,16 @@ from jetspark.spark.class_archive import class_archive
 from jetspark.spark.java import find_java
 from jetspark.spark.jvm import SessionStart, kill
 from jetspark.spark.table_keeper import settle
+from jetspark.spark.workers.preloading import Preloader, preloading
 
 SHORT_JOB = ("-XX:TieredStopAtLevel=1",)
 """JVM options for short jobs: only the first of its two compilers, which is faster to compile, but
 produces slower code."""
 
 _STOP_SECONDS = 60.0
+
+_preloader: Preloader | None = None
+"""Of the one JVM that a program can have."""
 
 
 def local_session(
@@ -71,12 +75,36 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
-    return SessionStart(builder, log_file, jvm_options, conf).session()
+    with _preloaded(master, conf or {}, log_file):
+        return SessionStart(builder, log_file, jvm_options, conf).session()
+
+
+@contextmanager
+def _preloaded(master: str, conf: Mapping[str, str], log_file: Path | None) -> Iterator[None]:
+    """For a JVM that is started meanwhile: its Python imports while Java starts."""
+    global _preloader
+    _stop_preloader()
+    with nullcontext() if log_file is None else log_file.open("ab") as log:
+        _preloader = preloading(master, conf, log)
+    try:
+        with nullcontext() if _preloader is None else _preloader.announced():
+            yield
+    except BaseException:
+        _stop_preloader()
+        raise
+
+
+def _stop_preloader() -> None:
+    global _preloader
+    if _preloader is not None:
+        _preloader.stop()
+    _preloader = None
 
 
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
     """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed."""
     settle()  # while the JVM is there
+    _stop_preloader()
     gateway = session.sparkContext._gateway
     # This thread's own connection may still be busy with a call that a signal has interrupted, and
     # the JVM would take the next one only after it.

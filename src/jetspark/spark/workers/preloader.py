@@ -1,0 +1,141 @@
+"""A process that has imported what Spark's Python workers need, and forks them.
+
+`python -m jetspark.spark.workers.preloader FOLDER/SOCKET`, started by `preloading`, ends when its
+standard input does, and removes the folder. It runs no code of Spark or of users itself.
+
+PySpark imports only after a fork, since a library may have started threads, which a fork loses.
+Here the only other threads are those in which jemalloc (of Arrow and deltalake) returns memory, and
+jemalloc starts them again after a fork; NumPy's are off (`preloading`).
+tests/spark/test_preloading.py checks that there are no others.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from jetspark.spark.workers.handover import (
+    GO,
+    Request,
+    receive_exactly,
+    receive_request,
+    send_number,
+)
+
+MODULES = (
+    "pyspark.worker",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.data_source_pushdown_filters",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.pandas.types",
+    "jetspark.spark.source",
+    "jetspark.spark.batch",
+    "jetspark.spark.stream",
+    "jetspark.spark.reading",
+    "jetspark.spark.writer",
+    "jetspark.spark.lakehouse.source",
+    "jetspark.lakehouse.delta",
+)
+"""Of which some may be missing: another version of Spark, an extra that is not installed."""
+
+_TOUCH_SECONDS = 3600.0
+
+
+def main() -> None:
+    """Import everything, then fork a process for each connection."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(sys.argv[1])
+    folder = Path(sys.argv[1]).parent
+    listener.listen(64)  # whoever comes before the imports are done waits for them
+    preload()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    while True:
+        ready, _, _ = select.select([0, listener.fileno()], [], [], _TOUCH_SECONDS)
+        if 0 in ready:  # it only ever ends
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        if not ready:
+            _touch(folder)
+            continue
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            code = 1
+            try:
+                code = _serve(connection)
+            finally:
+                os._exit(code)
+        connection.close()
+
+
+def _touch(folder: Path) -> None:
+    """So that nothing that removes old temporary files takes them from a query of weeks."""
+    for path in (*folder.iterdir(), folder):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def preload() -> None:
+    """Import what there is, and keep it out of the collector's way, so that pages stay shared."""
+    for module in MODULES:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(connection: socket.socket) -> int:
+    """Run a module as the process that the stand-in describes; its exit code."""
+    try:
+        request, streams = receive_request(connection)
+        send_number(connection, os.getpid())
+        receive_exactly(connection, len(GO))
+    except OSError:
+        return 1  # the stand-in does the work itself
+    _become(request, streams)
+    os.register_at_fork(after_in_child=connection.close)  # workers may live on after their daemon
+    code = 1
+    try:
+        runpy.run_module(request.arguments[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        with suppress(OSError):
+            send_number(connection, code)
+    return code
+
+
+def _become(request: Request, streams: list[int]) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for standard, received in enumerate(streams):
+        os.dup2(received, standard)
+        os.close(received)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    sys.argv = list(request.arguments)  # runpy sets the first one
+    further = request.environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in further if path and path not in sys.path]
+
+
+if __name__ == "__main__":
+    main()

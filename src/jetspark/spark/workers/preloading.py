@@ -1,0 +1,137 @@
+"""Starts the preloader beside a local session, while Spark's JVM starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyspark
+
+VARIABLE = "JETSPARK_PRELOADING"
+"""Set to off, Spark starts its Python workers itself."""
+
+_PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_OWN_PYTHON = (
+    "spark.pyspark.python",
+    "spark.pyspark.driver.python",
+    "spark.python.use.daemon",
+    "spark.python.daemon.module",
+)
+_STAND_IN = """#!{python} -IS
+import sys
+sys.path.append({root!r})
+from jetspark.spark.workers.stand_in import main
+main({python!r}, {socket!r})
+"""
+_FIRST_LINE = 128
+"""What every Linux reads of a script's first line, in bytes."""
+_STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Preloader:
+    """A running preloader."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @contextmanager
+    def announced(self) -> Iterator[None]:
+        """A session that is started meanwhile takes the stand-in for its Python."""
+        before = {name: os.environ.get(name) for name in _PYTHONS}
+        os.environ.update(dict.fromkeys(_PYTHONS, str(self.folder / "python")))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+    def stop(self) -> None:
+        """What it has forked ends with Spark, not with it."""
+        assert self.process.stdin is not None  # noqa: S101
+        self.process.stdin.close()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def preloading(
+    master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
+) -> Preloader | None:
+    """Start a preloader; None where Spark has to start its workers itself.
+
+    That is on a cluster, on another system than Linux, with another Python or another Spark than
+    this one, with settings of the caller for Python's workers, and with JETSPARK_PRELOADING=off.
+    """
+    if not (
+        sys.platform == "linux"
+        and master.startswith("local")
+        and os.environ.get(VARIABLE) != "off"
+        and not any(name in conf for name in _OWN_PYTHON)
+        and all(os.environ.get(name, sys.executable) == sys.executable for name in _PYTHONS)
+        and _is_own_spark(os.environ.get("SPARK_HOME"))
+    ):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="jetspark-"))  # only this user may enter it
+    if not _written(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    environment = os.environ | {
+        # As Spark does it for its workers.
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+        "PYTHONUNBUFFERED": "YES",
+        # NumPy's threads would not survive a fork, and Spark's workers have one anyway.
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "jetspark.spark.workers.preloader", str(folder / "s")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=environment,
+            process_group=0,  # Ctrl-C is not for it
+        )
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return Preloader(process, folder)
+
+
+def _written(folder: Path) -> bool:
+    """Write the stand-in; whether it can be executed there."""
+    stand_in = folder / "python"
+    stand_in.write_text(
+        _STAND_IN.format(
+            python=sys.executable,
+            root=str(Path(__file__).parents[3]),
+            socket=str(folder / "s"),
+        )
+    )
+    stand_in.chmod(0o700)
+    may_run = os.access(stand_in, os.X_OK)  # not where the file system forbids it
+    first_line = len(sys.executable) + len("#! -IS\n")
+    return may_run and first_line < _FIRST_LINE and not any(map(str.isspace, sys.executable))
+
+
+def _is_own_spark(home: str | None) -> bool:
+    """Whether workers import the PySpark that is imported here."""
+    if not home:
+        return True
+    with suppress(OSError):
+        return Path(home).samefile(Path(pyspark.__file__).parent)
+    return False

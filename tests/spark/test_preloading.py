@@ -1,0 +1,152 @@
+"""Spark's Python workers on this machine are forked from a process that has imported everything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.support.processes import descendants, wait_until_gone
+
+from jetspark.spark import session as sessions
+from jetspark.spark.session import close_session, local_session
+from jetspark.spark.workers import preloading as module
+from jetspark.spark.workers.preloading import Preloader, preloading
+
+_THREADS = """
+import os
+from jetspark.spark.workers.preloader import preload
+preload()
+print({open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")
+       if int(task) != os.getpid()})
+"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, as only on Linux")
+
+
+@pytest.fixture
+def preloader() -> Iterator[Preloader]:
+    started = preloading("local[1]", {})
+    assert started is not None
+    yield started
+    started.stop()
+
+
+def test_preloaded_modules_start_no_thread_that_a_fork_would_lose() -> None:
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    told = subprocess.check_output([sys.executable, "-c", _THREADS], env=env, text=True)
+    assert set(eval(told)) <= {"jemalloc_bg_thd"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        (module.VARIABLE, "off"),
+        ("PYSPARK_PYTHON", "/usr/bin/another-python"),
+        ("SPARK_HOME", "/another/spark"),
+    ],
+)
+def test_nothing_is_preloaded_for_another_python_or_spark(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert preloading("local[*]", {}) is None
+
+
+def test_nothing_is_preloaded_on_a_cluster_or_with_settings_for_workers() -> None:
+    assert preloading("spark://127.0.0.1:7077", {}) is None
+    assert preloading("local[*]", {"spark.pyspark.python": sys.executable}) is None
+
+
+def test_nothing_is_preloaded_where_files_cannot_be_executed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert preloading("local[*]", {}) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_pysparks_own_home_counts_as_this_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    started = preloading("local[1]", {})
+    assert started is not None
+    started.stop()
+    assert not started.folder.exists()
+
+
+def run_stand_in(preloader: Preloader, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [preloader.folder / "python", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def test_the_stand_in_is_the_real_python_for_other_commands(preloader: Preloader) -> None:
+    ran = run_stand_in(preloader, "-c", "import sys; print(sys.executable); sys.exit(3)")
+    assert (ran.stdout, ran.returncode) == (f"{sys.executable}\n", 3)
+
+
+def test_output_and_exit_code_of_the_forked_process_reach_who_started_it(
+    preloader: Preloader,
+) -> None:
+    # A module of PySpark that prints and ends: without a JVM a runner fails, with a traceback.
+    ran = run_stand_in(preloader, "-m", "pyspark.sql.streaming.python_streaming_source_runner")
+    assert ran.returncode == 1
+    assert "socket.gaierror" in ran.stderr  # there is no port of a JVM
+    assert "handover" not in ran.stderr
+
+
+def test_a_stand_in_without_its_preloader_does_the_work_itself(preloader: Preloader) -> None:
+    preloader.process.kill()
+    preloader.process.wait()
+    ran = run_stand_in(preloader, "-m", "pyspark.sql.streaming.python_streaming_source_runner")
+    assert ran.returncode == 1
+    assert "socket.gaierror" in ran.stderr  # there is no port of a JVM
+
+
+@pytest.mark.spark
+def test_a_sessions_workers_are_preloaded_and_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IN_THE_ENVIRONMENT", "yes")
+    conf = {"spark.executorEnv.FOR_EXECUTORS": "too"}
+    spark = local_session("x", master="local[1]", log_file=tmp_path / "log", conf=conf)
+    try:
+        preloader = sessions._preloader
+        assert preloader is not None
+        assert _seen_by_a_worker(spark) == (True, "yes", "too", os.getcwd())
+        assert os.environ.get("PYSPARK_PYTHON") == sys.executable
+        preloader.process.kill()  # what it has forked goes on, and what comes now starts by itself
+        assert _seen_by_a_worker(spark)[0]
+        with pytest.raises(PySparkException, match="stream"):
+            spark.read.format("jetstream").load()
+        jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+        below = descendants(jvm)
+    finally:
+        close_session(spark)
+    assert len(below) > 1
+    for pid in below:
+        wait_until_gone(pid)
+    assert not preloader.folder.exists()
+
+
+def _seen_by_a_worker(spark: SparkSession) -> tuple[bool, str, str, str]:
+    def look(_: object) -> tuple[bool, str, str, str]:
+        import os
+        import sys
+
+        found = "jetspark.spark.reading" in sys.modules
+        return found, os.environ["IN_THE_ENVIRONMENT"], os.environ["FOR_EXECUTORS"], os.getcwd()
+
+    seen: tuple[bool, str, str, str] = spark.sparkContext.parallelize([0], 1).map(look).first()
+    return seen
