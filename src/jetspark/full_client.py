@@ -23,6 +23,7 @@ from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
 from jetspark.services.calls import ServiceCalls
+from jetspark.system.calls import SystemCalls
 from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 
@@ -46,7 +47,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls
 
 
 @checked
-class Client(ServiceCalls, TraceCalls, CalloutCalls, CoreClient):
+class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, CoreClient):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

@@ -18,7 +18,7 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, dead_letters, full_client, identity, kv, objects, services
+from jetspark import blocking, dead_letters, full_client, identity, kv, objects, services, system
 from jetspark.blocking import dead_letters as blocking_dead_letters
 from jetspark.blocking import events as blocking_events
 from jetspark.blocking import identity as blocking_identity
@@ -27,6 +27,7 @@ from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import services as blocking_services
 from jetspark.blocking import subscription as blocking_subscription
+from jetspark.blocking import system as blocking_system
 from jetspark.blocking.jetstream import backup as blocking_backup
 from jetspark.client import gather, notices, subscription
 from jetspark.client.messages import MessageView
@@ -76,6 +77,7 @@ TWINS: dict[type, type] = {
     dead_letters.DeadLetters: blocking_dead_letters.DeadLetters,
     dead_letters.DeadLetterWorker: blocking_dead_letters.DeadLetterWorker,
     identity.AuthCallout: blocking_identity.AuthCallout,
+    system.System: blocking_system.System,
     services.Service: blocking_services.Service,
     services.Group: blocking_services.Group,
     services.Request: blocking_services.Request,

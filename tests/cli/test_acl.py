@@ -58,8 +58,9 @@ ALL = {
     "dead-letters": ["--dead-letters", "D", "--stream", "S", "--remove-originals"],
     "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
     "service-client": ["--subject", "s.>"],
-    "auth-callout": ["--queue-group", "q", "--responses"],
     "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],
+    "auth-callout": ["--queue-group", "q", "--responses"],
+    "system-monitor": ["--account", "APP"],
 }
 
 

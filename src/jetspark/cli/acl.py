@@ -62,6 +62,7 @@ def acl(
     service: _Several = None,
     queue_group: str | None = None,
     service_prefix: str | None = None,
+    account: str | None = None,
     inbox_prefix: str = "_INBOX",
     domain: str | None = None,
     api_prefix: str | None = None,
@@ -77,7 +78,7 @@ def acl(
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
             restore, events, dead-letters, service, service-client, service-monitor,
-            auth-callout. Without one: print what each role is for.
+            auth-callout, system-monitor. Without one: print what each role is for.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; service, service-client: subject
             of an endpoint; may be given again.
@@ -104,6 +105,7 @@ def acl(
             the instances.
         service_prefix: service-monitor: prefix under which another account's services are
             imported.
+        account: system-monitor: only this account.
         inbox_prefix: Prefix of reply subjects, as in the connection's option of this name.
         domain: The JetStream domain.
         api_prefix: The JetStream API prefix, instead of a domain.
@@ -137,6 +139,7 @@ def acl(
         "service": service,
         "queue-group": queue_group,
         "service-prefix": service_prefix,
+        "account": account,
     }
     options = {name: value for name, value in given.items() if value not in (None, False)}
     found, left = Permissions(), set(options)

@@ -11,6 +11,7 @@ from jetspark.blocking.identity.callout import AuthCallout, CalloutHandler
 from jetspark.blocking.jetstream.context import JetStream
 from jetspark.blocking.services.discovery import Services
 from jetspark.blocking.services.service import Service
+from jetspark.blocking.system.system import System
 from jetspark.connection.nkeys import CurveKeyPair, KeyPair
 from jetspark.identity.callout import CONCURRENCY, QUEUE_GROUP
 from jetspark.payloads import Payload
@@ -18,6 +19,8 @@ from jetspark.services.calls import start_service
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
 from jetspark.services.service import StatsHandler
+from jetspark.system.system import STALL, TIMEOUT
+from jetspark.system.system import System as AsyncSystem
 from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import trace_message
 from jetspark.tracing.tree import MessageTrace
@@ -148,3 +151,12 @@ class GeneratedClient(Client):
         return AuthCallout(
             self._caller, handler, signer, account, xkey, servers, queue_group, concurrency
         )
+
+    @spelt
+    def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
+        """Look at servers and accounts, as a user of the system account.
+
+        `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
+        answer until it ends. Nothing is sent. Raises BadTimeError.
+        """
+        return System(self._thread, AsyncSystem(self._inner, timeout, stall))

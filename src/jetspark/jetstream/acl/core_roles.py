@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from jetspark.arguments import checked
 from jetspark.errors import ConfigError
@@ -15,6 +16,12 @@ from jetspark.subjects import (
 )
 from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
 from jetspark.wire.service_api import Verb, verb_subjects
+
+_OF_SERVERS: Final = (
+    *("STATSZ", "VARZ", "HEALTHZ", "CONNZ", "SUBSZ", "JSZ", "ACCOUNTZ"),
+    *("ROUTEZ", "GATEWAYZ", "LEAFZ"),
+)
+_OF_ACCOUNTS: Final = ("INFO", "CONNZ", "JSZ", "SUBSZ", "STATZ")
 
 
 @checked
@@ -82,6 +89,18 @@ class CoreRoles:
         check_queue(queue_group)
         subject = f"$SYS.REQ.USER.AUTH {queue_group}"
         return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
+
+    def system_monitor(self, account: str | None = None) -> Permissions:
+        """Look at servers and accounts in the system account: all, or only at one account.
+
+        `Client.system`. It allows no request that changes something, such as a reload.
+        """
+        if account is not None:
+            check_name("account", account)
+        asked = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{what}" for what in _OF_ACCOUNTS]
+        if account is None:
+            asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
+        return self._requesting(tuple(asked))
 
     def _requesting(self, publish: tuple[str, ...]) -> Permissions:
         """Publish requests, and receive the replies."""

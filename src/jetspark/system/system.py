@@ -1,0 +1,355 @@
+"""Questions to the servers of a system, for users of its system account.
+
+Contract: all servers are asked, or one by its id. Only those in reach answer: nothing tells how
+many there are, so answers are taken until none comes for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from jetspark.arguments import check_whole, checked_but
+from jetspark.client.client import Client
+from jetspark.errors import ConfigError, shown
+from jetspark.jetstream.listing import Listing
+from jetspark.subjects import check_name
+from jetspark.system.asking import PING, Asking, DocumentT, ServerFilter, said
+from jetspark.system.documents import (
+    AccountInfo,
+    AccountJsz,
+    AccountStatz,
+    Accountz,
+    Answer,
+    Connz,
+    Gatewayz,
+    Healthz,
+    Jsz,
+    Leafz,
+    Routez,
+    Statsz,
+    Subsz,
+    Varz,
+)
+from jetspark.timestamps import Seconds
+
+TIMEOUT: Final = 2.0
+STALL: Final = 0.3
+
+
+STATES: Final = ("open", "closed", "all")
+"""Of connections, by the numbers that stand for them on the wire."""
+
+
+@checked_but(also=("__init__",))
+class System:
+    """The servers, seen from the system account; made by `Client.system`.
+
+    Each call lists answers, one of each server: `async for` over the result, or `await` its
+    `all()`; each `async for` asks anew. Servers: all, those that `only` fits, or the one whose id
+    is `server`. The other options are those of the server's monitoring; what is not given is the
+    server's default. A list ends `stall` seconds after the last answer, or after `timeout` seconds
+    in all (see `Client.system`).
+
+    The calls raise ConfigError, BadNameError, BadTimeoutError. Iterating raises NoRespondersError
+    when nobody may answer (a user of another account), RequestTimeoutError when no server does,
+    SystemRequestError for an answer that is an error, PermissionsError, ConnectionClosedError.
+    """
+
+    def __init__(self, client: Client, timeout: Seconds, stall: Seconds) -> None:
+        self._asking = Asking(client, timeout, stall)
+
+    def _servers(
+        self,
+        cls: type[DocumentT],
+        what: str,
+        server: str | None,
+        only: ServerFilter | None,
+        **options: Any,
+    ) -> Listing[Answer[DocumentT]]:
+        if server is not None:
+            check_name("server", server)
+            if only is not None:
+                raise ConfigError("Give either server or only, not both.")
+        subject = f"$SYS.REQ.SERVER.{server or PING}.{what}"
+        return self._asking.all(cls, subject, said(**options), only, one=server is not None)
+
+    def _account(
+        self, cls: type[DocumentT], what: str, account: str, **options: Any
+    ) -> Listing[Answer[DocumentT]]:
+        check_name("account", account)
+        return self._asking.all(cls, f"$SYS.REQ.ACCOUNT.{account}.{what}", said(**options))
+
+    # -- servers ---------------------------------------------------------------------------------
+
+    def ping(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+    ) -> Listing[Answer[Statsz]]:
+        """Which servers there are, with their numbers."""
+        return self._servers(
+            Statsz,
+            "STATSZ",
+            server,
+            only,
+        )
+
+    def varz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+    ) -> Listing[Answer[Varz]]:
+        """Configuration and state."""
+        return self._servers(
+            Varz,
+            "VARZ",
+            server,
+            only,
+        )
+
+    def healthz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        js_enabled_only: bool = False,
+        js_server_only: bool = False,
+        js_meta_only: bool = False,
+        account: str | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        details: bool = False,
+    ) -> Listing[Answer[Healthz]]:
+        """Whether servers are well.
+
+        `js_enabled_only`: only that JetStream is enabled; `js_server_only`: without streams and
+        consumers; `js_meta_only`: only the cluster's metadata. `account`, `stream`, `consumer`:
+        only these, each with those before it. `details`: each problem on its own.
+        """
+        if (stream is not None and account is None) or (consumer is not None and stream is None):
+            raise ConfigError("A stream needs its account, and a consumer its stream.")
+        flags = {
+            "js-enabled-only": js_enabled_only,
+            "js-server-only": js_server_only,
+            "js-meta-only": js_meta_only,
+        }
+        return self._servers(
+            Healthz,
+            "HEALTHZ",
+            server,
+            only,
+            **flags,
+            account=account,
+            stream=stream,
+            consumer=consumer,
+            details=details,
+        )
+
+    def connz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        state: str = "open",
+        auth: bool = False,
+        subscriptions: bool = False,
+        sort: str | None = None,
+        cid: int | None = None,
+        user: str | None = None,
+        account: str | None = None,
+        filter_subject: str | None = None,
+        mqtt_client: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Connz]]:
+        """Connections of clients; without `limit` 1,024 of each server at most.
+
+        `state`: "open", "closed" or "all". `auth`: with users and accounts. `subscriptions`: with
+        their subjects. `sort`: by "cid", "start", "subs", "pending", "msgs_to", "msgs_from",
+        "bytes_to", "bytes_from", "last", "idle", "uptime", "stop", "reason" or "rtt". `cid`,
+        `user`, `account`, `filter_subject` (with `account`), `mqtt_client`: only these. `offset`,
+        `limit`: a page.
+        """
+        if state not in STATES:
+            raise ConfigError(f"state is one of {', '.join(STATES)}, not {shown(state)}.")
+        return self._servers(
+            Connz,
+            "CONNZ",
+            server,
+            only,
+            state=STATES.index(state),
+            auth=auth or user is not None or account is not None,
+            subscriptions=subscriptions,
+            sort=sort,
+            cid=cid,
+            user=user,
+            acc=account,
+            filter_subject=filter_subject,
+            mqtt_client=mqtt_client,
+            **_page(offset, limit),
+        )
+
+    def subsz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        subscriptions: bool = False,
+        account: str | None = None,
+        test: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Subsz]]:
+        """Numbers about subscriptions; with `subscriptions`, a page of them.
+
+        `account`: only of this one. `test`: only those that a message on this subject would reach.
+        """
+        return self._servers(
+            Subsz,
+            "SUBSZ",
+            server,
+            only,
+            subscriptions=subscriptions,
+            account=account,
+            test=test,
+            **_page(offset, limit),
+        )
+
+    def jsz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+        accounts: bool = False,
+        streams: bool = False,
+        consumers: bool = False,
+        config: bool = False,
+        leader_only: bool = False,
+        raft: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Jsz]]:
+        """JetStream: numbers, and as much of its accounts, streams and consumers as asked for.
+
+        `account`: only of this one. `accounts`, `streams`, `consumers`, `config`, `raft`: in
+        `account_details`. `leader_only`: only the leader of the cluster's metadata answers.
+        """
+        return self._servers(
+            Jsz,
+            "JSZ",
+            server,
+            only,
+            account=account,
+            accounts=accounts,
+            streams=streams,
+            consumer=consumers,
+            config=config,
+            leader_only=leader_only,
+            raft=raft,
+            **_page(offset, limit),
+        )
+
+    def accountz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+    ) -> Listing[Answer[Accountz]]:
+        """Which accounts servers know. `account`: this one in detail."""
+        return self._servers(Accountz, "ACCOUNTZ", server, only, account=account)
+
+    def routez(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        subscriptions: bool = False,
+    ) -> Listing[Answer[Routez]]:
+        """Routes within clusters. `subscriptions`: with their subjects."""
+        return self._servers(Routez, "ROUTEZ", server, only, subscriptions=subscriptions)
+
+    def gatewayz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        name: str | None = None,
+        accounts: bool = False,
+    ) -> Listing[Answer[Gatewayz]]:
+        """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
+        return self._servers(Gatewayz, "GATEWAYZ", server, only, name=name, accounts=accounts)
+
+    def leafz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+        subscriptions: bool = False,
+    ) -> Listing[Answer[Leafz]]:
+        """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
+        return self._servers(
+            Leafz, "LEAFZ", server, only, account=account, subscriptions=subscriptions
+        )
+
+    # -- accounts --------------------------------------------------------------------------------
+
+    def account_info(self, account: str) -> Listing[Answer[AccountInfo]]:
+        """An account, as each server that knows it sees it."""
+        return self._account(AccountInfo, "INFO", account)
+
+    def account_connz(
+        self,
+        account: str,
+        *,
+        subscriptions: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Connz]]:
+        """The connections of an account. The options are those of `connz`."""
+        page = _page(offset, limit)
+        return self._account(
+            Connz, "CONNZ", account, auth=True, subscriptions=subscriptions, **page
+        )
+
+    def account_jsz(
+        self, account: str, *, streams: bool = False, consumers: bool = False, config: bool = False
+    ) -> Listing[Answer[AccountJsz]]:
+        """The JetStream of an account. The options are those of `jsz`."""
+        return self._account(
+            AccountJsz, "JSZ", account, streams=streams, consumer=consumers, config=config
+        )
+
+    def account_subsz(
+        self, account: str, *, test: str | None = None, offset: int = 0, limit: int | None = None
+    ) -> Listing[Answer[Subsz]]:
+        """The subscriptions of an account, a page of them. The options are those of `subsz`."""
+        return self._account(Subsz, "SUBSZ", account, test=test, **_page(offset, limit))
+
+    def account_statz(
+        self, accounts: str | Iterable[str] = (), *, include_unused: bool = False
+    ) -> Listing[Answer[AccountStatz]]:
+        """Accounts in numbers, all or these, from each server where they have connections.
+
+        `include_unused`: also from the others.
+        """
+        names = [accounts] if isinstance(accounts, str) else list(accounts)
+        for name in names:
+            check_name("account", name)
+        options = said(accounts=names, include_unused=include_unused)
+        return self._asking.all(AccountStatz, "$SYS.REQ.ACCOUNT.PING.STATZ", options)
+
+    def __repr__(self) -> str:
+        return f"System({self._asking.client!r})"
+
+
+def _page(offset: int, limit: int | None) -> dict[str, int | None]:
+    check_whole("offset", offset, 0)
+    if limit is not None:
+        check_whole("limit", limit)
+    return {"offset": offset, "limit": limit}
