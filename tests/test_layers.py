@@ -42,6 +42,7 @@ FEATURES = {
     "dead_letters",
     "identity",
     "system",
+    "groups",
 }
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
@@ -69,6 +70,7 @@ LAYERS: dict[str, set[str]] = {
     "dead_letters": VALUES | {"wire", "client", "jetstream"},
     "identity": VALUES | {"wire", "connection.nkeys", "client", "jetstream"},
     "system": VALUES | {"wire", "client", "jetstream"},
+    "groups": VALUES | {"wire", "client", "jetstream", "kv"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,

@@ -77,6 +77,7 @@
          │   ├─ ConsumerDeletedError
          │   └─ ConsumerIsPushError
          ├─ DirectGetError                 a direct get was refused: status, description
+         ├─ ConsumerGroupNotFoundError
          ├─ LockLostError                  a lock's lease is over, or another client holds it
          ├─ CodecError                     a key or value of a bucket that its codec cannot read
          ├─ MissedHeartbeatError           a consumer went silent
@@ -641,6 +642,15 @@ class DirectGetError(JetStreamError):
         super().__init__(message or f"The direct get was refused: {status} {description}.")
         self.status = status
         self.description = description
+
+
+class ConsumerGroupNotFoundError(JetStreamError):
+    """No such partitioned consumer group; `stream`, `group`: what was asked for."""
+
+    def __init__(self, stream: str, group: str) -> None:
+        super().__init__(f'Stream "{stream}" has no consumer group "{group}".')
+        self.stream = stream
+        self.group = group
 
 
 class LockLostError(JetStreamError):

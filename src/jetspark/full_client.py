@@ -19,6 +19,7 @@ from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.dead_letters.calls import DeadLetterCalls
 from jetspark.identity.calls import CalloutCalls
+from jetspark.groups.calls import GroupCalls
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls
@@ -28,11 +29,12 @@ from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 
 
-class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls):
+class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls, GroupCalls):
     """JetStream of a client, as returned by `Client.jetstream`.
 
     Its parts are streams, messages, publishing, consumers and the like (the bases of
-    `JetStreamContext`, one for each), Key-Value buckets, object stores, and dead letters.
+    `JetStreamContext`, one for each), Key-Value buckets, object stores, dead letters and consumer
+    groups.
 
     Every API call raises BadNameError before anything is sent; JetStreamNotEnabledError when
     nobody answers for JetStream, JetStreamNotEnabledForAccountError; APIError when the server
@@ -43,7 +45,7 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls
 
     @property
     def _js(self) -> JetStreamContext:
-        return self  # what buckets, stores and dead letters hold
+        return self  # what buckets, stores, dead letters and groups hold
 
 
 @checked

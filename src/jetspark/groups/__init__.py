@@ -1,0 +1,30 @@
+"""Partitioned consumer groups, in the stored form of orbit.go's `pcgroups`.
+
+`JetStream.create_elastic_group` and `create_static_group` make them.
+"""
+
+from jetspark.groups.calls import GroupCalls
+from jetspark.groups.documents import (
+    ElasticConfig,
+    GroupConfig,
+    MemberMapping,
+    PartitioningFilter,
+    StaticConfig,
+)
+from jetspark.groups.group import ConsumerGroup, ElasticGroup, StaticGroup
+from jetspark.groups.member import GroupMember
+from jetspark.groups.message import GroupMsg
+
+__all__ = [
+    "ConsumerGroup",
+    "ElasticConfig",
+    "ElasticGroup",
+    "GroupCalls",
+    "GroupConfig",
+    "GroupMember",
+    "GroupMsg",
+    "MemberMapping",
+    "PartitioningFilter",
+    "StaticConfig",
+    "StaticGroup",
+]

@@ -1,0 +1,228 @@
+"""What is stored of a consumer group, in the form of orbit.go's `pcgroups`, and what follows from
+it: who has which partition, under which names. Pure.
+
+An elastic group has a stream of its own, a work queue that sources the stream with the number of
+the partition before each subject. A static group reads a stream whose subjects have it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from jetspark.arguments import check_whole
+from jetspark.errors import CodecError, ConfigError
+from jetspark.kv_rules import check_key
+from jetspark.subjects import check_name
+from jetspark.wire.documents import encode_document
+
+ELASTIC_BUCKET: Final = "elastic-consumer-groups"
+STATIC_BUCKET: Final = "static-consumer-groups"
+PRIORITY_GROUP: Final = "PCG"
+
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PartitioningFilter(msgspec.Struct, frozen=True):
+    """Messages of an elastic group, and which tokens decide on their partition."""
+
+    filter: str
+    """A subject with * or a last >."""
+    partitioning_wildcards: list[int] | None = None
+    """Which of its *, counted from 1; none: the whole subject decides."""
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        tokens = self.filter.split(".")
+        stars = tokens.count("*")
+        if not stars and tokens[-1] != ">":
+            raise ConfigError(f"Partitioning filter {self.filter!r} needs a *, or a > at its end.")
+        chosen = self.partitioning_wildcards or []
+        if len(set(chosen)) < len(chosen) or not all(1 <= one <= stars for one in chosen):
+            raise ConfigError(
+                f"The wildcards of partitioning filter {self.filter!r} are different numbers "
+                f"from 1 to {stars}."
+            )
+
+    def destination(self, partitions: int) -> str:
+        """The subject transform that puts the partition before the subject."""
+        stars = 0
+        tokens = []
+        for token in self.filter.split("."):
+            stars += token == "*"
+            tokens.append(f"{{{{Wildcard({stars})}}}}" if token == "*" else token)
+        of = "".join(f",{one}" for one in self.partitioning_wildcards or [])
+        return f"{{{{Partition({partitions}{of})}}}}.{'.'.join(tokens)}"
+
+
+class MemberMapping(msgspec.Struct, frozen=True):
+    """The partitions of one member."""
+
+    member: str
+    partitions: list[_Whole]
+
+
+class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An elastic group. Members, or mappings, may change."""
+
+    max_members: _Whole
+    """The number of partitions."""
+    partitioning_filters: list[PartitioningFilter] | None
+    """None: all messages, by their whole subject."""
+    max_buffered_msg: int = 0
+    """Messages that wait in the group's stream, at most; 0: no limit."""
+    max_buffered_bytes: int = 0
+    members: list[str] | None = None
+    member_mappings: list[MemberMapping] | None = None
+
+    @property
+    def filters(self) -> list[str]:
+        """Subjects without partitions."""
+        return [one.filter for one in self.partitioning_filters or []] or [">"]
+
+    @property
+    def fixed(self) -> tuple[Any, ...]:
+        """What cannot change."""
+        return (
+            self.max_members,
+            [
+                (one.filter, one.partitioning_wildcards or [])
+                for one in self.partitioning_filters or []
+            ],
+            self.max_buffered_msg,
+            self.max_buffered_bytes,
+        )
+
+
+class StaticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A static group. Nothing of it may change."""
+
+    max_members: _Whole
+    """The number of partitions."""
+    filters: list[str] = []
+    """Subjects without partitions; none: all."""
+    members: list[str] | None = None
+    member_mappings: list[MemberMapping] | None = None
+
+    @property
+    def fixed(self) -> tuple[Any, ...]:
+        """What cannot change."""
+        return (self.max_members, self.filters, self.members or [], self.member_mappings or [])
+
+
+GroupConfig: TypeAlias = ElasticConfig | StaticConfig
+
+
+def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
+    """From a table of members and partitions."""
+    return [MemberMapping(member, list(numbers)) for member, numbers in mappings.items()]
+
+
+def checked_config(config: GroupConfig) -> None:
+    """Raises ConfigError."""
+    count = config.max_members
+    check_whole("max_members", count)
+    if isinstance(config, ElasticConfig):
+        for filter in config.partitioning_filters or []:
+            filter.check()
+    if config.members and config.member_mappings:
+        raise ConfigError("A group has either members or mappings.")
+    for member in members_of(config):
+        check_name("member", member)
+    if not config.member_mappings:
+        return
+    names = [mapping.member for mapping in config.member_mappings]
+    if len(set(names)) < len(names):
+        raise ConfigError("A member has two mappings.")
+    numbers = sorted(one for mapping in config.member_mappings for one in mapping.partitions)
+    if numbers != list(range(count)):
+        raise ConfigError(f"The mappings have each partition from 0 to {count - 1} once.")
+
+
+def members_of(config: GroupConfig) -> list[str]:
+    """All names, in their order."""
+    return [*(config.members or []), *(one.member for one in config.member_mappings or [])]
+
+
+def partitions_of(config: GroupConfig, member: str) -> list[int]:
+    """The numbers that a member has; the same as every other client computes.
+
+    Members are taken in alphabetical order, and the first get what does not come out even.
+    """
+    if not config.members:
+        for mapping in config.member_mappings or []:
+            if mapping.member == member:
+                return mapping.partitions
+        return []
+    names = sorted(set(config.members))[: config.max_members]
+    if member not in names:
+        return []
+    each = config.max_members // len(names)
+    at = names.index(member)
+    rest = range(len(names) * each + at, config.max_members, len(names))
+    return [*range(at * each, (at + 1) * each), *rest]
+
+
+def filters_of(config: GroupConfig, member: str) -> list[str]:
+    """The filter subjects of a member's consumer."""
+    numbers = partitions_of(config, member)
+    if not config.members:
+        return [f"{number}.>" for number in numbers]
+    return [f"{number}.{filter}" for filter in config.filters or [">"] for number in numbers]
+
+
+class Place(NamedTuple):
+    """Where a group is, and what its parts are called."""
+
+    stream: str
+    group: str
+    elastic: bool
+
+    def check(self) -> Place:
+        """Raises BadNameError."""
+        check_name("stream", self.stream)
+        check_name("consumer group", self.group)
+        check_key(self.key, self.key)
+        return self
+
+    @property
+    def bucket(self) -> str:
+        """The bucket of the configurations."""
+        return ELASTIC_BUCKET if self.elastic else STATIC_BUCKET
+
+    @property
+    def key(self) -> str:
+        """The configuration's key."""
+        return f"{self.stream}.{self.group}"
+
+    @property
+    def source(self) -> str:
+        """The stream that has the consumers."""
+        return f"{self.stream}-{self.group}" if self.elastic else self.stream
+
+    def consumer(self, member: str) -> str:
+        """A member's consumer."""
+        return member if self.elastic else f"{self.group}-{member}"
+
+    def decode(self, value: bytes) -> GroupConfig:
+        """Raises CodecError for what is no configuration."""
+        try:
+            config: GroupConfig
+            if self.elastic:
+                config = msgspec.json.decode(value, type=ElasticConfig)
+            else:
+                config = msgspec.json.decode(value, type=StaticConfig)
+            checked_config(config)
+        except (msgspec.MsgspecError, ConfigError) as error:
+            raise CodecError(
+                f'Consumer group "{self.group}" of stream "{self.stream}" has an invalid '
+                f"configuration: {error}"
+            ) from None
+        return config
+
+
+def encode(config: GroupConfig) -> bytes:
+    """As JSON, as Go writes it."""
+    return encode_document(config)

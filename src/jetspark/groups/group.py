@@ -1,0 +1,245 @@
+"""A consumer group: its members, and consuming as one of them.
+
+A group is cheap, and holds no state of the server's but the configuration that it read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from jetspark.arguments import checked
+from jetspark.errors import (
+    ConfigError,
+    ConsumerGroupNotFoundError,
+    ConsumerNotFoundError,
+    KeyNotFoundError,
+    StreamNotFoundError,
+    WrongLastSequenceError,
+)
+from jetspark.groups.documents import (
+    PRIORITY_GROUP,
+    ElasticConfig,
+    GroupConfig,
+    Place,
+    checked_config,
+    encode,
+    mappings_of,
+    members_of,
+    partitions_of,
+)
+from jetspark.groups.member import GroupCallback, GroupMember
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.kv.bucket import Bucket
+from jetspark.subjects import check_name
+from jetspark.timestamps import Seconds, as_timedelta
+
+ACK_WAIT = 5.0
+"""Seconds."""
+_OURS: Final = frozenset(
+    {"name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject"}
+    | {"priority_groups", "priority_policy", "priority_timeout", "inactive_threshold"}
+)
+
+
+@checked
+class ConsumerGroup:
+    """What static and elastic groups have in common.
+
+    Every call raises ConsumerGroupNotFoundError when the group does not exist any more, and as
+    every API call (see `JetStream`).
+    """
+
+    def __init__(
+        self, js: JetStreamContext, bucket: Bucket, place: Place, config: GroupConfig
+    ) -> None:
+        self._js = js
+        self._bucket = bucket
+        self._place = place
+        self._config = config
+
+    @property
+    def stream(self) -> str:
+        """The stream whose messages it shares out."""
+        return self._place.stream
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self._place.group
+
+    @property
+    def config(self) -> GroupConfig:
+        """The configuration, as it was read or written last by this object."""
+        return self._config
+
+    def partitions(self, member: str) -> list[int]:
+        """The partitions of a member in `config`; none for who is no member."""
+        return partitions_of(self._config, member)
+
+    async def refresh(self) -> GroupConfig:
+        """Read the configuration again. Raises CodecError for one that is invalid."""
+        return (await self._read())[0]
+
+    async def active_members(self) -> list[str]:
+        """The members that have a consumer with a waiting instance, as far as the server knows."""
+        config = await self.refresh()
+        names = {self._place.consumer(member): member for member in members_of(config)}
+        return sorted(
+            [
+                names[info.name]
+                async for info in self._js.consumers(self._place.source)
+                if info.name in names and (self._place.elastic or info.num_waiting)
+            ]
+        )
+
+    async def step_down(self, member: str) -> None:
+        """Let another instance of a member have its messages.
+
+        Raises ConsumerNotFoundError when the member is not active.
+        """
+        consumer = await self._js.consumer(self._place.source, self._place.consumer(member))
+        await consumer.unpin(PRIORITY_GROUP)
+
+    def consume(
+        self,
+        member: str,
+        *,
+        callback: GroupCallback | None = None,
+        ack_wait: Seconds = ACK_WAIT,
+        max_ack_pending: int = 1,
+        **options: Any,
+    ) -> GroupMember:
+        """Consume as an instance of `member`, from entering `async with` to its end.
+
+        Iterate the result, or give a callback (plain or async), and acknowledge each message.
+        `ack_wait`: seconds until a message comes again; after as long the next instance takes over
+        from one that is not heard of. `max_ack_pending`: messages under way; with more than one the
+        order of a partition holds only while nothing fails. `options`: other fields of
+        ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a static
+        group also when there is no such member. How it goes on and ends: see
+        `jetspark.groups.member`.
+        """
+        check_name("member", member)
+        if wrong := sorted(_OURS & options.keys()):
+            raise ConfigError(f"The group decides on {wrong[0]} itself.")
+        if not self._place.elastic and member not in members_of(self._config):
+            raise ConfigError(f"{member!r} is no member of consumer group {self.name!r}.")
+        wait = as_timedelta(ack_wait)
+        if wait <= timedelta(0):
+            raise ConfigError("ack_wait must be more than 0 seconds.")
+        chosen = {
+            "ack_policy": "explicit",
+            "ack_wait": wait,
+            "max_ack_pending": max_ack_pending,
+            **options,
+        }
+        if chosen["ack_policy"] != "explicit":
+            raise ConfigError("The members of a group acknowledge each message.")
+        return GroupMember(
+            self._js, self._bucket, self._place, self._config, member, callback, chosen
+        )
+
+    async def _read(self) -> tuple[GroupConfig, int]:
+        try:
+            entry = await self._bucket.get(self._place.key, leader=True)
+        except KeyNotFoundError:
+            raise ConsumerGroupNotFoundError(self.stream, self.name) from None
+        self._config = self._place.decode(entry.value)
+        return self._config, entry.revision
+
+    async def _delete_key(self) -> None:
+        await self._read()
+        await self._bucket.delete(self._place.key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r} of {self.stream!r})"
+
+
+@checked
+class StaticGroup(ConsumerGroup):
+    """A group with fixed members, of a stream whose subjects begin with the partition."""
+
+    async def delete(self) -> None:
+        """Delete the group and the consumers of its members, who end."""
+        await self._delete_key()
+        for member in members_of(self._config):
+            with suppress(ConsumerNotFoundError):
+                await self._js.delete_consumer(self.stream, self._place.consumer(member))
+
+
+@checked
+class ElasticGroup(ConsumerGroup):
+    """A group whose members may change, of any stream."""
+
+    async def add_members(self, members: str | Iterable[str]) -> list[str]:
+        """Add members; returns all.
+
+        They share the partitions; those after `max_members`, in alphabetical order, have none.
+        Raises ConfigError for a group with mappings.
+        """
+        new = _names(members)
+
+        def change(config: ElasticConfig) -> ElasticConfig:
+            return _with_members(config, list(dict.fromkeys([*(config.members or []), *new])))
+
+        return (await self._change(change)).members or []
+
+    async def drop_members(self, members: str | Iterable[str]) -> list[str]:
+        """Remove members; returns the others. Raises ConfigError for a group with mappings."""
+        gone = _names(members)
+
+        def change(config: ElasticConfig) -> ElasticConfig:
+            return _with_members(config, [one for one in config.members or [] if one not in gone])
+
+        return (await self._change(change)).members or []
+
+    async def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
+        """Say which member has which partitions, in place of members.
+
+        Each partition once. Raises ConfigError.
+        """
+        wanted = mappings_of(mappings)
+        await self._change(
+            lambda config: msgspec.structs.replace(config, members=None, member_mappings=wanted)
+        )
+
+    async def delete_mappings(self) -> None:
+        """Remove the mappings: nobody has a partition then, until there are members."""
+        await self._change(lambda config: msgspec.structs.replace(config, member_mappings=None))
+
+    async def delete(self) -> None:
+        """Delete the group, its stream and what waits there; its members end."""
+        await self._delete_key()
+        with suppress(StreamNotFoundError):
+            await self._js.delete_stream(self._place.source)
+
+    async def _change(self, change: Callable[[ElasticConfig], ElasticConfig]) -> ElasticConfig:
+        while True:
+            config, revision = await self._read()
+            assert isinstance(config, ElasticConfig)  # noqa: S101
+            changed = change(config)
+            checked_config(changed)
+            try:
+                await self._bucket.update(self._place.key, encode(changed), revision)
+            except WrongLastSequenceError:
+                continue  # somebody else has changed it
+            self._config = changed
+            return changed
+
+
+def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
+    if config.member_mappings:
+        raise ConfigError("The group has mappings: change these, or delete them first.")
+    return msgspec.structs.replace(config, members=members or None)
+
+
+def _names(members: str | Iterable[str]) -> list[str]:
+    found = [members] if isinstance(members, str) else list(members)
+    if not found:
+        raise ConfigError("members is empty.")
+    return found

@@ -1,0 +1,408 @@
+"""Consuming as a member of a consumer group.
+
+Contract
+- Each member has one consumer for its partitions, and the server pins one of the member's
+  instances to it. The others stand by, and take over when the pinned one is not heard of for
+  `ack_wait`, or leaves.
+- By default one message of a member is under way at a time (`max_ack_pending` 1): the order of each
+  partition holds, whatever dies. Nothing is acknowledged automatically.
+- When the members of an elastic group change, a member whose partitions change stops, gives back
+  what was not taken, waits until the message being handled is acknowledged (for `ack_wait` at
+  most), and gives up its consumer; then whoever has the partitions now can make one.
+- It ends when the group is deleted, and with an error when what is fixed was changed. Failures that
+  may pass are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from jetspark.client.background import background
+from jetspark.client.callbacks import Callback, check_no_callback
+from jetspark.client.leaving import cancelled
+from jetspark.err_codes import WORK_QUEUE_OVERLAP
+from jetspark.errors import (
+    APIError,
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    NameInUseError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.groups.documents import (
+    PRIORITY_GROUP,
+    GroupConfig,
+    Place,
+    filters_of,
+    members_of,
+)
+from jetspark.groups.message import GroupMsg
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.transient import is_transient_for_client
+from jetspark.wire.kernel import frame_of
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.consumers.pull import PullConsumer
+    from jetspark.jetstream.context import JetStreamContext
+    from jetspark.jetstream.pulling.consume import ConsumerMessages
+    from jetspark.kv.bucket import Bucket
+
+GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
+
+_RETRY = 0.25
+"""Seconds between two attempts to have the member's consumer."""
+_LOOK = 0.02
+"""Seconds between two looks at the message that is being handled."""
+_STANDBY = 0.4
+"""Seconds that an instance waits for the pinned one to give up the consumer."""
+_LEAST = 1.0
+"""Seconds of a pull request and of a pin, at least."""
+
+
+class GroupMember:
+    """What a group's `consume` returns: enter it, then iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        js: JetStreamContext,
+        bucket: Bucket,
+        place: Place,
+        config: GroupConfig,
+        member: str,
+        callback: GroupCallback | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._js = js
+        self._bucket = bucket
+        self._place = place
+        self._config = self._next_config = config
+        self._member = member
+        what = f"The callback of member {member!r} of consumer group {place.group!r}"
+        self._callback = None if callback is None else Callback(callback, what, js.client.report)
+        self._options = options
+        self._ack_wait: float = options["ack_wait"].total_seconds()
+        self._messages: ConsumerMessages | None = None
+        self._consumer: PullConsumer | None = None
+        self._last: GroupMsg | None = None
+        self._idle = True
+        self._since: float | None = None
+        """When the consumer was first found with another configuration."""
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+        self._error: JetsparkError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self._member
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's configuration, as this member follows it."""
+        return self._config
+
+    @property
+    def joined(self) -> bool:
+        """Whether it has its consumer, and so may get messages."""
+        return self._messages is not None
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """The error that ended it; None while it goes on, and after `stop`."""
+        return self._error
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[GroupMsg]:
+        check_no_callback(self._callback)
+        return self
+
+    async def __anext__(self) -> GroupMsg:
+        if not self._tasks:
+            raise ConfigError("Enter it first: `async with group.consume(…)`.")
+        self._idle = True
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._over.is_set():
+                raise StopAsyncIteration
+            if (messages := self._messages) is None:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            try:
+                message = await messages.__anext__()
+            except StopAsyncIteration:
+                self._leave_messages(messages)
+            except JetsparkError as error:
+                if not isinstance(error, ConsumerDeletedError | ConsumerNotFoundError):
+                    self._end(error)
+                self._leave_messages(messages)
+            else:
+                self._idle = False
+                self._last = GroupMsg(self._js.client, frame_of(message))
+                return self._last
+
+    async def next(self, timeout: Seconds | None = None) -> GroupMsg:
+        """The next message; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError after its end, ConfigError when there is a
+        callback, and `error`.
+        """
+        check_no_callback(self._callback)
+        seconds = in_seconds(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise BadSubscriptionError("Consuming has ended.") from None
+        except JetsparkError:
+            raise  # some are a TimeoutError too
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"No message for member {self._member!r} within {seconds:g} s."
+            ) from None
+
+    def _leave_messages(self, messages: ConsumerMessages) -> None:
+        """Its consumer is gone: make it again."""
+        if self._messages is messages:
+            self._messages = None
+            self._wake.set()
+
+    async def _call_back(self, callback: Callback[GroupMsg]) -> None:
+        while True:
+            try:
+                message = await self.__anext__()
+            except (StopAsyncIteration, JetsparkError):
+                return
+            if (rest := callback.call(message)) is not None:
+                await rest
+
+    # -- its life ------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._tasks:
+            raise ConfigError("A member can be entered only once.")
+        for work in (self._follow(), self._steer()):
+            what = f"Member {self._member!r} of consumer group {self._place.group!r}"
+            self._tasks.append(background(work, what, self._end))
+        if self._callback is not None:
+            what = f"Calling back for member {self._member!r}"
+            self._tasks.append(background(self._call_back(self._callback), what, self._end))
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Leave: messages that were not taken go back, and another instance may go on at once.
+
+        A running callback finishes.
+        """
+        self._finish()
+        await self._stand_back()
+        *working, calling = [*self._tasks, None] if self._callback is None else self._tasks
+        waiting = [task for task in map(cancelled, working) if task is not None]
+        if calling is not None and calling is not asyncio.current_task():
+            waiting.append(calling)
+        if waiting:
+            await asyncio.wait(waiting)
+        consumer, self._consumer = self._consumer, None
+        try:
+            if consumer is not None and await self._is_pinned():
+                await consumer.unpin(PRIORITY_GROUP)
+        except JetsparkError:
+            pass  # the pin ends by itself
+
+    async def wait_ended(self) -> None:
+        """Return when it has ended. Raises `error`."""
+        await self._over.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _end(self, error: JetsparkError) -> None:
+        if not self._over.is_set():
+            self._error = error
+            self._js.client.report(error)
+            self._finish()
+
+    def _finish(self) -> None:
+        self._over.set()
+        self._news.set()
+        self._wake.set()
+
+    # -- the group -----------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Every change of the configuration."""
+        async with self._bucket.watch(self._place.key) as changes:
+            async for entry in changes:
+                if entry is None:
+                    continue
+                if entry.is_deleted:
+                    await self._stand_back()
+                    self._finish()
+                    return
+                config = self._place.decode(entry.value)
+                if config.fixed != self._config.fixed:
+                    raise ConfigError(
+                        f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
+                        "was made anew with other options: its members have to be started again."
+                    )
+                self._next_config = config
+                self._wake.set()
+        self._end(ConnectionClosedError())
+
+    async def _steer(self) -> None:
+        """Joins and changes: one after the other."""
+        while not self._over.is_set():
+            self._wake.clear()
+            try:
+                if self._next_config is not self._config:
+                    await self._change(self._next_config)
+                if self._messages is None:
+                    await self._join()
+            except JetsparkError as error:
+                if not is_transient_for_client(error):
+                    self._end(error)
+                    return
+            wants = self._messages is None and self._member in members_of(self._config)
+            try:
+                async with asyncio.timeout(_RETRY if wants else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _change(self, config: GroupConfig) -> None:
+        same = filters_of(config, self._member) == filters_of(self._config, self._member)
+        self._config = config
+        if same:
+            return
+        pinned = await self._is_pinned()
+        given_back = await self._stand_back()
+        if not pinned:
+            # The pinned instance is the one that knows what is being handled.
+            await asyncio.sleep(_STANDBY)
+            return
+        await self._all_acknowledged(given_back)
+        try:
+            await self._js.delete_consumer(self._place.source, self._place.consumer(self._member))
+        except ConsumerNotFoundError:
+            pass
+
+    async def _all_acknowledged(self, given_back: int) -> None:
+        """Until the message being handled is, for ack_wait at most."""
+        loop = self._js.client.loop
+        end = loop.time() + self._ack_wait
+        while not (self._idle or self._last is None or self._last.is_acked):
+            if loop.time() >= end:
+                return
+            await asyncio.sleep(_LOOK)
+        while loop.time() < end:
+            info = await self._info()
+            if info is None or info.num_ack_pending <= given_back:
+                return
+            await asyncio.sleep(_LOOK)
+
+    async def _stand_back(self) -> int:
+        """Take no more; give back what was not taken, and return how many messages."""
+        messages, self._messages = self._messages, None
+        if messages is None:
+            return 0
+        waiting = [
+            GroupMsg(self._js.client, frame)
+            for frame in messages.take_queued(messages.pending_msgs)
+        ]
+        messages.stop()
+        try:
+            for message in waiting:
+                await message.nak()
+        except JetsparkError:
+            pass  # they come again after ack_wait
+        return len(waiting)
+
+    async def _is_pinned(self) -> bool:
+        """Whether the server sends the member's messages here."""
+        headers = None if self._last is None else self._last.headers
+        pin = None if headers is None else headers.get("Nats-Pin-Id")
+        info = await self._info() if pin else None
+        return info is not None and any(
+            state.group == PRIORITY_GROUP and state.pinned_client_id == pin
+            for state in info.priority_groups
+        )
+
+    async def _info(self) -> Any:
+        try:
+            return await self._js.consumer_info(
+                self._place.source, self._place.consumer(self._member)
+            )
+        except (ConsumerNotFoundError, StreamNotFoundError):
+            return None
+
+    async def _join(self) -> None:
+        """Make the member's consumer, or find it, and pull."""
+        filters = filters_of(self._config, self._member)
+        if not filters or self._over.is_set():
+            return
+        name = self._place.consumer(self._member)
+        own: dict[str, Any] = {"durable_name": name}
+        if self._place.elastic:
+            own = {"name": name, "inactive_threshold": self._options["ack_wait"]}
+        try:
+            self._consumer = await self._js.create_consumer(
+                self._place.source,
+                **self._options,
+                **own,
+                filter_subjects=filters,
+                priority_groups=[PRIORITY_GROUP],
+                priority_policy="pinned_client",
+                priority_timeout=timedelta(seconds=max(self._ack_wait, _LEAST)),
+            )
+        except NameInUseError:
+            if not self._place.elastic:
+                raise
+            await self._remove_outdated(name)
+            return
+        except APIError as error:
+            if error.err_code != WORK_QUEUE_OVERLAP:
+                raise
+            return  # its former member still has it
+        self._since = None
+        self._messages = self._consumer.consume(
+            group=PRIORITY_GROUP, expires=max(self._ack_wait / 2, _LEAST)
+        )
+        self._news.set()
+
+    async def _remove_outdated(self, name: str) -> None:
+        """The consumer is for former partitions. Its pinned instance has ack_wait to give it up."""
+        now = self._js.client.loop.time()
+        info = await self._info()
+        pinned = info is not None and any(state.pinned_client_id for state in info.priority_groups)
+        if self._since is None:
+            self._since = now
+        if pinned and now - self._since < self._ack_wait:
+            return
+        self._since = None
+        try:
+            await self._js.delete_consumer(self._place.source, name)
+        except ConsumerNotFoundError:
+            pass
+        self._wake.set()
+
+    def __repr__(self) -> str:
+        return f"GroupMember({self._place.group!r}, {self._member!r})"

@@ -1,0 +1,258 @@
+"""Consumer groups on a real server: members, partitions, takeovers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jetspark
+from jetspark.errors import (
+    ConfigError,
+    ConsumerGroupNotFoundError,
+    ConsumerNotFoundError,
+    StreamNotFoundError,
+)
+from jetspark.groups import ElasticConfig, PartitioningFilter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.full_client import JetStream
+    from jetspark.groups import ElasticGroup, GroupMember, GroupMsg
+    from jetspark.server import NatsServer
+
+KEYS = [f"k{number}" for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def groups(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.11")
+
+
+@pytest.fixture
+async def elastic(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[ElasticGroup]:
+    """Six partitions by the second token, no members."""
+    stream = unique("S")
+    await js.create_stream(name=stream, subjects=[f"{stream}.*"], storage="memory")
+    group = await js.create_elastic_group(
+        stream, "cg", max_members=6, filters=[PartitioningFilter(f"{stream}.*", [1])]
+    )
+    yield group
+    try:
+        await group.delete()
+    except ConsumerGroupNotFoundError:
+        pass
+    await js.delete_stream(stream)
+
+
+async def publish(js: JetStream, stream: str, first: int, last: int) -> None:
+    async with js.publisher() as publisher:
+        for number in range(first, last):
+            for key in KEYS:
+                await publisher.send(f"{stream}.{key}", b"%d" % number)
+
+
+async def take(member: GroupMember, count: int) -> list[GroupMsg]:
+    taken: list[GroupMsg] = []
+    async with asyncio.timeout(60):
+        while len(taken) < count:
+            taken.append(message := await anext(member))
+            await message.ack_sync()
+    return taken
+
+
+async def test_members_share_the_partitions_and_each_key_stays_in_order(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    assert await elastic.add_members(["m2", "m1"]) == ["m2", "m1"]
+    assert (elastic.partitions("m1"), elastic.partitions("m2")) == ([0, 1, 2], [3, 4, 5])
+    await publish(js, elastic.stream, 0, 5)
+    found: dict[str, list[tuple[str, int]]] = {key: [] for key in KEYS}
+    done = asyncio.Event()
+
+    def callback_of(name: str) -> Callable[[GroupMsg], object]:
+        async def callback(message: GroupMsg) -> None:
+            assert message.partition in elastic.partitions(name)
+            found[message.subject.partition(".")[2]].append((name, int(message.data)))
+            await message.ack()
+            if sum(map(len, found.values())) == 5 * len(KEYS):
+                done.set()
+
+        return callback
+
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        for name in ("m1", "m2"):
+            member = elastic.consume(name, callback=callback_of(name))  # type: ignore[arg-type]
+            await stack.enter_async_context(member)
+        await done.wait()
+        assert await elastic.active_members() == ["m1", "m2"]
+    for taken in found.values():
+        assert [number for _, number in taken] == list(range(5))
+        assert len({name for name, _ in taken}) == 1
+    assert len({taken[0][0] for taken in found.values()}) == 2
+
+
+async def test_partitions_go_over_when_members_come_and_go(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(elastic.consume("m1", ack_wait=2))
+        two = await stack.enter_async_context(elastic.consume("m2", ack_wait=2))
+        await elastic.add_members("m1")
+        await publish(js, elastic.stream, 0, 1)
+        assert len(await take(one, len(KEYS))) == len(KEYS)
+        assert not two.joined
+        await elastic.add_members("m2")
+        await publish(js, elastic.stream, 1, 2)
+        theirs = [message.partition for message in await asyncio.wait_for(_rest(one, two), 60)]
+        assert set(theirs) <= {3, 4, 5}
+        assert await elastic.drop_members("m2") == ["m1"]
+        await publish(js, elastic.stream, 2, 3)
+        assert len(await take(one, len(KEYS))) == len(KEYS)
+        await elastic.drop_members("m1")
+        await elastic.set_mappings({"m2": range(6)})
+        with pytest.raises(ConfigError, match="has mappings"):
+            await elastic.add_members("m1")
+        await publish(js, elastic.stream, 3, 4)
+        assert len(await take(two, len(KEYS))) == len(KEYS)
+        await elastic.delete_mappings()
+        assert isinstance(elastic.config, ElasticConfig)
+        assert elastic.config.member_mappings is None
+
+
+async def _rest(one: GroupMember, two: GroupMember) -> list[GroupMsg]:
+    """What two members take of a round; those of the second."""
+    taken: list[GroupMsg] = []
+    count = 0
+
+    async def of(member: GroupMember, into: list[GroupMsg]) -> None:
+        nonlocal count
+        async for message in member:
+            await message.ack_sync()
+            into.append(message)
+            count += 1
+            if count == len(KEYS):
+                return
+
+    both = [asyncio.create_task(of(one, [])), asyncio.create_task(of(two, taken))]
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    for task in both:
+        task.cancel()
+    await asyncio.gather(*both, return_exceptions=True)
+    return taken
+
+
+async def test_another_instance_takes_over_within_twice_ack_wait_when_one_dies(
+    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 2)
+    wait = 2.0
+    async with jetspark.connect(shared_server.url) as other:
+        group = await other.jetstream().elastic_group(elastic.stream, "cg")
+        dying = await group.consume("m1", ack_wait=wait).__aenter__()
+        first = await dying.next(30)
+    died = time.monotonic()  # with a message that it has not acknowledged
+    async with elastic.consume("m1", ack_wait=wait) as standby:
+        again = await standby.next(30)
+        assert time.monotonic() - died < 2 * wait
+        assert (again.subject, again.data) == (first.subject, first.data)
+        await again.ack()
+        assert len(await take(standby, 2 * len(KEYS) - 1)) == 2 * len(KEYS) - 1
+
+
+async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 3)
+    async with (
+        asyncio.timeout(60),
+        elastic.consume("m1", ack_wait=60) as one,
+        elastic.consume("m1", ack_wait=60) as other,
+    ):
+        waiting = {asyncio.create_task(anext(each)): each for each in (one, other)}
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        (task,) = done
+        pinned = waiting.pop(task)
+        ((standing_by, standby),) = waiting.items()
+        await (await task).ack_sync()
+        message = await anext(pinned)  # the server has sent it already
+        await elastic.step_down("m1")
+        await message.ack_sync()
+        await (await standing_by).ack_sync()
+        resuming = asyncio.create_task(anext(pinned))
+        await standby.stop()  # with one that was sent, and is not taken
+        await (await resuming).ack_sync()
+        assert len(await take(pinned, 3 * len(KEYS) - 4)) == 3 * len(KEYS) - 4
+
+
+async def test_members_end_when_their_group_is_deleted(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    async with asyncio.timeout(60), elastic.consume("m1") as member:
+        ending = asyncio.create_task(_all(member))
+        await elastic.delete()
+        assert await ending == []
+        await member.wait_ended()
+    with pytest.raises(ConsumerGroupNotFoundError):
+        await js.elastic_group(elastic.stream, "cg")
+    with pytest.raises(ConsumerGroupNotFoundError):
+        await elastic.add_members("m2")
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(f"{elastic.stream}-cg")
+
+
+async def _all(member: GroupMember) -> list[GroupMsg]:
+    return [message async for message in member]
+
+
+async def test_a_static_group_reads_a_stream_with_partitions(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    await js.create_stream(
+        name=stream,
+        subjects=[f"{stream}.*"],
+        storage="memory",
+        subject_transform={
+            "src": f"{stream}.*",
+            "dest": "{{partition(4,1)}}." + stream + ".{{wildcard(1)}}",
+        },
+    )
+    await publish(js, stream, 0, 3)
+    group = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
+    assert await js.static_group_names(stream).all() == ["cg"]
+    assert await js.elastic_group_names(stream).all() == []
+    again = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
+    assert again.config == group.config
+    with pytest.raises(ConfigError, match="exists with other options"):
+        await js.create_static_group(stream, "cg", max_members=4, members=["a"])
+    with pytest.raises(ConfigError, match="no member"):
+        group.consume("c")
+    with pytest.raises(ConfigError, match="decides on durable_name"):
+        group.consume("a", durable_name="x")
+    found: list[GroupMsg] = []
+    async with asyncio.timeout(60), group.consume("a") as a, group.consume("b") as b:
+        for member in (a, b):
+            while True:
+                try:
+                    found.append(message := await member.next(1 if found else 30))
+                except jetspark.RequestTimeoutError:
+                    break
+                await message.ack_sync()
+        assert await group.active_members() == ["a", "b"]
+        assert (await js.consumer_info(stream, "cg-a")).config.durable_name == "cg-a"
+        await group.delete()
+        await a.wait_ended()
+    assert sorted(message.subject for message in found) == sorted(
+        f"{stream}.{key}" for key in KEYS for _ in range(3)
+    )
+    with pytest.raises(ConsumerNotFoundError):
+        await js.consumer_info(stream, "cg-a")
+    await js.delete_stream(stream)
