@@ -59,6 +59,7 @@ _CONSUMER: dict[str, Any] = {
     "attributes": ("_client: CallerSide",),
     "slots": True,
 }
+_GROUP: dict[str, Any] = {**_CONSUMER, "slots": False}
 _CALLER = ("_thread: LoopThread", "_caller: CallerSide")
 
 MODULES: dict[str, list[Twin]] = {
@@ -288,6 +289,13 @@ MODULES: dict[str, list[Twin]] = {
     "services.discovery": [Twin("jetspark.services.discovery:Services", attributes=_CALLER)],
     "system.system": [Twin("jetspark.system.system:System")],
     "identity.callout": [Twin("jetspark.identity.callout:AuthCallout")],
+    "groups.calls": [Twin("jetspark.groups.calls:GroupCalls", inner=_JS, attributes=_CALLER)],
+    "groups.group": [
+        Twin("jetspark.groups.group:ConsumerGroup", **_GROUP),
+        Twin("jetspark.groups.group:StaticGroup", **_GROUP),
+        Twin("jetspark.groups.group:ElasticGroup", **_GROUP),
+    ],
+    "groups.member": [Twin("jetspark.groups.member:GroupMember", **_GROUP)],
     "dead_letters.calls": [Twin("jetspark.dead_letters.calls:DeadLetterCalls", inner=_JS)],
     "dead_letters.dead_letters": [Twin("jetspark.dead_letters.dead_letters:DeadLetters")],
     "dead_letters.worker": [Twin("jetspark.dead_letters.worker:DeadLetterWorker")],
@@ -383,6 +391,9 @@ BODIES: dict[str, str] = {
     "ReadOnlyBucket.with_codecs": BY_HAND,
     "Bucket.read_only": "ReadOnlyBucket(self._thread, self._inner.read_only())",
     "Election.next": BY_HAND,
+    "GroupMember.next": BY_HAND,
+    "GroupMember.stop": BY_HAND,
+    "ConsumerGroup.partitions": DIRECTLY,
     "LiveBucket.entry": DIRECTLY,
     "LiveBucket.entries": DIRECTLY,
     "LiveBucket.snapshot": DIRECTLY,
@@ -459,6 +470,9 @@ WRAPPED: dict[str, str] = {
     "Election": "Election(self._thread, key, {begin}, callback)",
     "Watcher": "Watcher(self._thread, self._inner.client, self._inner.name, {begin}, callback)",
     "LiveBucket": "LiveBucket(self._thread, self._inner.name, {begin}, on_change)",
+    "StaticGroup": "StaticGroup(self._caller, {value})",
+    "ElasticGroup": "ElasticGroup(self._caller, {value})",
+    "GroupMember": "GroupMember(self._client, {begin}, callback)",
     "DeadLetters": "DeadLetters(self._thread, {value})",
     "DeadLetterWorker": "DeadLetterWorker(self._thread, {value})",
     "ObjectStore": "ObjectStore(self._thread, {value})",
@@ -493,6 +507,9 @@ OTHER_TYPES: dict[str, tuple[str, ...]] = {
     "kv.election": ("Election", "StateCallback"),
     "kv.watch": ("Watcher", "EntryCallback"),
     "kv.live": ("LiveBucket", "ChangeCallback"),
+    "groups.group": ("ConsumerGroup", "StaticGroup", "ElasticGroup"),
+    "groups.member": ("GroupMember", "GroupCallback"),
+    "groups.message": ("GroupMsg",),
     "dead_letters.dead_letters": ("DeadLetters",),
     "dead_letters.worker": ("DeadLetterWorker",),
     "objects.store": ("ObjectStore",),
@@ -579,6 +596,9 @@ WORDS: dict[str, dict[str, str]] = {
         "`progress`, a function or coroutine function, is called with a BackupProgress": (
             "`progress` is called in the caller's thread with a BackupProgress"
         )
+    },
+    "ConsumerGroup.consume": {
+        "callback (plain or async)": "callback, called in a thread of its own"
     },
     "Bucket.lock": {"async with bucket": "with bucket"},
     "Bucket.election": {

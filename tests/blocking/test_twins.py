@@ -18,9 +18,20 @@ import pytest
 from scripts import delegations
 
 import jetspark
-from jetspark import blocking, dead_letters, full_client, identity, kv, objects, services, system
+from jetspark import (
+    blocking,
+    dead_letters,
+    full_client,
+    groups,
+    identity,
+    kv,
+    objects,
+    services,
+    system,
+)
 from jetspark.blocking import dead_letters as blocking_dead_letters
 from jetspark.blocking import events as blocking_events
+from jetspark.blocking import groups as blocking_groups
 from jetspark.blocking import identity as blocking_identity
 from jetspark.blocking import jetstream as blocking_jetstream
 from jetspark.blocking import kv as blocking_kv
@@ -74,6 +85,10 @@ TWINS: dict[type, type] = {
     objects.ObjectStore: blocking_objects.ObjectStore,
     objects.ObjectReader: blocking_objects.ObjectReader,
     objects.ObjectWatcher: blocking_objects.ObjectWatcher,
+    groups.ElasticGroup: blocking_groups.ElasticGroup,
+    groups.StaticGroup: blocking_groups.StaticGroup,
+    groups.GroupMember: blocking_groups.GroupMember,
+    groups.GroupMsg: blocking_groups.GroupMsg,
     dead_letters.DeadLetters: blocking_dead_letters.DeadLetters,
     dead_letters.DeadLetterWorker: blocking_dead_letters.DeadLetterWorker,
     identity.AuthCallout: blocking_identity.AuthCallout,

@@ -17,40 +17,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from jetspark.client.background import background
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import cancelled
-from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.errors import (
-    APIError,
     BadSubscriptionError,
     ConfigError,
     ConnectionClosedError,
     ConsumerDeletedError,
     ConsumerNotFoundError,
     JetsparkError,
-    NameInUseError,
+    KeyNotFoundError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.groups.documents import (
-    PRIORITY_GROUP,
     GroupConfig,
     Place,
     filters_of,
     members_of,
 )
+from jetspark.groups.member_consumer import MemberConsumer
 from jetspark.groups.message import GroupMsg
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
-    from jetspark.jetstream.consumers.pull import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.jetstream.pulling.consume import ConsumerMessages
     from jetspark.kv.bucket import Bucket
@@ -63,8 +59,7 @@ _LOOK = 0.02
 """Seconds between two looks at the message that is being handled."""
 _STANDBY = 0.4
 """Seconds that an instance waits for the pinned one to give up the consumer."""
-_LEAST = 1.0
-"""Seconds of a pull request and of a pin, at least."""
+_PIN = "Nats-Pin-Id"
 
 
 class GroupMember:
@@ -87,14 +82,10 @@ class GroupMember:
         self._member = member
         what = f"The callback of member {member!r} of consumer group {place.group!r}"
         self._callback = None if callback is None else Callback(callback, what, js.client.report)
-        self._options = options
-        self._ack_wait: float = options["ack_wait"].total_seconds()
+        self._consumer = MemberConsumer(js, place, member, options)
         self._messages: ConsumerMessages | None = None
-        self._consumer: PullConsumer | None = None
         self._last: GroupMsg | None = None
         self._idle = True
-        self._since: float | None = None
-        """When the consumer was first found with another configuration."""
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
@@ -215,17 +206,15 @@ class GroupMember:
         A running callback finishes.
         """
         self._finish()
-        await self._stand_back()
         *working, calling = [*self._tasks, None] if self._callback is None else self._tasks
-        waiting = [task for task in map(cancelled, working) if task is not None]
+        if ending := [task for task in map(cancelled, working) if task is not None]:
+            await asyncio.wait(ending)
+        await self._stand_back()
         if calling is not None and calling is not asyncio.current_task():
-            waiting.append(calling)
-        if waiting:
-            await asyncio.wait(waiting)
-        consumer, self._consumer = self._consumer, None
+            await asyncio.wait({calling})
         try:
-            if consumer is not None and await self._is_pinned():
-                await consumer.unpin(PRIORITY_GROUP)
+            if await self._is_pinned():
+                await self._consumer.unpin()
         except JetsparkError:
             pass  # the pin ends by itself
 
@@ -240,6 +229,8 @@ class GroupMember:
             self._error = error
             self._js.client.report(error)
             self._finish()
+            if self._messages is not None:
+                self._messages.stop()
 
     def _finish(self) -> None:
         self._over.set()
@@ -255,8 +246,8 @@ class GroupMember:
                 if entry is None:
                     continue
                 if entry.is_deleted:
-                    await self._stand_back()
                     self._finish()
+                    await self._stand_back()
                     return
                 config = self._place.decode(entry.value)
                 if config.fixed != self._config.fixed:
@@ -275,8 +266,13 @@ class GroupMember:
             try:
                 if self._next_config is not self._config:
                     await self._change(self._next_config)
-                if self._messages is None:
-                    await self._join()
+                filters = filters_of(self._config, self._member)
+                if self._messages is None and filters and not self._over.is_set():
+                    await self._join(filters)
+            except StreamNotFoundError as error:
+                if not await self._is_deleted():
+                    self._end(error)
+                return
             except JetsparkError as error:
                 if not is_transient_for_client(error):
                     self._end(error)
@@ -287,6 +283,24 @@ class GroupMember:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+
+    async def _join(self, filters: list[str]) -> None:
+        messages = await self._consumer.pull(filters)
+        if messages is not None and self._over.is_set():
+            messages.stop()
+        elif messages is not None:
+            self._messages = messages
+            self._news.set()
+
+    async def _is_deleted(self) -> bool:
+        """Whether the group is, and not only its stream: then the watch will say so."""
+        try:
+            await self._bucket.get(self._place.key, leader=True)
+        except KeyNotFoundError:
+            return True
+        except JetsparkError:
+            pass
+        return False
 
     async def _change(self, config: GroupConfig) -> None:
         same = filters_of(config, self._member) == filters_of(self._config, self._member)
@@ -300,21 +314,18 @@ class GroupMember:
             await asyncio.sleep(_STANDBY)
             return
         await self._all_acknowledged(given_back)
-        try:
-            await self._js.delete_consumer(self._place.source, self._place.consumer(self._member))
-        except ConsumerNotFoundError:
-            pass
+        await self._consumer.delete()
 
     async def _all_acknowledged(self, given_back: int) -> None:
         """Until the message being handled is, for ack_wait at most."""
         loop = self._js.client.loop
-        end = loop.time() + self._ack_wait
+        end = loop.time() + self._consumer.ack_wait
         while not (self._idle or self._last is None or self._last.is_acked):
             if loop.time() >= end:
                 return
             await asyncio.sleep(_LOOK)
         while loop.time() < end:
-            info = await self._info()
+            info = await self._consumer.info()
             if info is None or info.num_ack_pending <= given_back:
                 return
             await asyncio.sleep(_LOOK)
@@ -337,72 +348,8 @@ class GroupMember:
         return len(waiting)
 
     async def _is_pinned(self) -> bool:
-        """Whether the server sends the member's messages here."""
         headers = None if self._last is None else self._last.headers
-        pin = None if headers is None else headers.get("Nats-Pin-Id")
-        info = await self._info() if pin else None
-        return info is not None and any(
-            state.group == PRIORITY_GROUP and state.pinned_client_id == pin
-            for state in info.priority_groups
-        )
-
-    async def _info(self) -> Any:
-        try:
-            return await self._js.consumer_info(
-                self._place.source, self._place.consumer(self._member)
-            )
-        except (ConsumerNotFoundError, StreamNotFoundError):
-            return None
-
-    async def _join(self) -> None:
-        """Make the member's consumer, or find it, and pull."""
-        filters = filters_of(self._config, self._member)
-        if not filters or self._over.is_set():
-            return
-        name = self._place.consumer(self._member)
-        own: dict[str, Any] = {"durable_name": name}
-        if self._place.elastic:
-            own = {"name": name, "inactive_threshold": self._options["ack_wait"]}
-        try:
-            self._consumer = await self._js.create_consumer(
-                self._place.source,
-                **self._options,
-                **own,
-                filter_subjects=filters,
-                priority_groups=[PRIORITY_GROUP],
-                priority_policy="pinned_client",
-                priority_timeout=timedelta(seconds=max(self._ack_wait, _LEAST)),
-            )
-        except NameInUseError:
-            if not self._place.elastic:
-                raise
-            await self._remove_outdated(name)
-            return
-        except APIError as error:
-            if error.err_code != WORK_QUEUE_OVERLAP:
-                raise
-            return  # its former member still has it
-        self._since = None
-        self._messages = self._consumer.consume(
-            group=PRIORITY_GROUP, expires=max(self._ack_wait / 2, _LEAST)
-        )
-        self._news.set()
-
-    async def _remove_outdated(self, name: str) -> None:
-        """The consumer is for former partitions. Its pinned instance has ack_wait to give it up."""
-        now = self._js.client.loop.time()
-        info = await self._info()
-        pinned = info is not None and any(state.pinned_client_id for state in info.priority_groups)
-        if self._since is None:
-            self._since = now
-        if pinned and now - self._since < self._ack_wait:
-            return
-        self._since = None
-        try:
-            await self._js.delete_consumer(self._place.source, name)
-        except ConsumerNotFoundError:
-            pass
-        self._wake.set()
+        return await self._consumer.is_pinned(None if headers is None else headers.get(_PIN))
 
     def __repr__(self) -> str:
         return f"GroupMember({self._place.group!r}, {self._member!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.blocking.generated.dead_letters.calls import GeneratedDeadLetterCalls
+from jetspark.blocking.generated.groups.calls import GeneratedGroupCalls
 from jetspark.blocking.generated.jetstream.backups import GeneratedBackupCalls
 from jetspark.blocking.generated.jetstream.consumer_calls import GeneratedConsumerCalls
 from jetspark.blocking.generated.jetstream.context import GeneratedJetStreamContext
@@ -41,6 +42,7 @@ class JetStream(
     GeneratedTemplateCalls,
     GeneratedBucketCalls,
     GeneratedObjectStoreCalls,
+    GeneratedGroupCalls,
     GeneratedDeadLetterCalls,
 ):
     """JetStream of a client, as returned by `Client.jetstream`.

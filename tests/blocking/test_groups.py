@@ -1,0 +1,92 @@
+"""Consumer groups without async."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetspark.blocking import connect
+from jetspark.errors import RequestTimeoutError
+from jetspark.groups import PartitioningFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jetspark.blocking.groups import ElasticGroup, GroupMsg
+    from jetspark.blocking.jetstream import JetStream
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def js(shared_server: NatsServer, needs_server: Callable[[str], None]) -> Iterator[JetStream]:
+    needs_server("2.11")
+    with connect(shared_server.url) as nc:
+        yield nc.jetstream()
+
+
+@pytest.fixture
+def group(js: JetStream, unique: Callable[[str], str]) -> Iterator[ElasticGroup]:
+    stream = unique("S")
+    js.create_stream(name=stream, subjects=[f"{stream}.*"], storage="memory")
+    group = js.create_elastic_group(
+        stream, "cg", max_members=4, filters=[PartitioningFilter(f"{stream}.*", [1])]
+    )
+    group.add_members("m1")
+    for number in range(5):
+        js.publish(f"{stream}.k{number}", b"%d" % number)
+    yield group
+    group.delete()
+    js.delete_stream(stream)
+
+
+def test_blocking_member_is_iterated(js: JetStream, group: ElasticGroup) -> None:
+    assert js.elastic_group_names(group.stream).all() == ["cg"]
+    subjects = []
+    with js.elastic_group(group.stream, "cg").consume("m1") as member:
+        for message in member:
+            subjects.append(message.subject)
+            assert message.partition in group.partitions("m1")
+            message.ack_sync()
+            if len(subjects) == 5:
+                break
+        assert group.active_members() == ["m1"]
+        with pytest.raises(RequestTimeoutError):
+            member.next(0.1)
+    assert subjects == [f"{group.stream}.k{number}" for number in range(5)]
+    assert group.drop_members("m1") == []
+
+
+def test_blocking_member_calls_back_and_may_be_stopped_there(group: ElasticGroup) -> None:
+    taken: queue.Queue[str] = queue.Queue()
+
+    def callback(message: GroupMsg) -> None:
+        message.ack_sync()
+        taken.put(message.subject)
+        if message.data == b"4":
+            member.stop()
+
+    with group.consume("m1", callback=callback) as member:
+        subjects = [taken.get(timeout=30) for _ in range(5)]
+        member.wait_ended()
+    assert subjects == [f"{group.stream}.k{number}" for number in range(5)]
+
+
+def test_blocking_static_group_reads_its_partitions(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    stream = unique("S")
+    js.create_stream(
+        name=stream, subjects=[f"{part}.{stream}.*" for part in "01"], storage="memory"
+    )
+    js.publish(f"1.{stream}.a", b"here")
+    group = js.create_static_group(stream, "cg", max_members=2, mappings={"x": [0], "y": [1]})
+    assert js.static_group(stream, "cg").config == group.config
+    with group.consume("y") as member:
+        message = member.next(30)
+        assert (message.subject, message.partition) == (f"{stream}.a", 1)
+        message.ack()
+    group.delete()
+    assert js.static_group_names(stream).all() == []
+    js.delete_stream(stream)
