@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from jetspark.arguments import checked
 from jetspark.client.background import background
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import cancelled
@@ -62,6 +63,7 @@ _STANDBY = 0.4
 _PIN = "Nats-Pin-Id"
 
 
+@checked
 class GroupMember:
     """What a group's `consume` returns: enter it, then iterate it, or give it a callback."""
 
