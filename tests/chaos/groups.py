@@ -1,0 +1,266 @@
+"""A consumer group whose members come, go and die: `python -m tests.chaos.groups --turns 100`.
+
+Four members, each with two instances on connections of their own, share an elastic group, while a
+publisher counts in many keys. In each turn one of these happens: a member is dropped or added, an
+instance leaves, or it dies: its connection is cut in the middle of a message. Wrong is: a key's
+number that was first handled before a smaller one, one that was never handled, one that was handled
+again after its ack was confirmed, and a takeover that took longer than twice ack_wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import jetspark
+from jetspark.errors import JetsparkError
+from jetspark.groups import ElasticGroup, GroupMsg, PartitioningFilter
+from jetspark.server import NatsServer
+
+MEMBERS = ("m1", "m2", "m3", "m4")
+KEYS = 24
+_END_WITHIN = 60.0
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    published: int = 0
+    handled: Counter[str] = field(default_factory=Counter)
+    """Deliveries: first ones, repeated ones."""
+    first: dict[str, int] = field(default_factory=dict)
+    """The last number that each key had for the first time."""
+    confirmed: set[tuple[str, int]] = field(default_factory=set)
+    turns: Counter[str] = field(default_factory=Counter)
+    takeovers: list[float] = field(default_factory=list)
+    """Seconds from an instance's death until its member handles a message again."""
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def handle(self, key: str, number: int, who: str) -> None:
+        """Before anything is acknowledged."""
+        before = self.first.get(key, -1)
+        if (key, number) in self.confirmed:
+            self.wrong.append(f"{who} had {number} of {key}, which was acknowledged")
+        if number > before + 1:
+            self.wrong.append(f"{who} had {number} of {key} after {before}")
+        self.handled["first" if number > before else "again"] += 1
+        self.first[key] = max(before, number)
+
+    def judge(self, last: int) -> None:
+        lost = {key: number for key, number in self.first.items() if number != last}
+        if lost or len(self.first) != KEYS:
+            self.wrong.append(f"not all of {last + 1} numbers were handled: {lost}")
+
+    def __str__(self) -> str:
+        turns = ", ".join(f"{count} {what}" for what, count in sorted(self.turns.items()))
+        slowest = max(self.takeovers, default=0.0)
+        return (
+            f"{self.published:,} messages in {self.seconds:.0f} s; {turns}; "
+            f"{self.handled['first']:,} handled, {self.handled['again']} of them again; "
+            f"{len(self.takeovers)} takeovers, the slowest {slowest:.1f} s; {len(self.wrong)} wrong"
+        )
+
+
+class Instance:
+    """One program that consumes as a member."""
+
+    def __init__(self, url: str, member: str, ack_wait: float, figures: Figures) -> None:
+        self._url = url
+        self.member = member
+        self._ack_wait = ack_wait
+        self._figures = figures
+        self.last: float | None = None
+        """When it handled its last message."""
+        self._handling = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._nc: jetspark.Client | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async with jetspark.connect(self._url) as self._nc:
+            group = await self._nc.jetstream().elastic_group("S", "cg")
+            async with group.consume(self.member, ack_wait=self._ack_wait) as messages:
+                async for message in messages:
+                    await self._handle(message)
+
+    async def _handle(self, message: GroupMsg) -> None:
+        key, number = message.subject, int(message.data)
+        self._figures.handle(key, number, self.member)
+        self.last = time.monotonic()
+        self._handling.set()
+        await asyncio.sleep(random.random() * 0.01)
+        try:
+            await message.ack_sync(timeout=self._ack_wait)
+        except JetsparkError:
+            return  # it may come again
+        finally:
+            self._handling.clear()
+        self._figures.confirmed.add((key, number))
+
+    async def die(self) -> None:
+        """In the middle of a message, if it has any, without another word to the server."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._handling.wait(), 0.5)
+        assert self._nc is not None
+        await self._nc.close()
+        await self._end()
+
+    async def leave(self) -> None:
+        """In good order."""
+        await self._end()
+
+    async def _end(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        (ended,) = await asyncio.gather(self._task, return_exceptions=True)
+        if ended is not None and not isinstance(ended, asyncio.CancelledError | JetsparkError):
+            self._figures.wrong.append(f"{self.member} ended with {ended!r}")
+
+
+class Campaign:
+    """The group, its instances, and what happens to them."""
+
+    def __init__(
+        self, url: str, group: ElasticGroup, ack_wait: float, figures: Figures, seed: int
+    ) -> None:
+        self._url = url
+        self._group = group
+        self._ack_wait = ack_wait
+        self._figures = figures
+        self._rng = random.Random(seed)
+        self._members = set(MEMBERS)
+        self._instances: list[Instance] = []
+
+    def start(self, member: str) -> None:
+        instance = Instance(self._url, member, self._ack_wait, self._figures)
+        instance.start()
+        self._instances.append(instance)
+
+    async def turn(self) -> None:
+        what = self._rng.choice(("join or leave the group", "instance leaves", "instance dies"))
+        if what == "join or leave the group":
+            await self._change_members()
+            return
+        self._figures.turns[what] += 1
+        instance = self._rng.choice(self._instances)
+        self._instances.remove(instance)
+        if what == "instance leaves":
+            await instance.leave()
+        else:
+            await instance.die()
+        died = time.monotonic()
+        self.start(instance.member)
+        active = instance.last is not None and died - instance.last < 0.3
+        if what == "instance dies" and active and instance.member in self._members:
+            await self._taken_over(instance.member, died)
+
+    async def _change_members(self) -> None:
+        out = sorted(set(MEMBERS) - self._members)
+        if out and (len(self._members) == 1 or self._rng.random() < 0.6):
+            self._members.add(member := self._rng.choice(out))
+            await self._group.add_members(member)
+            self._figures.turns["joins"] += 1
+        else:
+            self._members.remove(member := self._rng.choice(sorted(self._members)))
+            await self._group.drop_members(member)
+            self._figures.turns["drops"] += 1
+
+    async def _taken_over(self, member: str, died: float) -> None:
+        """Until the member handles messages again: there are always some."""
+        while True:
+            for instance in self._instances:
+                if instance.member == member and (instance.last or 0) > died:
+                    assert instance.last is not None
+                    self._figures.takeovers.append(took := instance.last - died)
+                    if took > 2 * self._ack_wait:
+                        self._figures.wrong.append(f"{member} was taken over after {took:.1f} s")
+                    return
+            if time.monotonic() - died > _END_WITHIN:
+                self._figures.wrong.append(f"{member} was not taken over")
+                return
+            await asyncio.sleep(0.02)
+
+    async def end(self) -> None:
+        await asyncio.gather(*(instance.leave() for instance in self._instances))
+
+
+async def run(turns: int, *, ack_wait: float = 2.0, every: float = 0.5, seed: int = 0) -> Figures:
+    """So many turns. Raises AssertionError, TimeoutError when something hangs."""
+    figures = Figures()
+    with NatsServer(name="chaos") as server:
+        async with jetspark.connect(server.url) as nc:
+            js = nc.jetstream(timeout=20)
+            await js.create_stream(name="S", subjects=["s.*"], storage="memory")
+            group = await js.create_elastic_group(
+                "S", "cg", max_members=8, filters=[PartitioningFilter("s.*", [1])]
+            )
+            await group.add_members(MEMBERS)
+            campaign = Campaign(server.url, group, ack_wait, figures, seed)
+            for member in MEMBERS:
+                campaign.start(member)
+                campaign.start(member)
+            ending = asyncio.Event()
+
+            async def publish() -> int:
+                number = 0
+                while not ending.is_set():
+                    async with js.publisher() as publisher:
+                        for key in range(KEYS):
+                            await publisher.send(f"s.k{key}", b"%d" % number)
+                    figures.published += KEYS
+                    number += 1
+                    await asyncio.sleep(0.15)
+                return number - 1
+
+            publishing = asyncio.create_task(publish())
+            begun = time.monotonic()
+            try:
+                for _ in range(turns):
+                    await asyncio.sleep(every)
+                    await campaign.turn()
+                ending.set()
+                last = await publishing
+                await group.add_members(MEMBERS)
+                with suppress(TimeoutError):  # what is missing is told
+                    async with asyncio.timeout(_END_WITHIN):
+                        while min(figures.first.values(), default=-1) < last:
+                            await asyncio.sleep(0.05)
+            finally:
+                ending.set()
+                last = await publishing
+                await campaign.end()
+            figures.seconds = time.monotonic() - begun
+            figures.judge(last)
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--ack-wait", type=float, default=2.0)
+    parser.add_argument("--every", type=float, default=0.5)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
+    figures = asyncio.run(
+        run(options.turns, ack_wait=options.ack_wait, every=options.every, seed=options.seed)
+    )
+    print(figures)
+    for wrong in figures.wrong[:20]:
+        print(wrong, file=sys.stderr)
+    return 1 if figures.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
