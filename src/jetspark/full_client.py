@@ -18,8 +18,8 @@ from jetspark.client.hooks import Hooks
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.dead_letters.calls import DeadLetterCalls
-from jetspark.identity.calls import CalloutCalls
 from jetspark.groups.calls import GroupCalls
+from jetspark.identity.calls import CalloutCalls
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.calls import BucketCalls
 from jetspark.objects.calls import ObjectStoreCalls

@@ -44,9 +44,11 @@ class Figures:
     """Seconds from an instance's death until its member handles a message again."""
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def handle(self, key: str, number: int, who: str) -> None:
         """Before anything is acknowledged."""
+        self.news.set()
         before = self.first.get(key, -1)
         if (key, number) in self.confirmed:
             self.wrong.append(f"{who} had {number} of {key}, which was acknowledged")
@@ -235,7 +237,8 @@ async def run(turns: int, *, ack_wait: float = 2.0, every: float = 0.5, seed: in
                 with suppress(TimeoutError):  # what is missing is told
                     async with asyncio.timeout(_END_WITHIN):
                         while min(figures.first.values(), default=-1) < last:
-                            await asyncio.sleep(0.05)
+                            figures.news.clear()
+                            await figures.news.wait()
             finally:
                 ending.set()
                 last = await publishing
