@@ -100,16 +100,10 @@ class Mover:
 
     async def _publish(self, death: Death, message: StoredMsg | None) -> bool:
         """False: an earlier try has stored it."""
-        stored = True
         try:
-            await self._send(death, message)
-        except WrongLastSequenceError:
-            stored = False
+            stored = await self._send(death, message)
         except (MaxPayloadError, BadHeaderError):
-            try:
-                await self._send(death, message, complete=False)
-            except WrongLastSequenceError:
-                stored = False
+            stored = await self._send(death, message, complete=False)
             message = None  # its data is nowhere else
         if self._remove and message is not None:
             try:
@@ -120,17 +114,21 @@ class Mover:
 
     async def _send(
         self, death: Death, message: StoredMsg | None, *, complete: bool = True
-    ) -> None:
-        await self._js.publish(
-            letter_subject(self.name, death),
-            b"" if message is None or not complete else message.data,
-            headers=died_of(death, message, complete=complete),
-            # A server that counts to the limit twice, for example when it was restarted, writes two
-            # advisories: of two letters within the duplicate window the second one is left out.
-            msg_id=None if message is None else _identity(death, message),
-            expect_stream=self.name,
-            expect_last_subject_seq=0,
-        )
+    ) -> bool:
+        try:
+            ack = await self._js.publish(
+                letter_subject(self.name, death),
+                b"" if message is None or not complete else message.data,
+                headers=died_of(death, message, complete=complete),
+                # A server that counts to the limit twice, for example when it was restarted, writes
+                # two advisories: of two letters within the duplicate window the second is left out.
+                msg_id=None if message is None else _identity(death, message),
+                expect_stream=self.name,
+                expect_last_subject_seq=0,
+            )
+        except WrongLastSequenceError:
+            return False
+        return not ack.duplicate
 
     async def _message(self, death: Death) -> StoredMsg | None:
         """The message, None when it is gone. Raises as every API call."""
