@@ -13,6 +13,7 @@ import logging
 import random
 import sys
 import time
+from base64 import b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -119,6 +120,8 @@ class Spoiler:
         self.xkey = CurveKeyPair.new()
         self.servers_xkey = CurveKeyPair.new()
         self.user = KeyPair.new()
+        self.forger = KeyPair.new(KeyKind.SERVER)
+        self.forger.public = self.server.public
 
     def said(self) -> dict[str, Any]:
         return {
@@ -155,6 +158,12 @@ class Spoiler:
             audience=more["audience"],
             expires=parts["expires"],
         ).encode()
+        if how == "changed after it was signed":
+            head, body, signature = jwt.split(b".")
+            changed = b64decode(body + b"=" * (-len(body) % 4), b"-_").replace(
+                b"127.0.0.1", b"127.0.0.2"
+            )
+            jwt = b".".join([head, urlsafe_b64encode(changed).rstrip(b"="), signature])
         if how == "jwt bytes":
             jwt = self.spoilt(jwt)
         payload = parts["xkey"].seal(jwt, self.xkey.public)
@@ -204,6 +213,8 @@ def _junk(spoiler: Spoiler, said: dict[str, Any], *path: str) -> None:
 
 
 WAYS: dict[str, Way] = {
+    "forged": lambda s, said, parts, more: parts.update(signer=s.forger),
+    "changed after it was signed": lambda s, said, parts, more: None,
     "rogue server": lambda s, said, parts, more: parts.update(signer=s.rogue),
     "rogue server with its own id": lambda s, said, parts, more: (
         parts.update(signer=s.rogue),

@@ -139,11 +139,12 @@ class ServerIdentity(Document, frozen=True, kw_only=True):
 
 
 class ClientIdentity(Document, frozen=True, kw_only=True):
-    """What the server knows of the client that logs in."""
+    """What the server knows of the client that logs in. Its repr does not show `user`."""
 
     host: str = ""
     id: int = 0
     user: str = ""
+    """The name, the NKey and the like; with servers before 2.11 also a token."""
     name: str = ""
     tags: list[str] = msgspec.field(default_factory=list)
     name_tag: str = ""
@@ -153,6 +154,9 @@ class ClientIdentity(Document, frozen=True, kw_only=True):
     mqtt_id: str = ""
     nonce: str = ""
     """What the client has signed, when `ConnectOpts.sig` is given."""
+
+    def __repr__(self) -> str:
+        return f"ClientIdentity(host={self.host!r}, id={self.id}, name={self.name!r}, …)"
 
 
 class ConnectOpts(Document, frozen=True, kw_only=True):
