@@ -163,8 +163,13 @@ def jetspark_uvloop(job: Job) -> Measure:
 def jetspark_callback(job: Job) -> Measure:
     with in_one_loop(clients.jetspark(job.url)) as (nc, plain):
         calls = _Callbacks(job, partial(nc.publish_nowait, MORE))
-        nc.subscribe(FEED, callback=calls.called)
-        plain(nc.flush)()
+
+        @plain
+        async def subscribe() -> None:  # a callback has a task, which needs a running loop
+            nc.subscribe(FEED, callback=calls.called)
+            await nc.flush()
+
+        subscribe()
         return timed(job, plain(calls.take))
 
 
