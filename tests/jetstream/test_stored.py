@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.raw_client import RawClient
 
 from jetspark.errors import (
     BadNameError,
@@ -19,7 +21,8 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.full_client import connect
+from jetspark.full_client import JetStream, connect
+from jetspark.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.client.messages import Message
-    from jetspark.full_client import Client, JetStream
+    from jetspark.full_client import Client
+    from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server
 
@@ -266,6 +270,52 @@ async def test_later_batches_belong_to_the_moment_of_the_first(
         await js.publish(f"{open_stream}.new", b"later")
         await js.publish(f"{open_stream}.0", b"later")
     assert found == [4, 5, 6]
+
+
+async def test_last_messages_are_complete_when_a_batch_is_broken_off(
+    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    def stored(seq: int, before: int, pending: int) -> bytes:
+        return (
+            b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s.%d\r\nNats-Sequence: %d\r\n"
+            b"Nats-Time-Stamp: 2026-01-01T00:00:00Z\r\nNats-Num-Pending: %d\r\n"
+            b"Nats-Last-Sequence: %d\r\n\r\n" % (seq, seq, pending, before)
+        )
+
+    def end(last: int, pending: int) -> bytes:
+        return (
+            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
+            b"Nats-UpTo-Sequence: 9\r\n\r\n" % (pending, last)
+        )
+
+    # As a server does when another client replaces a message that it was about to send.
+    gone = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+    answers = [
+        [stored(1, 0, 3), gone],
+        [stored(1, 0, 2), stored(2, 1, 1), end(2, 2)],
+        [stored(3, 0, 1), gone],
+        [gone],
+        [stored(5, 0, 0), end(5, 0)],
+    ]
+    asked: list[dict[str, Any]] = []
+    raw, prefix = RawClient(shared_server.url), unique("api")
+
+    async def answer(msg: Message) -> None:
+        asked.append(json.loads(msg.data))
+        assert msg.reply is not None
+        for block in answers.pop(0):
+            raw._send(frames.hpub(msg.reply, block, b""))
+
+    nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
+    await nc.flush()
+    js = JetStream(nc, api_prefix=prefix, timeout=2)
+    try:
+        found = [msg.seq async for msg in js.get_last_msgs("S", "s.*")]
+    finally:
+        raw.close()
+    assert found == [1, 2, 3, 5]
+    where = [(one.get("seq"), one.get("up_to_seq")) for one in asked]
+    assert where == [(None, None), (None, None), (3, 9), (4, 9), (4, 9)]
 
 
 async def test_get_last_msgs_of_too_many_subjects_is_an_error(

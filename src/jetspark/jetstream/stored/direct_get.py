@@ -46,10 +46,10 @@ TOGETHER_BYTES = 32 * 1024 * 1024
 """Half of what a server buffers for one client by default."""
 
 _GONE = "Message Not Found"
-"""In a batch of last messages: one was replaced while the batch was made."""
+"""In a batch of last messages: one was replaced while the batch was made, which ends there."""
 
 _ATTEMPTS = 3
-"""Requests of the first batch of last messages, when its end is lost each time."""
+"""Requests of a batch of last messages at least, when it is broken off each time."""
 
 
 class StoredMsgs(Listing[StoredMsg]):
@@ -128,13 +128,14 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
     """The last message of each subject of `body`, all as of one moment, over all batches."""
     request = dict(body)
     attempts = 0
+    give_up = api.client.loop.time() + api.timeout
     beyond: int | None = None
     while True:
         page = await _request_batch(api, stream, request)
-        if page.more and page.up_to_seq is None and "up_to_seq" not in request:
+        if page.broken_off and not (page.messages and "up_to_seq" in request):
             # The batch's end names the moment: without it, the next batch would be of another one.
             attempts += 1
-            if attempts == _ATTEMPTS:
+            if attempts >= _ATTEMPTS and api.client.loop.time() >= give_up:
                 raise RequestTimeoutError(
                     f'No batch of direct gets from stream "{stream}" was completed.'
                 )
@@ -149,7 +150,7 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             return
         for message in page.messages:
             yield message
-        if not page.more:
+        if not page.more and not page.broken_off:
             return
         if page.messages:
             request["seq"] = page.messages[-1].seq + 1
@@ -208,6 +209,11 @@ class _Page:
         """Whether the server has said that no message fits."""
         self.pending = 0
         self.up_to_seq: int | None = None
+
+    @property
+    def broken_off(self) -> bool:
+        """Of last messages: the end was lost, or the server has stopped before it."""
+        return self.up_to_seq is None and not self.nothing
 
 
 async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
