@@ -108,6 +108,8 @@ def test_ingest_follow_runs_until_it_is_stopped(
         wait_for(tmp_path / "progress" / "commits" / "0", command)
         admin.fill(numbered(name, 50))
         wait_for(tmp_path / "progress" / "commits" / "1", command)
+        while rows(spark, table) != once(150):  # a batch may have begun amid the 50
+            assert command.poll() is None, command.communicate()[1].decode()
         if number == signal.SIGINT:
             os.killpg(command.pid, number)  # as a terminal does it: workers get it too
             code, out, err = finish(command, SECONDS)
@@ -270,6 +272,20 @@ def test_mistakes_are_one_sentence(
     assert err.startswith(sentence)
     assert err.count("\n") == 1
     assert not (tmp_path / "table").exists()
+
+
+def test_a_bucket_whose_values_expire_without_a_marker_is_refused(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    bucket = unique("B")
+    admin.create(f"KV_{bucket}", f"$KV.{bucket}.>", max_msgs_per_subject=1, max_age=60_000_000_000)
+    base = ["ingest", bucket, "--bucket", "--server", shared_server.url]
+    with jetspark(*base, "--to", str(tmp_path / "table")) as command:
+        code, out, err = finish(command)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"Values of bucket '{bucket}' expire without a trace, so ")
+    assert "limit_marker_ttl" in err
+    assert err.count("\n") == 1
 
 
 def test_the_server_may_be_named_by_a_context_or_the_environment(

@@ -163,6 +163,7 @@ OTHER_ARGUMENTS: dict[str, Any] = {
     "subjects": "a",
     "folder": "folder",
     "max_streams": 1,
+    "max_members": 4,
     "origin": Origin("good"),
     "origins": [Origin("good")],
 }

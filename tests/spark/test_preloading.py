@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from tests.support.processes import descendants, wait_until_gone
 
-from jetspark.spark import session as sessions
-from jetspark.spark.session import close_session, local_session
 from jetspark.spark.workers import preloading as module
 from jetspark.spark.workers.preloading import Preloader, preloading
 
@@ -114,39 +109,55 @@ def test_a_stand_in_without_its_preloader_does_the_work_itself(preloader: Preloa
     assert "socket.gaierror" in ran.stderr  # there is no port of a JVM
 
 
-@pytest.mark.spark
-def test_a_sessions_workers_are_preloaded_and_end_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IN_THE_ENVIRONMENT", "yes")
-    conf = {"spark.executorEnv.FOR_EXECUTORS": "too"}
-    spark = local_session("x", master="local[1]", log_file=tmp_path / "log", conf=conf)
-    try:
-        preloader = sessions._preloader
-        assert preloader is not None
-        assert _seen_by_a_worker(spark) == (True, "yes", "too", os.getcwd())
-        assert os.environ.get("PYSPARK_PYTHON") == sys.executable
-        preloader.process.kill()  # what it has forked goes on, and what comes now starts by itself
-        assert _seen_by_a_worker(spark)[0]
-        with pytest.raises(PySparkException, match="stream"):
-            spark.read.format("jetstream").load()
-        jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-        below = descendants(jvm)
-    finally:
-        close_session(spark)
-    assert len(below) > 1
-    for pid in below:
-        wait_until_gone(pid)
-    assert not preloader.folder.exists()
+# In a process of its own: a program has one JVM, and here that may be the other tests'.
+_SESSION = """
+import os
+import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from tests.support.processes import descendants, wait_until_gone
+
+from jetspark.spark import session as sessions
 
 
-def _seen_by_a_worker(spark: SparkSession) -> tuple[bool, str, str, str]:
-    def look(_: object) -> tuple[bool, str, str, str]:
+def seen_by_a_worker(spark):
+    def look(_):
         import os
         import sys
 
         found = "jetspark.spark.reading" in sys.modules
         return found, os.environ["IN_THE_ENVIRONMENT"], os.environ["FOR_EXECUTORS"], os.getcwd()
 
-    seen: tuple[bool, str, str, str] = spark.sparkContext.parallelize([0], 1).map(look).first()
-    return seen
+    return spark.sparkContext.parallelize([0], 1).map(look).first()
+
+
+conf = {"spark.executorEnv.FOR_EXECUTORS": "too"}
+spark = sessions.local_session("x", master="local[1]", log_file=Path(sys.argv[1]), conf=conf)
+preloader = sessions._preloader
+assert preloader is not None
+assert seen_by_a_worker(spark) == (True, "yes", "too", os.getcwd())
+assert os.environ["PYSPARK_PYTHON"] == sys.executable
+preloader.process.kill()  # what it has forked goes on, and what comes now starts by itself
+assert seen_by_a_worker(spark)[0]
+try:
+    spark.read.format("jetstream").load()
+except PySparkException as error:
+    assert "stream" in str(error)
+else:
+    raise AssertionError
+below = descendants(spark.sparkContext._gateway.proc.pid)
+sessions.close_session(spark)
+assert len(below) > 1
+for pid in below:
+    wait_until_gone(pid)
+assert not preloader.folder.exists()
+"""
+
+
+@pytest.mark.spark
+def test_a_sessions_workers_are_preloaded_and_end_with_it(tmp_path: Path) -> None:
+    env = os.environ | {"IN_THE_ENVIRONMENT": "yes", "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", _SESSION, str(tmp_path / "log")]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -34,6 +34,7 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import parse_options
+from jetspark.spark.reading import check_values_leave_a_mark
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
@@ -89,8 +90,10 @@ class Ingest:
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing.
 
-        Raises ConfigError when table, checkpoint and stream do not belong together.
+        Raises ConfigError when table, checkpoint and stream do not belong together, and for a
+        bucket whose values expire without a marker.
         """
+        self._check_bucket()
         wanted = self._wanted()
         if wanted is not None:
             table.look_ahead(wanted)
@@ -145,6 +148,7 @@ class Ingest:
         ConfigError is also raised if table, checkpoint and stream do not belong together, or if
         another run writes the table; then nothing was written.
         """
+        self._check_bucket()
         register_formats(spark)
         try:
             rows = self.rows(
@@ -230,6 +234,10 @@ class Ingest:
     @property
     def _bucket(self) -> str | None:
         return parse_options(self.options).bucket
+
+    def _check_bucket(self) -> None:
+        if self._bucket is not None:
+            check_values_leave_a_mark(parse_options(self.options))
 
     def _wanted(self) -> Wanted | None:
         """None for a table that Spark's file systems may not reach: only the sink checks it."""

@@ -70,6 +70,21 @@ def streams_facts(
         return streams_facts(options, running=running, sure=True)
 
 
+def check_values_leave_a_mark(options: SourceOptions) -> None:
+    """For a table of a bucket's present values, which follows its changes.
+
+    Raises ConfigError for a bucket whose values expire without a marker: the table would keep them.
+    """
+    (stream,) = options.streams
+    config = leaders(options).ask(lambda api: api.config(stream))
+    if config.get("max_age", 0) > 0 and not config.get("subject_delete_marker_ttl"):
+        raise ConfigError(
+            f"Values of bucket {options.bucket!r} expire without a trace, so the table would keep "
+            "them: set the bucket's limit_marker_ttl (nats-server 2.11 or newer), longer than the "
+            "table is ever not updated."
+        )
+
+
 def _facts(
     options: SourceOptions, api: StreamAPI, running: bool, sure: bool
 ) -> dict[str, StreamFacts]:

@@ -84,9 +84,9 @@ def _preloaded(master: str, conf: Mapping[str, str], log_file: Path | None) -> I
     """For a JVM that is started meanwhile: its Python imports while Java starts."""
     global _preloader
     _stop_preloader()
-    with nullcontext() if log_file is None else log_file.open("ab") as log:
-        _preloader = preloading(master, conf, log)
     try:
+        with nullcontext() if log_file is None else log_file.open("ab") as log:
+            _preloader = preloading(master, conf, log)
         with nullcontext() if _preloader is None else _preloader.announced():
             yield
     except BaseException:

@@ -87,9 +87,19 @@ def preloading(
     ):
         return None
     folder = Path(tempfile.mkdtemp(prefix="jetspark-"))  # only this user may enter it
-    if not _written(folder):
+    try:
+        if _written(folder):
+            return Preloader(_started(folder, log), folder)
+    except OSError:
+        pass
+    except BaseException:  # a signal; a process that was started ends with its standard input
         shutil.rmtree(folder, ignore_errors=True)
-        return None
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _started(folder: Path, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         # As Spark does it for its workers.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
@@ -97,19 +107,14 @@ def preloading(
         # NumPy's threads would not survive a fork, and Spark's workers have one anyway.
         "OPENBLAS_NUM_THREADS": "1",
     }
-    try:
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "jetspark.spark.workers.preloader", str(folder / "s")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            env=environment,
-            process_group=0,  # Ctrl-C is not for it
-        )
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
-    return Preloader(process, folder)
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "jetspark.spark.workers.preloader", str(folder / "s")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=environment,
+        process_group=0,  # Ctrl-C is not for it
+    )
 
 
 def _written(folder: Path) -> bool:
