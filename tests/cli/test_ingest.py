@@ -15,6 +15,8 @@ from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
+from jetspark.cli.ingest import done
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
@@ -233,7 +235,7 @@ def test_a_table_keeps_its_format_and_columns_are_added_when_that_is_said(
             return finish(command, SECONDS)
 
     first = ingest("--json", "a INT", "--format", "iceberg")
-    assert first[:2] == (0, f"1 rows written to {table}.\n"), first
+    assert first[:2] == (0, f"1 row written to {table}.\n"), first
     code, _, err = ingest("--json", "a INT", "--format", "delta")
     assert (code, err) == (
         1, f"{table} is a table in iceberg, not in delta: take another folder, such as {table}-2.\n"
@@ -272,6 +274,12 @@ def test_mistakes_are_one_sentence(
     assert err.startswith(sentence)
     assert err.count("\n") == 1
     assert not (tmp_path / "table").exists()
+
+
+def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
+    assert done(0, "t", merged=True) == "Nothing new for t."
+    assert done(1, "t", merged=False) == "1 row written to t."
+    assert done(1_000, "t", merged=True) == "1,000 changes merged into t."
 
 
 def test_a_bucket_whose_values_expire_without_a_marker_is_refused(

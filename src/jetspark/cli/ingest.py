@@ -153,7 +153,7 @@ def ingest(
     if stopped is not None:
         sentence = "Stopped; the same command goes on from here."
     else:
-        sentence = f"{rows:,} rows written to {to}." if rows else f"Nothing new for {to}."
+        sentence = done(rows, to, merged=bucket)
     outcome.tell(
         sentence,
         stream=stream,
@@ -164,6 +164,18 @@ def ingest(
         seconds=round(time.monotonic() - began, 3),
     )
     return stopped.exit_code if stopped is not None and not follow else None
+
+
+def done(rows: int, to: str, *, merged: bool) -> str:
+    """What a run that has read everything did. `merged`: the rows were changes of a bucket."""
+    if not rows:
+        return f"Nothing new for {to}."
+    some = "" if rows == 1 else "s"
+    return (
+        f"{rows:,} change{some} merged into {to}."
+        if merged
+        else f"{rows:,} row{some} written to {to}."
+    )
 
 
 def check_source(source: dict[str, str]) -> int:
