@@ -230,7 +230,7 @@ class ConnectionClosedError(ConnectionFailure):
 
 
 class NoServersError(ConnectionFailure):
-    """No server of several could be reached; `__cause__` is the last one's error."""
+    """No server could be reached; the last one's error is in the text, and is `__cause__`."""
 
 
 class ServerRefusedError(ConnectionFailure):

@@ -65,6 +65,22 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         js.delete_stream(name)
 
 
+def test_a_misspelt_stream_is_not_watched(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
+) -> None:
+    name = unique("ORDERS")
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=20)
+        js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+        streams = ["--stream", name, "--stream", f"{name}X"]
+        create = ["dead-letters", "create", f"{name}_DEAD", *streams]
+        assert app.run([*create, "--server", shared_server.url]) == app.FAILED
+        said = " ".join(capsys.readouterr().err.split())
+        assert f'Stream "{name}X" not found on' in said
+        assert f'(did you mean "{name}"?)' in said
+        js.delete_stream(name)
+
+
 def test_a_misspelt_name_is_told(
     shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
 ) -> None:

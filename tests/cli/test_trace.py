@@ -43,6 +43,19 @@ def test_trace_draws_a_tree_and_with_json_gives_the_reports(
         assert message.data == b"42"
 
 
+def test_a_trace_says_that_nobody_is_there(
+    shared_server: NatsServer,
+    needs_server: Callable[[str], None],
+    unique: Callable[[str], str],
+    capsys: Capture,
+) -> None:
+    needs_server("2.11")
+    arguments = ["trace", unique("nobody"), "--timeout", "30", "--server", shared_server.url]
+    assert app.run(arguments) == app.DONE
+    (*_, last) = capsys.readouterr().out.splitlines()
+    assert last == "└─ 1 server; complete: nobody subscribes to it, and no stream stores it"
+
+
 def test_a_trace_without_every_report_is_not_done(
     shared_server: NatsServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

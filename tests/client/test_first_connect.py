@@ -103,11 +103,23 @@ async def test_first_connect_background_closes_when_no_server_is_left(connect: C
 
 
 async def test_first_connect_wait_raises_when_no_server_is_left(connect: Connect) -> None:
-    with pytest.raises(NoServersError) as raised:
-        await connect(
-            f"nats://127.0.0.1:{free_port()}", first_connect="wait", max_reconnect_attempts=2
-        )
+    port = free_port()
+    with pytest.raises(NoServersError, match=f"left to try; the last one .*:{port}") as raised:
+        await connect(f"nats://127.0.0.1:{port}", first_connect="wait", max_reconnect_attempts=2)
     assert isinstance(raised.value.__cause__, ServerRefusedError)
+
+
+async def test_first_connect_says_that_the_credentials_are_wrong(
+    connect: Connect, make_server: MakeServer
+) -> None:
+    server, seen = make_server('authorization {user: "u", password: "right"}'), Seen()
+    url = f"nats://u:not-this@127.0.0.1:{server.port}"
+    nc = await connect(url, first_connect="background", **seen.callbacks)
+    closed = await seen.event()
+    assert closed.error is nc.last_error
+    assert isinstance(closed.error, NoServersError)
+    assert "refused these credentials" in str(closed.error)
+    assert "not-this" not in str(closed.error)
 
 
 @pytest.mark.parametrize("how", ["wait", "background"])

@@ -319,6 +319,14 @@ async def test_only_dead_letters_of_the_chosen_consumers(
     await js.delete_stream(name)
 
 
+async def test_a_stream_that_does_not_exist_is_not_watched(js: JetStream, orders: Orders) -> None:
+    name = f"{orders.name}_TYPO"
+    with pytest.raises(StreamNotFoundError, match=f'Stream "{name}" not found'):
+        await js.create_dead_letters(f"{name}_DEAD", name)
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(f"{name}_DEAD")
+
+
 async def test_another_stream_is_never_taken_for_dead_letters(
     js: JetStream, orders: Orders
 ) -> None:

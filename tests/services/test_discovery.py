@@ -62,6 +62,12 @@ async def test_no_service_is_an_empty_list_at_once(make_server: MakeServer) -> N
             assert await services.stats("nobody", "x", timeout=3600).all() == []
 
 
+async def test_an_id_without_a_name_is_refused(services: Services) -> None:
+    for call in (services.ping, services.info, services.stats):
+        with pytest.raises(ConfigError, match="needs the service's name"):
+            call(id="x")
+
+
 async def test_services_that_do_not_answer_are_not_waited_for_longer_than_the_timeout(
     nc: Client, services: Services, unique: Callable[[str], str]
 ) -> None:

@@ -104,7 +104,7 @@ def test_error_headers_are_one_line_and_keep_the_others() -> None:
     )
     assert len(error_headers(500, "x" * 5000)["Nats-Service-Error"]) == 1000
     assert error_headers(500, "\ud800")["Nats-Service-Error"] == "?"
-    for wrong in (-1, 1.5, "404", None, True):
+    for wrong in (0, -1, 1.5, "404", None, True):
         with pytest.raises(ConfigError, match="code"):
             error_headers(wrong, "x")  # type: ignore[arg-type]
     with pytest.raises(BadHeaderError):

@@ -102,6 +102,29 @@ async def test_request_that_is_not_finished_in_time_gets_error_503(
     await service.stop()
 
 
+async def test_stopped_request_is_told_from_one_that_was_not_begun(
+    start: Start, services: Services
+) -> None:
+    service = await start()
+    begun = asyncio.Event()
+
+    async def hang(request: Request) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await service.add_endpoint("e", hang, subject=service.name)
+    asked = [asyncio.create_task(services.request(service.name, timeout=60)) for _ in range(2)]
+    await asyncio.wait_for(begun.wait(), 20)
+    with pytest.raises(RequestTimeoutError):
+        await service.stop(0.2)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert sorted(map(str, answers)) == [
+        "Service error 503: The service was stopped before the request was handled",
+        "Service error 503: The service was stopped while the request was handled: it may have "
+        "been done, or a part of it",
+    ]
+
+
 async def test_handler_that_suppresses_its_cancellation_does_not_hold_stop(
     start: Start, services: Services
 ) -> None:

@@ -70,7 +70,10 @@ async def test_a_message_that_nobody_wants_has_a_complete_trace(nc: Client) -> N
     trace = await nc.trace("nobody.wants.it", timeout=WITHIN)
     assert trace.complete
     assert (trace.clients, trace.streams) == ((), ())
-    assert str(trace).endswith("1 server; complete")
+    assert trace.no_interest
+    assert str(trace).endswith(
+        "1 server; complete: nobody subscribes to it, and no stream stores it"
+    )
 
 
 async def test_a_stream_that_refuses_the_message_says_why(

@@ -58,6 +58,32 @@ def test_reports_are_joined_by_their_hops_in_whatever_order_they_come() -> None:
     assert trace.clients == (client,)
 
 
+@pytest.mark.parametrize(
+    ("events", "nobody"),
+    [
+        ((), True),
+        (({"type": "sm", "ts": TS, "to": "y"},), True),
+        ((out(0, "billing"),), False),
+        ((out(3, "internal"),), False),
+        ((out(4, "old", error="does not trace"),), False),
+        (({"type": "js", "ts": TS, "stream": "S"},), False),
+        (({"type": "si", "ts": TS, "acc": "B", "from": "x", "to": "y"},), False),
+        (({"type": "se", "ts": TS, "acc": "B", "to": "y"},), False),
+        (({"type": "zz", "ts": TS},), False),
+    ],
+)
+def test_nobody_there_is_told_only_where_every_way_is_known(
+    events: tuple[dict[str, Any], ...], nobody: bool
+) -> None:
+    route = out(1, "n2", hop="1")
+    whole = collect(report("n1", "", IN, route), report("n2", "1", IN, *events))
+    trace = whole.joined("x", delivered=False)
+    assert trace.no_interest is nobody
+    sentence = "complete: nobody subscribes to it, and no stream stores it"
+    assert str(trace).endswith(sentence) is nobody
+    assert not collect(report("n1", "", IN, route)).joined("x", delivered=False).no_interest
+
+
 def test_a_report_that_did_not_come_is_named_and_what_is_behind_it_kept() -> None:
     trace = collect(FIRST, LEAF).joined("x", delivered=True)
     assert not trace.complete

@@ -64,7 +64,7 @@ def create(
     async def make(js: JetStream) -> DeadLetters:
         return await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
 
-    made = with_jetstream(server, context, make, stream=name)
+    made = with_jetstream(server, context, make, stream=stream)
     console.say(
         f"Stores what is given up in {', '.join(stream)} as {made.advisories}; "
         f"`jetspark dead-letters run {made.name}` moves it to {made.name}."

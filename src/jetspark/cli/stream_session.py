@@ -36,7 +36,7 @@ def with_jetstream(
     context: str | None,
     work: Callable[[JetStream], Awaitable[T]],
     *,
-    stream: str = "",
+    stream: str | list[str] = "",
     consumer: str = "",
 ) -> T:
     """Connect, do the work, close. `stream` and `consumer`: the names that the user typed.
@@ -45,16 +45,19 @@ def with_jetstream(
     StopRequested.
     """
 
+    streams = [stream] if isinstance(stream, str) else stream
+
     async def ask(nc: Client) -> T:
         js = nc.jetstream()
         try:
             return await work(js)
         except StreamNotFoundError as error:
             known = await js.stream_names().all()
-            raise _not_found(error, f'Stream "{stream}"', nc, stream, known) from None
+            missing = next((one for one in streams if one not in known), streams[0])
+            raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
         except ConsumerNotFoundError as error:
-            what = f'Consumer "{consumer}" of stream "{stream}"'
-            known = await js.consumer_names(stream).all()
+            what = f'Consumer "{consumer}" of stream "{streams[0]}"'
+            known = await js.consumer_names(streams[0]).all()
             raise _not_found(error, what, nc, consumer, known) from None
 
     return with_client(server, context, ask)

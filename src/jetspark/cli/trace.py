@@ -68,6 +68,7 @@ def _document(trace: MessageTrace) -> dict[str, object]:
         "subject": trace.subject,
         "delivered": trace.delivered,
         "complete": trace.complete,
+        "no_interest": trace.no_interest,
         "missing": [
             {"hop": one.hop, "name": one.name, "sender": one.sender} for one in trace.missing
         ],

@@ -73,7 +73,7 @@ class Connector:
         if self._options.first_connect == "once":
             return await self._open_once()
         if (opened := await self.open_any(wake, first=True)) is None:
-            raise NoServersError("No NATS server is left to try.") from self._failure
+            raise _none("No NATS server is left to try", self._failure)
         return opened
 
     async def _open_once(self) -> tuple[PooledServer, Session]:
@@ -92,7 +92,7 @@ class Connector:
                 if len(servers) == 1 or isinstance(error, ConfigError):
                     raise
         tried = ", ".join(str(server.url) for server in servers)
-        raise NoServersError(f"No NATS server could be reached; tried {tried}.") from last
+        raise _none(f"No NATS server could be reached; tried {tried}", last)
 
     async def open_any(
         self, wake: asyncio.Event, *, first: bool = False
@@ -136,3 +136,10 @@ class Connector:
         except Exception as error:
             self._report(user_error("reconnect_delay", error))
             return self._options.reconnect_wait
+
+
+def _none(what: str, last: JetsparkError | None) -> NoServersError:
+    """The error with the reason in its text: events and the log show no `__cause__`."""
+    error = NoServersError(f"{what}." if last is None else f"{what}; the last one failed: {last}")
+    error.__cause__ = last
+    return error

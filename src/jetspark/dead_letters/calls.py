@@ -51,18 +51,22 @@ class DeadLetterCalls:
         placement count for both.
 
         Raises ConfigError for an option that this call decides, and when another stream stores
-        these advisories already; and as every API call (see `JetStream`).
+        these advisories already; StreamNotFoundError for one of `streams` that does not exist; and
+        as every API call (see `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
         check_name("stream", name)
+        watched = _names("stream", streams)
         subjects = [
             subject
-            for stream in _names("stream", streams)
+            for stream in watched
             for consumer in (_names("consumer", consumers) if consumers is not None else [None])
             for subject in event_subjects(KINDS, stream, consumer)
         ]
         await self._check_free(name, subjects)
+        for stream in watched:
+            await self._check_there(stream)
         both = {option: options[option] for option in _SHARED if option in options}
         info = await self._js.create_or_update_stream(
             name=name, subjects=[letters_subject(name)], **options
@@ -96,6 +100,16 @@ class DeadLetterCalls:
         with suppress(StreamNotFoundError):  # by a call that ended half-way
             await self._js.delete_stream(f"{name}{ADVISORIES}")
         await self._js.delete_stream(name)
+
+    async def _check_there(self, stream: str) -> None:
+        """Raises StreamNotFoundError: a name with a slip would watch nothing, in silence."""
+        try:
+            await self._js.stream_info(stream)
+        except StreamNotFoundError as error:
+            sentence = f'Stream "{stream}" not found.'
+            raise StreamNotFoundError(
+                error.code, error.err_code, error.description, sentence
+            ) from None
 
     async def _check_free(self, name: str, subjects: list[str]) -> None:
         """Raises ConfigError before anything is made: it would take something from others."""

@@ -7,7 +7,8 @@ Contract
 - More than `max_pending` requests are not kept: each further one is answered with error 503.
 - Whatever a handler raises becomes an answer, and is counted: ServiceError as it is, anything else
   as error 500, which is reported, too. The next request follows.
-- Requests that cannot be handled any more, because the service stops, get error 503.
+- Requests that cannot be handled any more, because the service stops, get error 503. Its text says
+  whether the handler had begun: only what it has not begun is safe to send again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ MAX_PENDING: Final = 65_536
 
 FAILED: Final = 500
 UNAVAILABLE: Final = 503
-STOPPED: Final = "The service was stopped before the request was handled"
+NOT_BEGUN: Final = "The service was stopped before the request was handled"
+HALF_DONE: Final = (
+    "The service was stopped while the request was handled: it may have been done, or a part of it"
+)
 
 Handler: TypeAlias = Callable[[Request], Awaitable[None] | None]
 
@@ -126,7 +130,7 @@ class Endpoint:
     # -- errors ----------------------------------------------------------------------------------
 
     def refuse(self, frame: MessageFrame, why: str) -> None:
-        """Answer that the request is not handled."""
+        """Answer that the request is not handled, or not to its end."""
         self._send_error(frame, UNAVAILABLE, why)
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
@@ -193,7 +197,7 @@ class Endpoint:
         self.stopping = True
         unfinished = len(self.frames)
         while self.frames:
-            self.refuse(self.frames.popleft(), STOPPED)
+            self.refuse(self.frames.popleft(), NOT_BEGUN)
         return unfinished + len(self.workers.cancel())
 
     def abandon(self) -> set[asyncio.Task[None]]:
@@ -251,7 +255,7 @@ class HandlingHere:
     def _cancelled(self, frame: MessageFrame, error: BaseException) -> None:
         """Ends the worker if it was meant, and not something that the handler awaited."""
         if self._endpoint.stopping:
-            self._endpoint.refuse(frame, STOPPED)
+            self._endpoint.refuse(frame, HALF_DONE)
             raise error
         self._endpoint.failed(frame, error)
         task = asyncio.current_task()

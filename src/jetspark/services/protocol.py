@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from jetspark.arguments import check_whole
-from jetspark.errors import JetsparkError, JetStreamError, ServiceError
+from jetspark.errors import ConfigError, JetsparkError, JetStreamError, ServiceError
 from jetspark.jetstream.documents.document import Document, from_wire, to_wire
 from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
 from jetspark.services.rules import check_service_name
@@ -44,8 +44,13 @@ VERB_OF: Final[dict[type[Document], Verb]] = {
 def verb_subject(
     verb: Verb, name: str | None = None, id: str | None = None, prefix: str = DEFAULT_PREFIX
 ) -> str:
-    """Where all services, those of a name, or one instance are asked. Raises BadNameError."""
+    """Where all services, those of a name, or one instance are asked.
+
+    Raises BadNameError, and ConfigError for an id without a name: there is no such subject.
+    """
     if name is None:
+        if id is not None:
+            raise ConfigError("An id needs the service's name, too: instances are asked by both.")
         return verb_subjects(verb, prefix=prefix)[0]
     check_service_name("service", name)
     if id is None:
@@ -101,9 +106,9 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
     """The headers of an answer that is an error, after those given.
 
     The description becomes one line of at most 1,000 characters. Raises ConfigError unless `code`
-    is a whole number from 0 on, BadHeaderError.
+    is a whole number from 1 on (0 is how a code that is no number is read), BadHeaderError.
     """
-    check_whole("code", code, 0)
+    check_whole("code", code)
     found = Headers(() if headers is None else headers)
     found.set(ERROR_HEADER, one_line(description))
     found.set(ERROR_CODE_HEADER, f"{code:d}")

@@ -135,6 +135,14 @@ class MessageTrace:
         """The steps at which it went no further."""
         return tuple(one for server in self.servers for one in server.events if one.error)
 
+    @property
+    def no_interest(self) -> bool:
+        """Whether nobody was there: no subscription on any server, and no stream.
+
+        Not where the trace ends early: incomplete, at the border of an account, or at an error.
+        """
+        return self.complete and not any(_may_arrive(one) for s in self.servers for one in s.events)
+
     def __str__(self) -> str:
         return "\n".join(drawn(_lines(self)))
 
@@ -181,6 +189,13 @@ def _before(hop: str) -> str:
     return hop.rpartition(".")[0]
 
 
+def _may_arrive(event: TraceEvent) -> bool:
+    """Whether it went to somebody, or where no report tells what became of it."""
+    if isinstance(event, TraceEgress):
+        return not event.reports
+    return not isinstance(event, TraceIngress | TraceMapping) or bool(event.error)
+
+
 def _tree(hop: str, reports: Mapping[str, Report]) -> TracedServer:
     report = reports[hop]
     facts = report.server
@@ -206,6 +221,7 @@ def _lines(trace: MessageTrace) -> Line:
     how = "delivered" if trace.delivered else "only traced, not delivered"
     below = [_server(top) for top in (trace.root, *trace.detached) if top is not None]
     end = "complete" if trace.complete else "INCOMPLETE: " + "; ".join(map(str, trace.missing))
+    end += ": nobody subscribes to it, and no stream stores it" if trace.no_interest else ""
     counts = (
         (len(trace.servers), "server"),
         (len(trace.streams), "stream"),

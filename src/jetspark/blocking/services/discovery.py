@@ -11,11 +11,12 @@ class Services(GeneratedServices):
     """The services that can be reached over a connection; made by `Client.services`.
 
     `ping`, `info` and `stats` list the instances of all services, of those called `name`, or the
-    one instance with this `id`, too: iterate the result, or take its `all()`. Each iteration asks
-    anew. It ends `stall` seconds after the last answer, after `max_msgs` answers (0: no limit), or
-    after `timeout` seconds in all. No service at all is an empty list. An answer that cannot be
-    read is reported and left out. They raise BadNameError, BadTimeoutError, BadTimeError,
-    ConfigError; iterating raises ConnectionClosedError, ConnectionLostError and PermissionsError.
+    one instance with this `id`, too (an id needs the name): iterate the result, or take its
+    `all()`. Each iteration asks anew. It ends `stall` seconds after the last answer, after
+    `max_msgs` answers (0: no limit), or after `timeout` seconds in all. No service at all is an
+    empty list. An answer that cannot be read is reported and left out. They raise BadNameError,
+    BadTimeoutError, BadTimeError, ConfigError; iterating raises ConnectionClosedError,
+    ConnectionLostError and PermissionsError.
     """
 
     def __init__(self, caller: CallerSide, inner: AsyncServices) -> None:

@@ -37,7 +37,8 @@ class GeneratedDeadLetterCalls:
         placement count for both.
 
         Raises ConfigError for an option that this call decides, and when another stream stores
-        these advisories already; and as every API call (see `JetStream`).
+        these advisories already; StreamNotFoundError for one of `streams` that does not exist; and
+        as every API call (see `JetStream`).
         """
         return DeadLetters(
             self._thread,
