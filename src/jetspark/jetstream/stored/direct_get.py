@@ -152,6 +152,7 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             yield message
         if not page.more and not page.broken_off:
             return
+        attempts, give_up = 0, api.client.loop.time() + api.timeout
         if page.messages:
             request["seq"] = page.messages[-1].seq + 1
         if page.up_to_seq is not None:
