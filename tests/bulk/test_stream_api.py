@@ -132,6 +132,16 @@ def test_removed_by_names_limits_or_a_purge(admin: Admin, unique: Callable[[str]
     assert admin.facts(name).removed_by == "by its limits (max_msgs 100, max_age 60 s) or a purge"
 
 
+def test_limits_that_refuse_new_messages_remove_none(
+    admin: Admin, unique: Callable[[str], str]
+) -> None:
+    for discard, keeps in (("old", False), ("new", True)):
+        name = unique("LIMITED")
+        limits = {"max_msgs_per_subject": 1, "max_msgs": 100, "max_bytes": 10_000}
+        admin.create(name, name, discard=discard, **limits)
+        assert admin.facts(name).keeps_last_per_subject is keeps
+
+
 def test_silence_at_the_end_is_reported_once() -> None:
     with pytest.raises(RequestTimeoutError, match=r"nats://nobody did not answer within 10 s\."):
         names(SilentLink(9))

@@ -280,20 +280,47 @@ def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
     assert done(0, "t", merged=True) == "Nothing new for t."
     assert done(1, "t", merged=False) == "1 row written to t."
     assert done(1_000, "t", merged=True) == "1,000 changes merged into t."
+    assert done(0, "t", merged=True, removed=2) == (
+        "Nothing new for t. Removed 2 rows of keys that are gone."
+    )
 
 
-def test_a_bucket_whose_values_expire_without_a_marker_is_refused(
+def test_a_bucket_whose_values_expire_without_a_marker_is_not_followed(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     bucket = unique("B")
     admin.create(f"KV_{bucket}", f"$KV.{bucket}.>", max_msgs_per_subject=1, max_age=60_000_000_000)
     base = ["ingest", bucket, "--bucket", "--server", shared_server.url]
-    with jetspark(*base, "--to", str(tmp_path / "table")) as command:
+    with jetspark(*base, "--follow", "--to", str(tmp_path / "table")) as command:
         code, out, err = finish(command)
     assert (code, out) == (1, "")
     assert err.startswith(f"Values of bucket '{bucket}' expire without a trace, so ")
+    assert "leave --follow out" in err
     assert "limit_marker_ttl" in err
     assert err.count("\n") == 1
+
+
+def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    bucket, table = unique("B"), tmp_path / "table"
+    admin.create(f"KV_{bucket}", f"$KV.{bucket}.>", max_msgs_per_subject=1)
+    admin.fill([(f"$KV.{bucket}.{key}", b"1") for key in ("a", "b")])
+    base = ["ingest", bucket, "--bucket", "--server", shared_server.url, "--to", str(table)]
+    base += ["--master", "local[1]"]
+    with jetspark(*base) as command:
+        code, out, err = finish(command, SECONDS)
+    assert (code, out) == (0, f"2 changes merged into {table}.\n"), err
+    admin.purge(f"KV_{bucket}", filter=f"$KV.{bucket}.a")
+    with jetspark(*base, "--follow", "--interval", "0.1") as command:
+        deadline = time.monotonic() + SECONDS
+        while column("delta", table, "key") != {"b": 1}:
+            assert command.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        command.send_signal(signal.SIGINT)
+        code, _, err = finish(command, SECONDS)
+    assert code == 0, err
 
 
 def test_the_server_may_be_named_by_a_context_or_the_environment(

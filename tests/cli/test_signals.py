@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -163,3 +164,22 @@ def test_one_that_was_ignored_before_stays_ignored() -> None:
 def test_a_failure_without_a_signal_stays_itself() -> None:
     with pytest.raises(OSError, match="of itself"), stop_on_signals():
         raise OSError("of itself")
+
+
+def test_one_that_reaches_a_fork_before_it_is_another_program_says_nothing() -> None:
+    """Ctrl-C goes to the whole group, also to the JVM's process in its first moment."""
+
+    def in_the_fork() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+    with stop_on_signals():
+        done = subprocess.run(
+            [sys.executable, "-c", "print('began')"],
+            preexec_fn=in_the_fork,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert (done.stdout, done.stderr) == ("began\n", "")

@@ -174,6 +174,7 @@ def test_a_row_without_key_or_order_is_refused(
         ("`is gone`", "is gone", ()),
         ("operation = 'DEL'", "operation", ("DEL",)),
         (" operation in('DEL' , 'PURGE') ", "operation", ("DEL", "PURGE")),
+        ("`what it is` IN ('it''s, gone', '')", "what it is", ("it's, gone", "")),
     ],
 )
 def test_conditions_of_deletes(text: str, column: str, texts: tuple[str, ...]) -> None:
@@ -202,3 +203,32 @@ def test_other_conditions_are_refused(text: str) -> None:
 def test_columns_that_do_not_serve_are_refused(upsert: Upsert, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         upsert.check(SCHEMA)
+
+
+@both_formats
+def test_a_table_that_has_a_key_twice_is_refused_before_the_first_merge(
+    format_: Format, tmp_path: Path
+) -> None:
+    name = TableName(path=str(tmp_path / "t"))
+    table = make_table(format_, name, SCHEMA, ())
+    twice = [row("a", 1), row("a", 2), row("b", 3)]
+    table.append(written(table, twice), {})
+    table = open_table(format_, name)
+    with pytest.raises(ConfigError, match="has 1 row with the same Key of it, region as another"):
+        commit_batch(table, "w", 0, written(table, [row("a", 4)]), change=UPSERT)
+    found = by_polars(format_, tmp_path / "t").select("revision").collect()
+    assert sorted(found["revision"].to_list()) == [1, 2, 3]
+
+
+@both_formats
+def test_a_table_that_got_a_key_twice_later_keeps_its_newest_row(
+    format_: Format, tmp_path: Path
+) -> None:
+    name = TableName(path=str(tmp_path / "t"))
+    table = make_table(format_, name, SCHEMA, ())
+    commit_batch(table, "w", 0, written(table, [row("a", 1)]), change=UPSERT)
+    open_table(format_, name).append(written(table, [row("a", 9)]), {})
+    table = open_table(format_, name)
+    commit_batch(table, "w", 1, written(table, [row("a", 5)]), change=UPSERT)
+    found = by_polars(format_, tmp_path / "t").select("revision").collect()
+    assert 9 in found["revision"].to_list()

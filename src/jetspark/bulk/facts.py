@@ -23,7 +23,7 @@ class StreamFacts:
     bytes: int
     retention: str
     keeps_last_per_subject: bool
-    """max_msgs_per_subject is the only limit: the first sequence increases without a loss."""
+    """max_msgs_per_subject alone removes messages: the first sequence increases without a loss."""
     consumers: int = 0
     allows_direct: bool = False
     """Direct gets are allowed."""
@@ -92,8 +92,10 @@ def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
         retention=config.get("retention", "limits"),
         keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
         and config.get("max_age", 0) <= 0
-        and config.get("max_msgs", -1) < 0
-        and config.get("max_bytes", -1) < 0,
+        and (
+            config.get("discard") == "new"
+            or (config.get("max_msgs", -1) < 0 and config.get("max_bytes", -1) < 0)
+        ),
         consumers=state.get("consumer_count", 0),
         allows_direct=bool(config.get("allow_direct")),
         is_mirror="mirror" in config,

@@ -24,6 +24,8 @@ class SequenceRange:
     """Only messages under one of these subjects (wildcards allowed); all when empty."""
     from_earliest: bool = False
     """The start means "the earliest message": messages removed by retention are no loss."""
+    last_values: bool = False
+    """Only the last message of each subject matters: messages that limits removed are no loss."""
     direct: bool = False
     """Read by direct gets, where a consumer would remove the messages (work queues)."""
 

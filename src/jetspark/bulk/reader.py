@@ -311,7 +311,8 @@ class _RangeReader:
         return self._strict and self._head_matters(facts) and self._unbroken < self._end
 
     def _head_matters(self, facts: StreamFacts) -> bool:
-        return not (self._wanted.from_earliest or facts.keeps_last_per_subject)
+        wanted = self._wanted
+        return not (wanted.from_earliest or wanted.last_values or facts.keeps_last_per_subject)
 
     def _check_head(self, facts: StreamFacts) -> None:
         first, last = self._unbroken, min(facts.first_seq, self._end) - 1

@@ -32,10 +32,12 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
+from jetspark.wire.subject_pages import SubjectPages
 
 _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
 
@@ -226,14 +228,12 @@ class StreamAPI:
 
     def subjects(self, stream: str, subject: str) -> set[str]:
         """The subjects under a filter that have messages."""
-        found: set[str] = set()
-        while True:
-            request = {"subjects_filter": subject, "offset": len(found)}
-            answer = self.call(js_api.STREAM_INFO, request, stream=stream)
-            page = (answer["state"].get("subjects") or {}).keys() - found
-            found |= page
-            if not page or len(found) >= answer.get("total", 0):
-                return found
+        pages = SubjectPages()
+        complete = False
+        while not complete:
+            request = {"subjects_filter": subject, "offset": pages.offset}
+            complete = pages.add(self.call(js_api.STREAM_INFO, request, stream=stream))
+        return set(pages.found)
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -266,7 +266,13 @@ class StreamAPI:
 
     def _not_found(self, name: str) -> str:
         try:
-            near = nearest_name(name, self.stream_names())
+            names = self.stream_names()
+            if STREAM_PREFIX + name in names:
+                return (
+                    f'Stream "{name}" not found on {self.link.server}; there is a bucket of that '
+                    "name: --bucket, or the option 'bucket'."
+                )
+            near = nearest_name(name, names)
         except (PermissionsError, RequestTimeoutError):
             near = None  # no permission to list streams
         hint = f' (did you mean "{near}"?)' if near else ""

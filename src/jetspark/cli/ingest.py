@@ -132,6 +132,12 @@ def ingest(
         job.look_ahead()
         began = time.monotonic()
         stopped = None
+        removed = 0
+
+        def remove_gone_keys() -> None:
+            nonlocal removed
+            removed = job.remove_gone_keys()
+
         try:
             with (
                 stop_on_signals() as stop,
@@ -146,19 +152,22 @@ def ingest(
                 query = job.start(spark)
                 if follow:
                     outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
-                watch.run({to: query}, stop)
+                watch.run({to: query}, stop, after_first=remove_gone_keys if follow else None)
+                if not follow:
+                    remove_gone_keys()
         except StopRequested as stop_requested:
             stopped = stop_requested
     rows = watch.rows.get(to, 0)
     if stopped is not None:
         sentence = "Stopped; the same command goes on from here."
     else:
-        sentence = done(rows, to, merged=bucket)
+        sentence = done(rows, to, merged=bucket, removed=removed)
     outcome.tell(
         sentence,
         stream=stream,
         table=to,
         rows=rows,
+        removed=removed,
         lag=watch.lag,
         stopped_by=stopped and stopped.name,
         seconds=round(time.monotonic() - began, 3),
@@ -166,16 +175,19 @@ def ingest(
     return stopped.exit_code if stopped is not None and not follow else None
 
 
-def done(rows: int, to: str, *, merged: bool) -> str:
-    """What a run that has read everything did. `merged`: the rows were changes of a bucket."""
-    if not rows:
-        return f"Nothing new for {to}."
+def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
+    """What a run that has read everything did. `merged`: the rows were changes of a bucket;
+    `removed`: rows of keys that the bucket no longer has."""
     some = "" if rows == 1 else "s"
-    return (
-        f"{rows:,} change{some} merged into {to}."
-        if merged
-        else f"{rows:,} row{some} written to {to}."
-    )
+    if not rows:
+        sentence = f"Nothing new for {to}."
+    elif merged:
+        sentence = f"{rows:,} change{some} merged into {to}."
+    else:
+        sentence = f"{rows:,} row{some} written to {to}."
+    if removed:
+        sentence += f" Removed {removed:,} row{'' if removed == 1 else 's'} of keys that are gone."
+    return sentence
 
 
 def check_source(source: dict[str, str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -103,8 +104,11 @@ def stop_on_signals() -> Iterator[Stop]:
     """
     stop = Stop()
     before = _handlers()
+    process = os.getpid()
 
     def request_stop(asked: int, _frame: object) -> None:
+        if os.getpid() != process:
+            return  # a fork that is about to become another program (the JVM); this one ends it
         for number in before:
             signal.signal(number, signal.SIG_IGN)
         stop.requested = asked

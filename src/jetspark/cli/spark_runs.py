@@ -182,14 +182,26 @@ class Watch:
         lags = [one.lag for one in self.done.values() if one.lag is not None]
         return sum(lags) if lags else None
 
-    def run(self, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
+    def run(
+        self,
+        queries: Mapping[str, StreamingQuery],
+        stop: Stop,
+        *,
+        after_first: Callable[[], None] | None = None,
+    ) -> None:
         """Wait for the end of all queries. When one fails, or after a signal, all are stopped; the
-        next run continues where they ended. Raises PipelineError with the reason, StopRequested.
+        next run continues where they ended. `after_first`: called once, when every query has
+        finished its first trigger. Raises PipelineError with the reason, StopRequested.
         """
         with stop.holding():
-            self._run(queries, stop)
+            self._run(queries, stop, after_first)
 
-    def _run(self, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
+    def _run(
+        self,
+        queries: Mapping[str, StreamingQuery],
+        stop: Stop,
+        after_first: Callable[[], None] | None,
+    ) -> None:
         from jetspark.spark.failures import explain
         from jetspark.spark.ingest import Progress as QueryProgress
 
@@ -206,6 +218,11 @@ class Watch:
                         figures = label + self._figures(self.done[name], query)
                         display.update(lines[name], description=figures)
                         failure = failure or query.exception()
+                    if after_first is not None and all(
+                        query.lastProgress is not None for query in queries.values()
+                    ):
+                        after_first()
+                        after_first = None
                     if display.disable:
                         self._say_now_and_then(display)
                     time.sleep(_LOOK_SECONDS)

@@ -36,8 +36,9 @@ class Changes:
             return self
         own = self.rows.select(self.columns)
         own = own.append_column(PLACE, pa.array(range(own.num_rows)))
-        both = own.join(there, list(self.keys), right_suffix="_there")
-        newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_there"])
+        newest = there.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
+        both = own.join(newest, list(self.keys))
+        newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])
         places = both.filter(pc.fill_null(newer, True))[PLACE]
         return Changes(
             self.rows.take(places), self.deleted.take(places), self.keys, self.sequence_by

@@ -22,11 +22,12 @@ from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.schemas import is_nested
 from jetspark.lakehouse.table import Table
 
+_TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(
-    r"\s*(?P<column>\w+|`[^`]+`)\s*(?:=\s*(?P<one>'[^']*')|IN\s*\((?P<several>[^()]*)\))?\s*",
+    rf"\s*(?P<column>\w+|`[^`]+`)\s*"
+    rf"(?:=\s*(?P<one>{_TEXT})|IN\s*\(\s*(?P<several>{_TEXT}(?:\s*,\s*{_TEXT})*)\s*\))?\s*",
     re.IGNORECASE,
 )
-_TEXT = re.compile(r"\s*'([^']*)'\s*")
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,13 @@ class Deletes:
     def parse(cls, text: str) -> Deletes:
         """A condition such as `operation IN ('DEL', 'PURGE')`. Raises ConfigError."""
         found = _CONDITION.fullmatch(text)
-        texts = [] if found is None else (found["one"] or found["several"] or "").split(",")
-        values = [_TEXT.fullmatch(one) for one in texts if one.strip()]
-        if found is None or None in values or (found["several"] is not None and not values):
+        if found is None:
             raise ConfigError(
                 f"{text!r} is not column, column = 'text' or column IN ('text', …); for any other "
                 "condition add a boolean column to the rows, and name it."
             )
-        return cls(found["column"].strip("`"), tuple(one[1] for one in values if one is not None))
+        texts = re.findall(_TEXT, found["one"] or found["several"] or "")
+        return cls(found["column"].strip("`"), tuple(one[1:-1].replace("''", "'") for one in texts))
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
         """For each row whether it is one, without nulls."""
@@ -101,8 +101,24 @@ class Upsert:
 
     def __call__(self, table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
-        a key."""
+        a key, and for a table that has a key twice."""
+        if all(table.number(name) is None for name in numbers):
+            self._check_unique(table)
         table.merge(self.changes(table.storage, files), numbers)
+
+    def _check_unique(self, table: Table) -> None:
+        """For a writer that has not merged into the table before. Raises ConfigError."""
+        batches = [batch for one in table.pieces(self.keys, None, 1) for batch in one.batches()]
+        if not batches:
+            return
+        rows = pa.Table.from_batches(batches)
+        more = rows.num_rows - rows.group_by(list(self.keys)).aggregate([]).num_rows
+        if more:
+            raise ConfigError(
+                f"{table.name} has {more:,} row{'' if more == 1 else 's'} with the same "
+                f"{', '.join(self.keys)} as another one, so a merge would have no single row to "
+                "replace. Remove them, or write to another table."
+            )
 
     def changes(self, storage: Storage, files: Sequence[NewFile]) -> Changes:
         """The last row of each key in these files. Raises ConfigError."""

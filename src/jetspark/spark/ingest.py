@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
-from jetspark.spark import table
+from jetspark.spark import bucket_table, table
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, with_json_fields
@@ -34,19 +34,12 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import parse_options
-from jetspark.spark.reading import check_values_leave_a_mark
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
 from jetspark.spark.table_state import SINK_LOG
 
 PARQUET = "parquet"
-_PRESENT_VALUES = {
-    "keys": "key",
-    "sequenceBy": "revision",
-    "applyAsDeletes": "operation IN ('DEL', 'PURGE')",
-}
-"""Of a bucket, whose table has a row for each key."""
 _DAY = "day"
 """A partition column without an expression: the day of the message's timestamp."""
 
@@ -91,7 +84,7 @@ class Ingest:
         """Check the table as far as possible before Spark is started; changes nothing.
 
         Raises ConfigError when table, checkpoint and stream do not belong together, and for a
-        bucket whose values expire without a marker.
+        bucket whose values expire without a marker, if they would stay in the table.
         """
         self._check_bucket()
         wanted = self._wanted()
@@ -126,6 +119,8 @@ class Ingest:
                     "--bucket needs a table whose rows can be replaced: --format delta or iceberg."
                 )
             return
+        if self._bucket is not None:
+            bucket_table.check_table_options(self.table_options)
         check_library(self._lakehouse.format)
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
@@ -151,9 +146,10 @@ class Ingest:
         self._check_bucket()
         register_formats(spark)
         try:
-            rows = self.rows(
-                spark.readStream.format("jetstream").options(**dict(self.options)).load()
-            )
+            reader = spark.readStream.format("jetstream").options(**dict(self.options))
+            if self._bucket is not None:
+                reader = reader.option("presentValues", "true")
+            rows = self.rows(reader.load())
             writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
@@ -165,6 +161,18 @@ class Ingest:
             return table.start(rows, wanted, writer.start)
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
+
+    def remove_gone_keys(self) -> int:
+        """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
+
+        A key leaves no change behind when its value expires without a marker, or when its marker
+        is removed before the table has read it. Call it after the query's first batch or its end:
+        only then is it certain that the bucket is the table's. Raises TableError if others commit
+        without a break, and ServerError and ConnectionError as a read.
+        """
+        if self._bucket is None or self._lakehouse is None:
+            return 0
+        return bucket_table.remove_gone_keys(parse_options(self.options), self._lakehouse)
 
     def rows(self, source: DataFrame) -> DataFrame:
         """The rows of the table from those of the source."""
@@ -225,7 +233,7 @@ class Ingest:
         if names := [name for name, _ in self._partitions()]:
             options["partitionBy"] = ",".join(names)
         if self._bucket is not None:
-            options = _PRESENT_VALUES | options
+            options |= bucket_table.TABLE_OPTIONS
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
@@ -237,7 +245,7 @@ class Ingest:
 
     def _check_bucket(self) -> None:
         if self._bucket is not None:
-            check_values_leave_a_mark(parse_options(self.options))
+            bucket_table.check_expiry(parse_options(self.options), follow=self.follow)
 
     def _wanted(self) -> Wanted | None:
         """None for a table that Spark's file systems may not reach: only the sink checks it."""

@@ -59,6 +59,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
+    "presentValues": ("present_values", values.truth),
 }
 _STARTING: dict[str, Callable[[str, str], Positions]] = {
     "startingOffsets": positions.offsets,
@@ -71,7 +72,7 @@ _ENDING: dict[str, Callable[[str, str], Positions]] = {
     "endingOffsetsByTimestamp": positions.times,
 }
 _SELECTION = ("stream", "streams", "streamPattern", "bucket")
-_OF_BUCKETS = ("keys", "history")
+_OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
 _STREAMING_ONLY = (
     "maxOffsetsPerTrigger",
@@ -120,6 +121,8 @@ class SourceOptions:
     bucket: str | None = None
     keys: tuple[str, ...] = ()
     history: bool = False
+    present_values: bool = False
+    """Of a stream of changes only the last one of each key matters: the rows are merged."""
 
     @property
     def takes_nothing(self) -> bool:
@@ -160,6 +163,11 @@ class SourceOptions:
                 raise ConfigError(
                     f"Option {name!r} is for readStream; a batch read leaves nothing on the server."
                 )
+        if "presentValues" in self.given:
+            raise ConfigError(
+                "Option 'presentValues' is for readStream; a batch read of a bucket has its "
+                "present values anyway, unless 'history' is true."
+            )
         if self.is_snapshot and (self.starting or self.ending):
             raise ConfigError(
                 "A bucket's snapshot has neither start nor end; set 'history' to true to read a "
@@ -189,6 +197,11 @@ class SourceOptions:
             raise ConfigError(
                 f"Option 'minOffsetsPerTrigger' ({least}) is more than 'maxOffsetsPerTrigger' "
                 f"({most})."
+            )
+        if self.present_values and not self.fail_on_data_loss:
+            raise ConfigError(
+                "Option 'failOnDataLoss' cannot be false with 'presentValues': values that expire "
+                "are no loss, and after any other loss newer values may have smaller revisions."
             )
         if self.takes_nothing and self.progress_consumer is not None:
             raise ConfigError(

@@ -118,6 +118,15 @@ def reach(
     return Reach(offset, begin, replace(offset, next=max(end, offset.next), initial=False))
 
 
+def check_same(
+    facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
+) -> None:
+    """Raises StreamRecreatedError with this advice for a stream that is not that of its offset."""
+    for name, offset in offsets.items():
+        if name in facts and facts[name].created != offset.created:
+            raise facts[name].another_than(offset.created, advice)
+
+
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
     """A sentence about what a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:
@@ -320,12 +329,10 @@ def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> li
     length = len(wanted)
     count = min(length, max(min_partitions, -(-length // max_records)))
     return [
-        SequenceRange(
-            stream=wanted.stream,
+        replace(
+            wanted,
             start=wanted.start + length * index // count,
             end=wanted.start + length * (index + 1) // count,
-            created=wanted.created,
-            subjects=wanted.subjects,
             # Only the head of the first partition may have been removed without a loss.
             from_earliest=wanted.from_earliest and index == 0,
         )

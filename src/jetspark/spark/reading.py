@@ -70,21 +70,6 @@ def streams_facts(
         return streams_facts(options, running=running, sure=True)
 
 
-def check_values_leave_a_mark(options: SourceOptions) -> None:
-    """For a table of a bucket's present values, which follows its changes.
-
-    Raises ConfigError for a bucket whose values expire without a marker: the table would keep them.
-    """
-    (stream,) = options.streams
-    config = leaders(options).ask(lambda api: api.config(stream))
-    if config.get("max_age", 0) > 0 and not config.get("subject_delete_marker_ttl"):
-        raise ConfigError(
-            f"Values of bucket {options.bucket!r} expire without a trace, so the table would keep "
-            "them: set the bucket's limit_marker_ttl (nats-server 2.11 or newer), longer than the "
-            "table is ever not updated."
-        )
-
-
 def _facts(
     options: SourceOptions, api: StreamAPI, running: bool, sure: bool
 ) -> dict[str, StreamFacts]:
@@ -110,6 +95,8 @@ def _facts(
             raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
     if sure:
         facts = leading(api, facts)
+    if options.present_values:
+        facts = {name: replace(one, keeps_last_per_subject=True) for name, one in facts.items()}
     for one in facts.values():
         _check_bucket(options, one)
         _check_retention(options, one, api)
@@ -124,7 +111,8 @@ def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
         for name in api.stream_names()
         if name.startswith(STREAM_PREFIX)
     ]
-    near = nearest_name(bucket, buckets)
+    without = bucket.removeprefix(STREAM_PREFIX)
+    near = without if without in buckets else nearest_name(bucket, buckets)
     hint = f"did you mean {near!r}?" if near else f"there are {', '.join(buckets) or 'none'}."
     return ConfigError(f"Bucket {bucket!r} not found; {hint}")
 

@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -111,6 +112,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         facts = self._facts(offsets, running=True)
         if planning.in_doubt(facts, offsets):
             facts = self._facts(offsets, running=True, sure=True)
+        if options.present_values:
+            planning.check_same(
+                facts,
+                offsets,
+                "Its revisions begin anew: begin a new table, with a new checkpoint.",
+            )
         ends = planning.next_offsets(
             facts,
             offsets,
@@ -147,10 +154,11 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
-        return plan(
-            self._options,
-            planning.batch_ranges(self._offsets(start), self._offsets(end), self._options.subjects),
-        )
+        options = self._options
+        ranges = planning.batch_ranges(self._offsets(start), self._offsets(end), options.subjects)
+        if options.present_values:
+            ranges = [replace(one, last_values=True) for one in ranges]
+        return plan(options, ranges)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:

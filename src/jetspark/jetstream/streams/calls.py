@@ -24,6 +24,7 @@ from jetspark.jetstream.requirements import check_stream
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
+from jetspark.wire.subject_pages import SubjectPages
 
 StreamConfigLike: TypeAlias = StreamConfig | Configuration
 
@@ -120,17 +121,14 @@ class StreamCalls:
             check_subscribe_subject(subjects_filter)
         request = given(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
         answer = await self._api.call(js_api.STREAM_INFO, request or None, stream=name)
-        subjects = answer["state"].get("subjects") or {}
-        total = answer.get("total", 0)
-        while subjects_filter is not None and len(subjects) < total:
+        pages = SubjectPages()
+        page = answer
+        while subjects_filter is not None and not pages.add(page):
             page = await self._api.call(
-                js_api.STREAM_INFO, {**request, "offset": len(subjects)}, stream=name
+                js_api.STREAM_INFO, {**request, "offset": pages.offset}, stream=name
             )
-            more = page["state"].get("subjects") or {}
-            if not more.keys() - subjects.keys():
-                break
-            subjects.update(more)
-            total = page.get("total", 0)
+        if pages.found:
+            answer["state"]["subjects"] = pages.found
         return _stream_info(answer)
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:

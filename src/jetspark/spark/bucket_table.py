@@ -1,0 +1,107 @@
+"""A table of a bucket's present values, one row for each key.
+
+Changes reach the table in batches. A key that left no change behind, since its value expired
+without a marker or its marker is gone, is found by comparing the table with the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.bulk.proof import proven
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.changes import Changes
+from jetspark.lakehouse.formats import find_table
+from jetspark.lakehouse.table import Table
+from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.reading import leaders
+
+_BUCKET, _KEY, _REVISION = "bucket", "key", "revision"
+_COLUMNS = (_BUCKET, _KEY, _REVISION)
+TABLE_OPTIONS: Mapping[str, str] = {
+    "keys": _KEY,
+    "sequenceBy": _REVISION,
+    "applyAsDeletes": "operation IN ('DEL', 'PURGE')",
+}
+"""Options of the table."""
+
+
+def check_table_options(given: Mapping[str, str]) -> None:
+    """Raises ConfigError for options that would make it another table."""
+    for name in given:
+        for own, value in TABLE_OPTIONS.items():
+            if name.casefold() == own.casefold():
+                raise ConfigError(
+                    f"--table-option {name}: with --bucket it is {value!r}. For a table with other "
+                    "keys write a program with readStream and writeStream."
+                )
+
+
+def check_expiry(options: SourceOptions, *, follow: bool) -> None:
+    """Raises ConfigError if the table would keep values that expire without a marker."""
+    if not follow and set(_COLUMNS) <= set(options.columns):
+        return
+    (stream,) = options.streams
+    config = leaders(options).ask(lambda api: api.config(stream))
+    if config.get("max_age", 0) <= 0 or config.get("subject_delete_marker_ttl"):
+        return
+    way = "leave --follow out" if follow else f"keep the columns {', '.join(_COLUMNS)}"
+    raise ConfigError(
+        f"Values of bucket {options.bucket!r} expire without a trace, so the table would keep "
+        f"them: {way}, and every run removes them at its end; or set the bucket's limit_marker_ttl "
+        "(nats-server 2.11 or newer), longer than the table is ever not updated."
+    )
+
+
+def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
+    """Remove the rows whose keys the bucket no longer has; returns their number.
+
+    A row that a later change has replaced in the meantime stays. Nothing is removed without the
+    columns bucket, key and revision. Raises TableError if others commit without a break, and as
+    `Leaders.ask`.
+    """
+    table = find_table(to.format, to.name)
+    if table is None or not set(_COLUMNS) <= set(table.schema.names):
+        return 0
+    rows = _rows(table, str(options.bucket))
+    if not rows.num_rows:
+        return 0
+    # The table first: a key that the bucket gets later is not missing.
+    there = leaders(options).ask(lambda api: _keys(api, options.streams[0]))
+    rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(there, pa.string()))))
+    if rows.num_rows:
+        commit_files(table, (), lambda table, _, numbers: table.merge(_gone(table, rows), numbers))
+    return int(rows.num_rows)
+
+
+def _rows(table: Table, bucket: str) -> pa.Table:
+    """Keys and revisions of the bucket's rows."""
+    batches = [batch for one in table.pieces(_COLUMNS, None, 1) for batch in one.batches()]
+    if not batches:
+        return pa.table({})
+    rows = pa.Table.from_batches(batches)
+    return rows.filter(pc.equal(rows[_BUCKET], bucket)).select([_KEY, _REVISION])
+
+
+def _keys(api: StreamAPI, stream: str) -> list[str]:
+    """The keys that have a value or a marker."""
+    subjects = proven(api, [stream], lambda api: api.subjects(stream, ">"))
+    return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's are of its origin
+
+
+def _gone(table: Table, rows: pa.Table) -> Changes:
+    """The rows' keys are to be removed."""
+    columns = {
+        one.name: rows[one.name].cast(one.type)
+        if one.name in rows.schema.names
+        else pa.nulls(rows.num_rows, one.type)
+        for one in table.schema
+    }
+    deleted = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
+    return Changes(pa.table(columns), deleted, (_KEY,), _REVISION)
