@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,8 +26,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, as only 
 
 
 @pytest.fixture
-def preloader() -> Iterator[Preloader]:
-    started = preloading("local[1]", {})
+def folder() -> Iterator[Path]:
+    """Not yet there; short, since the path of a socket is limited."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name, "p")
+
+
+@pytest.fixture
+def preloader(folder: Path) -> Iterator[Preloader]:
+    started = preloading(folder, "local[1]", {})
     assert started is not None
     yield started
     started.stop()
@@ -47,29 +55,30 @@ def test_preloaded_modules_start_no_thread_that_a_fork_would_lose() -> None:
     ],
 )
 def test_nothing_is_preloaded_for_another_python_or_spark(
-    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert preloading("local[*]", {}) is None
+    assert preloading(folder, "local[*]", {}) is None
 
 
-def test_nothing_is_preloaded_on_a_cluster_or_with_settings_for_workers() -> None:
-    assert preloading("spark://127.0.0.1:7077", {}) is None
-    assert preloading("local[*]", {"spark.pyspark.python": sys.executable}) is None
+def test_nothing_is_preloaded_on_a_cluster_or_with_settings_for_workers(folder: Path) -> None:
+    assert preloading(folder, "spark://127.0.0.1:7077", {}) is None
+    assert preloading(folder, "local[*]", {"spark.pyspark.python": sys.executable}) is None
 
 
 def test_nothing_is_preloaded_where_files_cannot_be_executed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert preloading("local[*]", {}) is None
-    assert not list(tmp_path.iterdir())
+    assert preloading(folder, "local[*]", {}) is None
+    assert not folder.exists()
 
 
-def test_pysparks_own_home_counts_as_this_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pysparks_own_home_counts_as_this_spark(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    started = preloading("local[1]", {})
+    started = preloading(folder, "local[1]", {})
     assert started is not None
     started.stop()
     assert not started.folder.exists()
@@ -113,6 +122,7 @@ def test_a_stand_in_without_its_preloader_does_the_work_itself(preloader: Preloa
 _SESSION = """
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from pyspark.errors import PySparkException

@@ -8,6 +8,8 @@ terminal, and have ended when `close_session` returns or `local_session` raises.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,13 +86,16 @@ def _preloaded(master: str, conf: Mapping[str, str], log_file: Path | None) -> I
     """For a JVM that is started meanwhile: its Python imports while Java starts."""
     global _preloader
     _stop_preloader()
+    # Named before it is made: a signal may raise its exception between any two steps.
+    folder = Path(tempfile.gettempdir(), f"jetspark-{secrets.token_hex(6)}")
     try:
         with nullcontext() if log_file is None else log_file.open("ab") as log:
-            _preloader = preloading(master, conf, log)
+            _preloader = preloading(folder, master, conf, log)
         with nullcontext() if _preloader is None else _preloader.announced():
             yield
     except BaseException:
         _stop_preloader()
+        shutil.rmtree(folder, ignore_errors=True)  # a process in it ends with its standard input
         raise
 
 

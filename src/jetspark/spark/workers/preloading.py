@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,12 +69,13 @@ class Preloader:
 
 
 def preloading(
-    master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
+    folder: Path, master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
 ) -> Preloader | None:
-    """Start a preloader; None where Spark has to start its workers itself.
+    """Start a preloader in a new folder; None where Spark has to start its workers itself.
 
     That is on a cluster, on another system than Linux, with another Python or another Spark than
     this one, with settings of the caller for Python's workers, and with JETSPARK_PRELOADING=off.
+    When an exception ends this call, as a signal does, the caller removes the folder.
     """
     if not (
         sys.platform == "linux"
@@ -86,15 +86,10 @@ def preloading(
         and _is_own_spark(os.environ.get("SPARK_HOME"))
     ):
         return None
-    folder = Path(tempfile.mkdtemp(prefix="jetspark-"))  # only this user may enter it
-    try:
+    with suppress(OSError):
+        folder.mkdir(0o700)
         if _written(folder):
             return Preloader(_started(folder, log), folder)
-    except OSError:
-        pass
-    except BaseException:  # a signal; a process that was started ends with its standard input
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     shutil.rmtree(folder, ignore_errors=True)
     return None
 
