@@ -70,6 +70,7 @@ MODULES: dict[str, list[Twin]] = {
             also=(
                 "jetspark.client.request_calls:RequestCalls",
                 "jetspark.client.publish_calls:PublishCalls",
+                "jetspark.client.round_trips:RoundTrips",
                 "jetspark.client.barrier_calls:BarrierCalls",
             ),
             attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),

@@ -6,7 +6,7 @@ also closes the client. Options are checked at once, before any I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -89,15 +89,36 @@ class HookedClient(HookedCalls, Client):
         self.use_hooks(hooked)
 
 
-class Connecting:
-    """What `connect` returns: `nc = await it`, or `async with it as nc`, once."""
+class Connecting(Coroutine[Any, Any, Client]):
+    """What `connect` returns: `nc = await it`, or `async with it as nc`, once.
+
+    A coroutine, so that `asyncio.create_task` and `asyncio.wait_for` take it.
+    """
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
         self._client: Client | None = None
+        self._begun: Coroutine[Any, Any, Client] | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()
+
+    def send(self, value: Any) -> Any:
+        """As a coroutine's."""
+        if self._begun is None:
+            self._begun = self._connect()
+        return self._begun.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As a coroutine's."""
+        if self._begun is None:
+            self._begun = self._connect()
+        return self._begun.throw(*error)
+
+    def close(self) -> None:
+        """As a coroutine's."""
+        if self._begun is not None:
+            self._begun.close()
 
     async def _connect(self) -> Client:
         client = self._make()

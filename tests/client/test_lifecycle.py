@@ -100,8 +100,10 @@ async def test_after_a_crash_subscriptions_are_restored_and_what_was_published_a
     for number in range(3, 100):
         await nc.publish("a.b", b"%d" % number)
     with pytest.raises(ConnectionClosedError):
-        await nc.flush()
+        await nc.rtt()
+    flushing = asyncio.create_task(nc.flush(30))
     await asyncio.to_thread(nats_server.start)
+    await flushing
     assert [int((await sub.next(30)).data) for _ in range(100)] == list(range(100))
     assert [int(message.data) async for message in limited] == list(range(5))
     await nc.flush()
@@ -364,3 +366,20 @@ async def test_events_of_a_client_that_is_closed_end_at_once(
     nc = await connect(shared_server.url)
     await nc.close()
     assert [event async for event in nc.events()] == []
+
+
+async def test_connecting_is_a_coroutine_for_tasks_time_outs_and_gather(
+    shared_server: NatsServer,
+) -> None:
+    url = shared_server.url
+    task = asyncio.create_task(jetspark.connect(url))
+    several = await asyncio.gather(task, asyncio.wait_for(jetspark.connect(url), 30))
+    for nc in several:
+        assert nc.is_connected
+        await nc.close()
+    with pytest.raises(asyncio.CancelledError):
+        cancelled = asyncio.create_task(jetspark.connect("nats://127.0.0.1:1"))
+        cancelled.cancel()
+        await cancelled
+    never = jetspark.connect(url)
+    never.close()

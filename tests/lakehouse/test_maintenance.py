@@ -313,7 +313,7 @@ def test_table_commands_info_compact_and_vacuum(
     assert said("vacuum", place) == (0, "0 files removed.\n")
     assert said("vacuum", place, "--keep", "1m") == (
         1,
-        "--keep must be a time such as 12h, 7d or 2w, not '1m'.\n",
+        "--keep must be hours, days or weeks, such as 12h, 7d or 2w, not '1m'.\n",
     )
     assert said("vacuum", place, "--keep", "0h")[0] == 1
     assert said("info", place + "-none") == (

@@ -134,7 +134,9 @@ def vacuum(
     """
     match = _SPAN.fullmatch(keep.strip().casefold())
     if match is None:
-        raise ConfigError(f"--keep must be a time such as 12h, 7d or 2w, not {keep!r}.")
+        raise ConfigError(
+            f"--keep must be hours, days or weeks, such as 12h, 7d or 2w, not {keep!r}."
+        )
     retention = timedelta(hours=min(int(match[1]) * _HOURS[match[2]], _CENTURY))
     with _opened(place, format, table_option) as opened:
         files = opened.vacuum(retention, dry_run=dry_run)

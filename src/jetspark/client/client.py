@@ -12,7 +12,6 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from jetspark.client.publishing import Publishing
 from jetspark.client.reading import Reading
 from jetspark.client.request_calls import RequestCalls, seconds_of
 from jetspark.client.requests import RequestMux
+from jetspark.client.round_trips import RoundTrips
 from jetspark.client.subscription import MessageCallback, Subscription
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
@@ -65,7 +65,7 @@ class Statistics:
 
 
 @checked_but(also=("__init__",))
-class Client(BarrierCalls, RequestCalls):
+class Client(RoundTrips, BarrierCalls, RequestCalls):
     """One connection to a NATS deployment. Created in a running event loop, then connected."""
 
     def __init__(
@@ -191,28 +191,6 @@ class Client(BarrierCalls, RequestCalls):
         Raises ConnectionClosedError when closed, or when no server could be reached.
         """
         await self._link.force_reconnect()
-
-    async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything published before.
-
-        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        limit = seconds_of(timeout, self.options)
-        try:
-            async with asyncio.timeout(limit):
-                await self._link.ping()
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"The server did not answer a PING within {limit:g} s."
-            ) from None
-
-    async def rtt(self) -> float:
-        """Seconds of one round trip to the server. Raises as `flush`."""
-        start = time.perf_counter()
-        await self.flush()
-        return time.perf_counter() - start
 
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.

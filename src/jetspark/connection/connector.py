@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from jetspark.connection.callables import answer_of
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.pool import PooledServer, ServerPool
 from jetspark.connection.pool_server import PoolServer
@@ -121,7 +122,7 @@ class Connector:
     def _ask_choice(self, servers: tuple[PoolServer, ...]) -> PoolServer | None:
         assert self._options.choose_server is not None  # noqa: S101
         try:
-            chosen = self._options.choose_server(servers)
+            chosen = answer_of("choose_server", self._options.choose_server, servers)
             if chosen is not None and chosen not in servers:
                 raise ConfigError("choose_server must return one of the servers that it was given.")
         except Exception as error:
@@ -132,7 +133,7 @@ class Connector:
     def _ask_delay(self, attempts: int) -> float:
         assert self._options.reconnect_delay is not None  # noqa: S101
         try:
-            return float(self._options.reconnect_delay(attempts))
+            return float(answer_of("reconnect_delay", self._options.reconnect_delay, attempts))
         except Exception as error:
             self._report(user_error("reconnect_delay", error))
             return self._options.reconnect_wait

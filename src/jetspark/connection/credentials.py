@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from jetspark.connection.callables import answer_of
 from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed
 from jetspark.errors import ConfigError, NKeyError
 from jetspark.subjects import NO_TEXT
@@ -58,7 +59,9 @@ def text_of(option: str, given: Credential) -> str:
     if isinstance(given, str):
         return given
     try:
-        text = given()
+        text = answer_of(option, given)
+    except ConfigError:
+        raise
     except Exception as error:
         # Not its text, which may hold secrets.
         raise ConfigError(f"The callable {option} raised {type(error).__name__}.") from error
@@ -128,7 +131,9 @@ def jwt_expiry(jwt: str) -> float | None:
 
 def _signature(sign: Sign, nonce: str) -> str:
     try:
-        raw = sign(nonce.encode())
+        raw = answer_of("sign", sign, nonce.encode())
+    except ConfigError:
+        raise
     except Exception as error:
         # Not its text, which may hold secrets.
         raise ConfigError(f"The signing callable raised {type(error).__name__}.") from error

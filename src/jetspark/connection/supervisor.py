@@ -9,9 +9,8 @@ Contract
 - A message is handed to at most one link; a frame that a link accepted in part is lost with it.
 - A kept message that the new server does not accept (too large, or headers) would end the link
   again and again: it is dropped and reported.
-- Publishing and subscribing are accepted while connecting and reconnecting; PING is not.
-- User code (callbacks) is called from the loop, never from inside a change of state, and what it
-  raises is logged.
+- Publishing and subscribing are accepted while connecting and reconnecting; PING waits, or fails.
+- Callbacks are called from the loop, never inside a change of state; what they raise is logged.
 """
 
 from __future__ import annotations
@@ -125,8 +124,7 @@ class Supervisor:
     async def connect(self) -> None:
         """As the option `first_connect` says; nothing when connected or connecting already.
 
-        Raises the one server's error, or NoServersError with the last one's as `__cause__`. A
-        connection that was closed stays closed.
+        Raises as `Client.connect`. A connection that was closed stays closed.
         """
         if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
             raise ConnectionClosedError(
@@ -242,10 +240,7 @@ class Supervisor:
         await self._hang_up(session)
 
     async def force_reconnect(self) -> None:
-        """Leave the link and open a new one; returns when it is up.
-
-        Raises ConnectionClosedError when closed, or when no server could be reached.
-        """
+        """As `Client.force_reconnect`."""
         self.require_open()
         self.pool.hurry()
         try:
@@ -340,8 +335,12 @@ class Supervisor:
             raise ConnectionClosedError("The connection is draining: no new subscriptions.")
         self.routes.add(route)
 
-    async def ping(self) -> None:
-        """A round trip. Raises ConnectionClosedError without a link, or when it is lost."""
+    async def ping(self, *, wait: bool = False) -> None:
+        """A round trip. Raises ConnectionClosedError when the link is lost, and without one unless
+        it is to `wait` for it."""
+        while wait and self._session is None:
+            self.require_open()
+            await self._settled.wait()
         if self._session is None:
             raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
         await self._session.ping()

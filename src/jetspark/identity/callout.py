@@ -171,7 +171,7 @@ class AuthCallout:
             for task in left:
                 task.cancel()
         with suppress(ConnectionClosedError):
-            await self._client.flush()
+            await self._client.rtt()
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,8 +7,8 @@ Contract
 - More than `max_pending` requests are not kept: each further one is answered with error 503.
 - Whatever a handler raises becomes an answer, and is counted: ServiceError as it is, anything else
   as error 500, which is reported, too. The next request follows.
-- Requests that cannot be handled any more, because the service stops, get error 503. Its text says
-  whether the handler had begun: only what it has not begun is safe to send again.
+- Requests that cannot be handled any more, because the service stops, get error 503 if the handler
+  has not begun them, so that they are safe to send again, and error 500 otherwise.
 """
 
 from __future__ import annotations
@@ -130,8 +130,12 @@ class Endpoint:
     # -- errors ----------------------------------------------------------------------------------
 
     def refuse(self, frame: MessageFrame, why: str) -> None:
-        """Answer that the request is not handled, or not to its end."""
+        """Answer that the request is not handled."""
         self._send_error(frame, UNAVAILABLE, why)
+
+    def break_off(self, frame: MessageFrame) -> None:
+        """Answer that the request is not handled to its end."""
+        self._send_error(frame, FAILED, HALF_DONE)
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
         """The handler raised this: answer, count and report it."""
@@ -255,7 +259,7 @@ class HandlingHere:
     def _cancelled(self, frame: MessageFrame, error: BaseException) -> None:
         """Ends the worker if it was meant, and not something that the handler awaited."""
         if self._endpoint.stopping:
-            self._endpoint.refuse(frame, HALF_DONE)
+            self._endpoint.break_off(frame)
             raise error
         self._endpoint.failed(frame, error)
         task = asyncio.current_task()

@@ -4,7 +4,7 @@ Contract
 - It ends by `stop`, by the client's drain or close, when the connection is lost for good, and when
   the server refuses one of its subjects later than the call that asked for it.
 - `stop` lets no more requests come, takes all that are on their way, and lets the handlers finish.
-  What is not finished in time is answered with error 503.
+  What is not finished in time is answered with an error.
 - While the link is lost the service lives on: its subscriptions are made again with the next link.
 """
 
@@ -120,7 +120,7 @@ class Running:
     async def _known(self) -> None:
         if self.client.is_connected:
             with suppress(ConnectionClosedError):  # perhaps only the link was lost
-                await self.client.flush()
+                await self.client.rtt()
         self.client.require_open()
 
     def _refused(self, endpoint: Endpoint, confirming: bool, error: JetsparkError | None) -> None:
@@ -175,7 +175,7 @@ class Running:
                 listener.stop()
             try:
                 if self.client.is_connected:
-                    await self.client.flush(timeout)
+                    await self.client.rtt(timeout)
             except (ConnectionClosedError, RequestTimeoutError):
                 pass  # nothing comes over a link that is lost
             for listener in self._listeners:
@@ -189,7 +189,7 @@ class Running:
                     await asyncio.wait(tasks, timeout=_CLEANING_UP)
                 raise RequestTimeoutError(
                     f"{unfinished} requests of {self.what} were not finished within {timeout:g} s: "
-                    "they were answered with error 503."
+                    "they were answered with errors 503 (not begun) and 500 (begun)."
                 )
         finally:
             self._end(self._error)

@@ -141,19 +141,6 @@ class GeneratedClient:
         """
         self._thread.run(self._inner.force_reconnect)
 
-    def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything published before.
-
-        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        raise NotImplementedError
-
-    def rtt(self) -> float:
-        """Seconds of one round trip to the server. Raises as `flush`."""
-        return self._thread.run(self._inner.rtt)
-
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
@@ -307,6 +294,25 @@ class GeneratedClient:
         (`pending_size` bytes are buffered already), ConnectionClosedError.
         """
         self._publishing.send(subject, payload, reply, headers)
+
+    def flush(self, timeout: Seconds | None = None) -> None:
+        """Return when the server has processed everything published before.
+
+        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
+        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
+        is closed or the link is lost meanwhile, BadTimeoutError, BadTimeError.
+        """
+        raise NotImplementedError
+
+    @spelt
+    def rtt(self, timeout: Seconds | None = None) -> float:
+        """Seconds of one round trip to the server.
+
+        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        return self._thread.run(self._inner.rtt, timeout)
 
     def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """Return when callbacks have handled all messages that this client has received before.

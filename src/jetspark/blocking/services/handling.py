@@ -19,7 +19,7 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.services.request import Request
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.errors import ConfigError, shown
-from jetspark.services.endpoint import HALF_DONE, Endpoint, Handling, no_answer
+from jetspark.services.endpoint import Endpoint, Handling, no_answer
 from jetspark.services.request import Answering
 from jetspark.services.tally import SharedTally
 from jetspark.wire.events import MessageFrame
@@ -65,7 +65,7 @@ class HandlingInThreads:
             await thread.run(self._caller.thread, partial(self._work_off, thread))
         except asyncio.CancelledError:
             if endpoint.stopping and (frame := thread.frame) is not None:
-                endpoint.refuse(frame, HALF_DONE)
+                endpoint.break_off(frame)
             raise
         self._idle.append(thread)
 

@@ -169,7 +169,7 @@ class Events(FrameReader[Event]):
         timeout = in_seconds(timeout)
         try:
             if not self._ended:
-                await self._client.flush(timeout)
+                await self._client.rtt(timeout)
         finally:
             self.close()
         await self._callback_done(timeout)

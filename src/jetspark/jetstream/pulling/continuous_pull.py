@@ -164,7 +164,7 @@ class ContinuousPull:
         try:
             if self._listener is not None:
                 self._listener.stop()
-                await self._client.flush(timeout)
+                await self._client.rtt(timeout)
         finally:
             self.stop()
 
