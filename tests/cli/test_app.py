@@ -51,6 +51,7 @@ def _every_command() -> list[list[str]]:
     below = {
         "stream": ["ls", "info", "add", "purge", "rm", "backup", "restore", "verify"],
         "consumer": ["ls", "info"],
+        "group": ["ls", "info"],
     }
     return [
         [name, *more] for name in COMMANDS for more in ([], *([one] for one in below.get(name, ())))

@@ -65,6 +65,10 @@ COMMANDS = {
         "jetspark.cli.consumer:consumer",
         "Show a stream's consumers.",
     ),
+    "group": Command(
+        "jetspark.cli.group:group",
+        "Show the consumer groups of a stream, their members and partitions.",
+    ),
     "dead-letters": Command(
         "jetspark.cli.dead_letters:dead_letters",
         "Keep the messages that consumers give up, and replay them.",

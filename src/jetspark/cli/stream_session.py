@@ -22,6 +22,7 @@ from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
 from jetspark.subjects import nearest_name
 
 if TYPE_CHECKING:
+    from jetspark.client.client import Client as CoreClient
     from jetspark.full_client import Client, JetStream
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterabl
     return type(error)(error.code, error.err_code, error.description, sentence)
 
 
-def not_found(what: str, nc: Client, name: str, known: Iterable[str]) -> str:
+def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str:
     """The sentence for a name that there is not, with one of `known` that was perhaps meant."""
     near = nearest_name(name, known)
     hint = f' (did you mean "{near}"?)' if near else ""
