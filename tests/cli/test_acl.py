@@ -59,6 +59,7 @@ ALL = {
     "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
     "service-client": ["--subject", "s.>"],
     "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],
+    "tracer": ["--subject", "s.>"],
     "auth-callout": ["--queue-group", "q", "--responses"],
     "system-monitor": ["--account", "APP"],
 }

@@ -648,6 +648,21 @@ async def test_role_service_client_has_all_permissions_it_needs_and_no_more(
         await guarded.check(refused=["$SRV.PING", "$SRV.STATS.totals", "totals.a.b", "other"])
 
 
+async def test_role_tracer_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    guarded = guard(Roles().tracer("orders.*"))
+    async with guarded.admin() as admin:
+        sub = admin.subscribe("orders.>")
+        await admin.flush()
+        async with guarded.user() as nc:
+            trace = await nc.trace("orders.eu", deliver=True)
+            assert not trace.no_interest
+        assert (await sub.next(20)).subject == "orders.eu"
+        await guarded.check(refused=["orders.a.b", "other"])
+
+
 @pytest.mark.parametrize("name", [None, "totals"])
 async def test_role_service_monitor_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded], name: str | None

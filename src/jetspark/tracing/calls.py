@@ -51,8 +51,8 @@ class TraceCalls:
         Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
         PermissionsError when the server refuses the subject, or the inbox on which the reports
         come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
-        itself sets, ConnectionClosedError, also while there is no link, BadTimeoutError,
-        BadTimeError, and what publish_nowait raises.
+        itself sets, ConnectionClosedError, BadTimeoutError, BadTimeError, and what publish_nowait
+        raises.
         """
         return await trace_message(
             cast("Client", self), subject, payload, headers, deliver, timeout

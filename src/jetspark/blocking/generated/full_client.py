@@ -116,8 +116,8 @@ class GeneratedClient(Client):
         Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
         PermissionsError when the server refuses the subject, or the inbox on which the reports
         come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
-        itself sets, ConnectionClosedError, also while there is no link, BadTimeoutError,
-        BadTimeError, and what publish_nowait raises.
+        itself sets, ConnectionClosedError, BadTimeoutError, BadTimeError, and what publish_nowait
+        raises.
         """
         return self._thread.run(
             trace_message, self._inner, subject, payload, headers, deliver, timeout

@@ -76,6 +76,13 @@ class CoreRoles:
         first = 0 if service is None else 1
         return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
+    def tracer(self, subjects: str | Iterable[str]) -> Permissions:
+        """Trace the path of messages: `Client.trace`. With `deliver`, to publish them, too.
+
+        The server sends the reports only to where the tracing client may publish itself.
+        """
+        return self._requesting((*subjects_of(subjects), self._inbox))
+
     # -- logins ----------------------------------------------------------------------------------
 
     def auth_callout(
