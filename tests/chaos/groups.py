@@ -1,10 +1,11 @@
 """A consumer group whose members come, go and die: `python -m tests.chaos.groups --turns 100`.
 
-Four members, each with two instances on connections of their own, share an elastic group, while a
-publisher counts in many keys. In each turn one of these happens: a member is dropped or added, an
-instance leaves, or it dies: its connection is cut in the middle of a message. Wrong is: a key's
-number that was first handled before a smaller one, one that was never handled, one that was handled
-again after its ack was confirmed, and a takeover that took longer than twice ack_wait.
+Four members, each with two instances that are processes of their own, share an elastic group, while
+a publisher counts in many keys. In each turn one of these happens: a member is dropped or added, an
+instance leaves, it is killed (kill -9), or it stands still for longer than ack_wait (SIGSTOP) and
+goes on. Wrong is: a key's number that was first handled before a smaller one, one that was never
+handled, one that was handled again after its ack was confirmed (but for the one message that an
+instance had when it stood still), and a takeover that took longer than twice ack_wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -20,8 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import jetspark
-from jetspark.errors import JetsparkError
-from jetspark.groups import ElasticGroup, GroupMsg, PartitioningFilter
+from jetspark.groups import ElasticGroup, PartitioningFilter
 from jetspark.server import NatsServer
 
 MEMBERS = ("m1", "m2", "m3", "m4")
@@ -75,59 +77,57 @@ class Figures:
 class Instance:
     """One program that consumes as a member."""
 
-    def __init__(self, url: str, member: str, ack_wait: float, figures: Figures) -> None:
-        self._url = url
+    def __init__(self, number: int, member: str, figures: Figures) -> None:
         self.member = member
-        self._ack_wait = ack_wait
-        self._figures = figures
         self.last: float | None = None
         """When it handled its last message."""
-        self._handling = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._nc: jetspark.Client | None = None
+        self.ready = asyncio.Event()
+        self._number = number
+        self._figures = figures
+        self._process: asyncio.subprocess.Process | None = None
+        self._may_repeat = False
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+    async def start(self, url: str, ack_wait: float, told: int) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.chaos.groups_member"),
+            *(url, self.member, str(self._number), str(ack_wait), str(told)),
+            stdin=asyncio.subprocess.PIPE,  # its end is the instance's
+            pass_fds=[told],
+        )
 
-    async def _run(self) -> None:
-        async with jetspark.connect(self._url) as self._nc:
-            group = await self._nc.jetstream().elastic_group("S", "cg")
-            async with group.consume(self.member, ack_wait=self._ack_wait) as messages:
-                async for message in messages:
-                    await self._handle(message)
+    def told(self, what: str, key: str, number: int) -> None:
+        """One of its lines."""
+        if what == "ready":
+            self.ready.set()
+        elif what == "confirmed":
+            self._figures.confirmed.add((key, number))
+        elif (key, number) in self._figures.confirmed and self._may_repeat:
+            self._may_repeat = False
+        else:
+            self.last = time.monotonic()
+            self._figures.handle(key, number, f"{self.member}, instance {self._number},")
 
-    async def _handle(self, message: GroupMsg) -> None:
-        key, number = message.subject, int(message.data)
-        self._figures.handle(key, number, self.member)
-        self.last = time.monotonic()
-        self._handling.set()
-        await asyncio.sleep(random.random() * 0.01)
-        try:
-            await message.ack_sync(timeout=self._ack_wait)
-        except JetsparkError:
-            return  # it may come again
-        finally:
-            self._handling.clear()
-        self._figures.confirmed.add((key, number))
-
-    async def die(self) -> None:
-        """In the middle of a message, if it has any, without another word to the server."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._handling.wait(), 0.5)
-        assert self._nc is not None
-        await self._nc.close()
-        await self._end()
+    async def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
 
     async def leave(self) -> None:
         """In good order."""
-        await self._end()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if (code := await self._process.wait()) != 0:
+            self._figures.wrong.append(f"{self.member} ended with {code}")
 
-    async def _end(self) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        (ended,) = await asyncio.gather(self._task, return_exceptions=True)
-        if ended is not None and not isinstance(ended, asyncio.CancelledError | JetsparkError):
-            self._figures.wrong.append(f"{self.member} ended with {ended!r}")
+    def stand_still(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._may_repeat = True
+        self._process.send_signal(signal.SIGCONT)
 
 
 class Campaign:
@@ -143,14 +143,33 @@ class Campaign:
         self._rng = random.Random(seed)
         self._members = set(MEMBERS)
         self._instances: list[Instance] = []
+        self._all: list[Instance] = []
+        self._pauses: set[asyncio.Task[None]] = set()
+        self._pipe = os.pipe()
+        self._rest = b""
+        asyncio.get_running_loop().add_reader(self._pipe[0], self._read)
 
-    def start(self, member: str) -> None:
-        instance = Instance(self._url, member, self._ack_wait, self._figures)
-        instance.start()
+    def _read(self) -> None:
+        *lines, self._rest = (self._rest + os.read(self._pipe[0], 1 << 16)).split(b"\n")
+        for line in lines:
+            what, instance, key, number = line.decode().split()
+            self._all[int(instance)].told(what, key, int(number))
+
+    async def start(self, member: str) -> Instance:
+        instance = Instance(len(self._all), member, self._figures)
+        self._all.append(instance)
         self._instances.append(instance)
+        await instance.start(self._url, self._ack_wait, self._pipe[1])
+        return instance
+
+    async def start_all(self) -> None:
+        started = [await self.start(member) for member in MEMBERS for _ in range(2)]
+        for one in started:
+            await asyncio.wait_for(one.ready.wait(), _END_WITHIN)
 
     async def turn(self) -> None:
-        what = self._rng.choice(("join or leave the group", "instance leaves", "instance dies"))
+        choices = ("join or leave the group", "instance leaves", "instance dies", "stands still")
+        what = self._rng.choice(choices)
         if what == "join or leave the group":
             await self._change_members()
             return
@@ -159,13 +178,27 @@ class Campaign:
         self._instances.remove(instance)
         if what == "instance leaves":
             await instance.leave()
+            await self.start(instance.member)
+            return
+        gone = time.monotonic()
+        if what == "instance dies":
+            await instance.kill()
+            await self.start(instance.member)
         else:
-            await instance.die()
-        died = time.monotonic()
-        self.start(instance.member)
-        active = instance.last is not None and died - instance.last < 0.3
-        if what == "instance dies" and active and instance.member in self._members:
-            await self._taken_over(instance.member, died)
+            instance.stand_still()
+            self._pauses.add(asyncio.create_task(self._pause(instance)))
+        if (
+            instance.last is not None
+            and gone - instance.last < 0.3
+            and instance.member in self._members
+            and any(one.member == instance.member for one in self._instances)
+        ):
+            await self._taken_over(instance.member, gone)
+
+    async def _pause(self, instance: Instance) -> None:
+        await asyncio.sleep(3 * self._ack_wait)
+        instance.go_on()
+        self._instances.append(instance)
 
     async def _change_members(self) -> None:
         out = sorted(set(MEMBERS) - self._members)
@@ -193,8 +226,16 @@ class Campaign:
                 return
             await asyncio.sleep(0.02)
 
+    async def all_go_on(self) -> None:
+        """Wait for the end of the pauses."""
+        await asyncio.gather(*self._pauses)
+
     async def end(self) -> None:
+        await self.all_go_on()
         await asyncio.gather(*(instance.leave() for instance in self._instances))
+        asyncio.get_running_loop().remove_reader(self._pipe[0])
+        for one in self._pipe:
+            os.close(one)
 
 
 async def run(turns: int, *, ack_wait: float = 2.0, every: float = 0.5, seed: int = 0) -> Figures:
@@ -209,9 +250,7 @@ async def run(turns: int, *, ack_wait: float = 2.0, every: float = 0.5, seed: in
             )
             await group.add_members(MEMBERS)
             campaign = Campaign(server.url, group, ack_wait, figures, seed)
-            for member in MEMBERS:
-                campaign.start(member)
-                campaign.start(member)
+            await campaign.start_all()
             ending = asyncio.Event()
 
             async def publish() -> int:
@@ -234,6 +273,7 @@ async def run(turns: int, *, ack_wait: float = 2.0, every: float = 0.5, seed: in
                 ending.set()
                 last = await publishing
                 await group.add_members(MEMBERS)
+                await campaign.all_go_on()
                 with suppress(TimeoutError):  # what is missing is told
                     async with asyncio.timeout(_END_WITHIN):
                         while min(figures.first.values(), default=-1) < last:
