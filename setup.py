@@ -10,7 +10,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 kernel = Extension(
     "jetspark.wire._kernel",
-    ["src/jetspark/wire/_kernel.c"],
+    ["src/jetspark/wire/_kernel.c", "src/jetspark/wire/_archive.c"],
+    depends=["src/jetspark/wire/_archive.h"],
     extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3"],
     optional=True,
     py_limited_api=True,

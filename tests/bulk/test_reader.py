@@ -16,8 +16,8 @@ from tests.support.streams import Admin, numbered
 from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.link import BlockingLink
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import cut, read_range
+from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
+from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import Reader, StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.errors import (

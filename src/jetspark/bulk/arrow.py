@@ -26,13 +26,14 @@ cannot stop a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.bulk.ranges import ReadLimits, cut
 from jetspark.kv_rules import (
     MARKER_REASON,
     OPERATION,
@@ -41,6 +42,7 @@ from jetspark.kv_rules import (
     has_operation,
     operation_of,
 )
+from jetspark.subjects import subject_matches
 from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Columns, header_pairs
 
@@ -124,6 +126,34 @@ def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa
     return pa.RecordBatch.from_arrays(
         [_BUILD[name](stream, rows) for name in columns], schema=schema_of(columns)
     )
+
+
+def batches(
+    stream: str,
+    rows: Columns,
+    subjects: Sequence[str],
+    columns: Sequence[str],
+    limits: ReadLimits,
+) -> Iterator[pa.RecordBatch]:
+    """Record batches within the limits; with `subjects`, only of messages under one of these."""
+    batch = to_batch(stream, rows, columns)
+    wanted = _under(subjects, rows) if subjects else None
+    for start, count in cut(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
+        piece = batch.slice(start, count)
+        if wanted is not None:
+            piece = piece.filter(wanted.slice(start, count))
+        if piece.num_rows:
+            yield piece
+
+
+def _under(patterns: Sequence[str], rows: Columns) -> Any:
+    """A boolean for each row: whether its subject is under one of the patterns."""
+    subjects = _text(_subjects(rows)).dictionary_encode()
+    found = [
+        any(subject_matches(pattern, subject) for pattern in patterns)
+        for subject in subjects.dictionary.to_pylist()
+    ]
+    return pc.take(pa.array(found, pa.bool_()), subjects.indices)
 
 
 def _whole(kind: Any, length: int, column: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jetspark.errors import ConfigError
@@ -60,3 +62,16 @@ class ReadLimits:
                 raise ConfigError(f"{name} must be at least 1.")
         if not 0.1 <= self.heartbeat <= 15 or self.timeout <= 0:
             raise ConfigError("heartbeat must be 0.1 to 15 seconds, and timeout more than 0.")
+
+
+def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
+    """(start, count) of slices within the limits of rows and bytes, with at least one row each.
+
+    `offsets`: where each payload begins, and where the last one ends.
+    """
+    start, rows = 0, len(offsets) - 1
+    while start < rows:
+        fitting = bisect_right(offsets, offsets[start] + limits.max_bytes, start) - 1
+        end = min(max(fitting, start + 1), start + limits.max_rows, rows)
+        yield start, end - start
+        start = end

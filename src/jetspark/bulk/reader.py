@@ -17,13 +17,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, to_batch
+from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
 from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink
@@ -340,22 +340,6 @@ class _RangeReader:
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
         if not len(self._rows):
             return
-        columns = self._rows.take()
-        batch = to_batch(self._name, columns, self._columns)
-        for start, count in cut(memoryview(columns.data_offsets).cast("B").cast("i"), self._limits):
-            yield batch.slice(start, count)
+        yield from batches(self._name, self._rows.take(), (), self._columns, self._limits)
         # The time that the caller spent on these batches is not silence of the link.
         self._retry.since = time.monotonic()
-
-
-def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """(start, count) of slices within the limits of rows and bytes, with at least one row each.
-
-    `offsets`: where each payload begins, and where the last one ends.
-    """
-    start, rows = 0, len(offsets) - 1
-    while start < rows:
-        fitting = bisect_right(offsets, offsets[start] + limits.max_bytes, start) - 1
-        end = min(max(fitting, start + 1), start + limits.max_rows, rows)
-        yield start, end - start
-        start = end

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_archive.h"
+
 #define MAX_MESSAGE ((long long)128 << 20)
 #define MAX_CONTROL_LINE ((Py_ssize_t)1 << 20)
 #define OTHER_FRAME (-1)
@@ -23,6 +25,7 @@ static PyObject *twin_control;  /* control_event(line) */
 static PyObject *twin_refuse;   /* refuse(data): raises */
 static PyObject *twin_columns;  /* the class Columns */
 static PyObject *twin_pairs;    /* the class HeaderPairs */
+static PyObject *twin_no_frame, *twin_no_entry, *twin_no_record; /* raise what is wrong in an archive */
 static PyObject *twin_fields, *twin_sequence, *twin_position; /* for unusual reply subjects */
 
 /* -- frames ----------------------------------------------------------------------------------- */
@@ -493,7 +496,8 @@ static inline int reserve(Store *store, Py_ssize_t more) {
 }
 
 static inline void put(Store *store, const void *from, Py_ssize_t size) {
-    memcpy(store->at + store->size, from, (size_t)size);
+    if (size) /* an empty store has no address */
+        memcpy(store->at + store->size, from, (size_t)size);
     store->size += size;
 }
 
@@ -1044,6 +1048,346 @@ static PyType_Spec decoder_spec = {
     .slots = decoder_slots,
 };
 
+/* -- archives --------------------------------------------------------------------------------------- */
+
+#define MOST_AT_ONCE ((Py_ssize_t)1 << 20) /* bytes of content */
+
+/* Calls the twin, which raises the error for the bytes at `pos`. */
+static void refuse_archive(PyObject *twin, const Py_buffer *view, Py_ssize_t pos, PyObject *more) {
+    PyObject *rest = PyBytes_FromStringAndSize((const char *)view->buf + pos, view->len - pos);
+    PyObject *never = NULL;
+    if (rest != NULL && more != NULL)
+        never = PyObject_CallFunctionObjArgs(twin, rest, more, NULL);
+    Py_XDECREF(rest);
+    Py_XDECREF(more);
+    if (never != NULL) {
+        Py_DECREF(never);
+        PyErr_SetString(PyExc_SystemError, "the kernels do not agree on what a damaged archive is");
+    }
+}
+
+static int check_pos(Py_ssize_t pos, const Py_buffer *view) {
+    if (pos >= 0 && pos <= view->len)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "pos must be in the bytes given");
+    return 0;
+}
+
+typedef struct {
+    PyObject_HEAD
+    char identified;
+} Unpacker;
+
+static PyObject *unpacker_decode(Unpacker *self, PyObject *args) {
+    Py_buffer view, out;
+    Py_ssize_t pos;
+    PyObject *into;
+    if (!PyArg_ParseTuple(args, "y*nO!", &view, &pos, &PyByteArray_Type, &into))
+        return NULL;
+    const uint8_t *data = view.buf;
+    if (!check_pos(pos, &view)) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    /* How much there is to unpack; bounded, whatever the frames say. */
+    S2Frame frame = {0};
+    Found found = WHOLE;
+    Py_ssize_t behind = pos, need = 0, content = 0, had = PyByteArray_Size(into);
+    int identified = self->identified;
+    while (content < MOST_AT_ONCE) {
+        found = s2_frame(data + behind, (size_t)(view.len - behind), identified, &frame);
+        if (found != WHOLE)
+            break;
+        identified = 1;
+        content += (Py_ssize_t)frame.content;
+        behind += (Py_ssize_t)frame.size;
+    }
+    if (found == PART)
+        need = (Py_ssize_t)frame.size;
+    int failed = PyByteArray_Resize(into, had + content) < 0 ||
+                 PyObject_GetBuffer((PyObject *)into, &out, PyBUF_WRITABLE) < 0;
+    if (failed) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Py_ssize_t at = pos, to = had;
+    int good = 1;
+    crc32c(data, 0); /* makes its table */
+    Py_BEGIN_ALLOW_THREADS
+    while (at < behind) {
+        s2_frame(data + at, (size_t)(view.len - at), 1, &frame);
+        good = s2_content(&frame, (uint8_t *)out.buf + to);
+        if (!good)
+            break;
+        to += (Py_ssize_t)frame.content;
+        at += (Py_ssize_t)frame.size;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&out);
+    if (!good)
+        failed = PyByteArray_Resize(into, to) < 0;
+    if (!failed && (!good || found == WRONG)) {
+        self->identified = (char)(self->identified || at > pos);
+        refuse_archive(twin_no_frame, &view, at, PyBool_FromLong(self->identified));
+        failed = 1;
+    }
+    if (!failed)
+        self->identified = (char)identified;
+    PyBuffer_Release(&view);
+    return failed ? NULL : Py_BuildValue("(nn)", behind, need);
+}
+
+static void unpacker_free(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef unpacker_methods[] = {
+    {"decode", (PyCFunction)unpacker_decode, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef unpacker_members[] = {
+    {"identified", T_BOOL, offsetof(Unpacker, identified), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot unpacker_slots[] = {
+    {Py_tp_dealloc, unpacker_free},
+    {Py_tp_methods, unpacker_methods},
+    {Py_tp_members, unpacker_members},
+    {Py_tp_doc, "Unpacks an S2 stream."},
+    {0, NULL},
+};
+
+static PyType_Spec unpacker_spec = {
+    .name = "jetspark.wire._kernel.S2Decoder",
+    .basicsize = sizeof(Unpacker),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = unpacker_slots,
+};
+
+/* Both decoders of messages: `key` and `tombstones` are those of blocks only. */
+typedef struct {
+    PyObject_HEAD
+    long long start, end, last;
+    uint64_t key[4];
+    PyObject *key_object, *tombstones;
+} Archive;
+
+static int add_stored(Deliveries *into, const Stored *one) {
+    Text name = {(const char *)one->name, (Py_ssize_t)one->name_size};
+    Text headers = {(const char *)one->headers, (Py_ssize_t)one->headers_size};
+    Text payload = {(const char *)one->payload, (Py_ssize_t)one->payload_size};
+    if (add_row(into, name, (long long)one->sequence, one->time, headers, payload) < 0)
+        return -1;
+    into->size += (Py_ssize_t)one->size;
+    return 0;
+}
+
+static void archive_free(Archive *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Py_XDECREF(self->key_object);
+    Py_XDECREF(self->tombstones);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static Archive *archive_make(PyTypeObject *type, long long start, long long end) {
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Archive *self = (Archive *)make(type, 0); /* zeroed */
+    if (self != NULL) {
+        self->start = start;
+        self->end = end;
+    }
+    return self;
+}
+
+static PyObject *entries_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"start", "end", NULL};
+    long long start, end;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LL", names, &start, &end))
+        return NULL;
+    return (PyObject *)archive_make(type, start, end);
+}
+
+static PyObject *entries_decode(Archive *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t pos;
+    PyObject *target;
+    if (!PyArg_ParseTuple(args, "y*nO!", &view, &pos, deliveries_type, &target))
+        return NULL;
+    int failed = !check_pos(pos, &view);
+    Found found = WHOLE;
+    Stored entry;
+    while (!failed) {
+        found = list_entry((const uint8_t *)view.buf + pos, (size_t)(view.len - pos), &entry);
+        if (found == PART || (found == WHOLE && entry.sequence == 0))
+            break;
+        if (found == WRONG || (long long)entry.sequence <= self->last) {
+            refuse_archive(twin_no_entry, &view, pos, PyLong_FromLongLong(self->last));
+            failed = 1;
+            break;
+        }
+        self->last = (long long)entry.sequence;
+        if (self->last >= self->start && self->last < self->end)
+            failed = add_stored((Deliveries *)target, &entry) < 0;
+        pos += (Py_ssize_t)entry.size;
+    }
+    PyBuffer_Release(&view);
+    return failed ? NULL : Py_BuildValue("(nn)", pos, found == PART ? (Py_ssize_t)0 : (Py_ssize_t)OTHER_FRAME);
+}
+
+static void read_key(const char *bytes, uint64_t key[4]) {
+    for (int i = 0; i < 32; i++)
+        key[i / 8] |= (uint64_t)(uint8_t)bytes[i] << (8 * (i % 8));
+}
+
+static PyObject *records_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"key", "start", "end", NULL};
+    PyObject *key;
+    long long start, end;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "SLL", names, &key, &start, &end))
+        return NULL;
+    if (PyBytes_Size(key) != 32) {
+        PyErr_SetString(PyExc_ValueError, "the key of a block has 32 bytes");
+        return NULL;
+    }
+    Archive *self = archive_make(type, start, end);
+    if (self == NULL)
+        return NULL;
+    read_key(PyBytes_AsString(key), self->key);
+    self->key_object = Py_NewRef(key);
+    self->tombstones = PyList_New(0);
+    if (self->tombstones == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *records_decode(Archive *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t pos;
+    PyObject *target;
+    if (!PyArg_ParseTuple(args, "y*nO!", &view, &pos, deliveries_type, &target))
+        return NULL;
+    int failed = !check_pos(pos, &view), mark;
+    Stored record;
+    while (!failed) {
+        Found found = block_record((const uint8_t *)view.buf + pos, (size_t)(view.len - pos),
+                                   self->key, &record, &mark);
+        if (found == PART)
+            break;
+        if (found == WRONG) {
+            refuse_archive(twin_no_record, &view, pos, Py_NewRef(self->key_object));
+            failed = 1;
+            break;
+        }
+        long long sequence = (long long)record.sequence;
+        if (mark == TOMBSTONE) {
+            PyObject *gone = PyLong_FromLongLong(sequence);
+            failed = gone == NULL || PyList_Append(self->tombstones, gone) < 0;
+            Py_XDECREF(gone);
+        } else if (sequence > self->last) {
+            self->last = sequence;
+            if (mark == LIVE && sequence >= self->start && sequence < self->end)
+                failed = add_stored((Deliveries *)target, &record) < 0;
+        }
+        pos += (Py_ssize_t)record.size;
+    }
+    PyBuffer_Release(&view);
+    return failed ? NULL : PyLong_FromSsize_t(pos);
+}
+
+static PyMethodDef entries_methods[] = {
+    {"decode", (PyCFunction)entries_decode, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMethodDef records_methods[] = {
+    {"decode", (PyCFunction)records_decode, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef entries_members[] = {
+    {"last_sequence", T_LONGLONG, offsetof(Archive, last), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMemberDef records_members[] = {
+    {"last_sequence", T_LONGLONG, offsetof(Archive, last), 0, NULL},
+    {"tombstones", T_OBJECT_EX, offsetof(Archive, tombstones), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot entries_slots[] = {
+    {Py_tp_new, entries_new},
+    {Py_tp_dealloc, archive_free},
+    {Py_tp_methods, entries_methods},
+    {Py_tp_members, entries_members},
+    {Py_tp_doc, "Decodes a list of messages."},
+    {0, NULL},
+};
+
+static PyType_Slot records_slots[] = {
+    {Py_tp_new, records_new},
+    {Py_tp_dealloc, archive_free},
+    {Py_tp_methods, records_methods},
+    {Py_tp_members, records_members},
+    {Py_tp_doc, "Decodes a message block."},
+    {0, NULL},
+};
+
+static PyType_Spec entries_spec = {
+    .name = "jetspark.wire._kernel.EntryDecoder",
+    .basicsize = sizeof(Archive),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = entries_slots,
+};
+
+static PyType_Spec records_spec = {
+    .name = "jetspark.wire._kernel.RecordDecoder",
+    .basicsize = sizeof(Archive),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = records_slots,
+};
+
+static PyObject *checksum(PyObject *Py_UNUSED(module), PyObject *args) {
+    Py_buffer view;
+    int portable = 0;
+    if (!PyArg_ParseTuple(args, "y*|p", &view, &portable))
+        return NULL;
+    uint32_t crc = (portable ? crc32c_portable : crc32c)(view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyObject *highway(PyObject *Py_UNUSED(module), PyObject *args) {
+    Text key;
+    Py_buffer view;
+    int portable = 0;
+    if (!PyArg_ParseTuple(args, "y#y*|p", &key.at, &key.size, &view, &portable))
+        return NULL;
+    Highway state;
+    uint64_t lanes[4] = {0}, hash = 0;
+    if (key.size == 32) {
+        read_key(key.at, lanes);
+        highway_begin(&state, lanes, portable);
+        size_t half = (size_t)view.len / 2; /* in two parts, as records have several */
+        highway_add(&state, view.buf, half);
+        highway_add(&state, (const uint8_t *)view.buf + half, (size_t)view.len - half);
+        hash = highway_end(&state);
+    } else {
+        PyErr_SetString(PyExc_ValueError, "a key has 32 bytes");
+    }
+    PyBuffer_Release(&view);
+    return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(hash);
+}
+
 /* -- what a reply subject says ------------------------------------------------------------------------- */
 
 /* $JS.ACK.<stream>.<consumer> and five numbers: 9 tokens, or 11 and more with two before the
@@ -1248,8 +1592,10 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args) {
 /* -- the module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
+    {"crc32c", checksum, METH_VARARGS, NULL},
     {"deliver", deliver, METH_VARARGS, NULL},
     {"split_frames", (PyCFunction)(void (*)(void))split_frames, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"highway", highway, METH_VARARGS, NULL},
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},
     {"stream_position", stream_position, METH_O, NULL},
@@ -1283,6 +1629,9 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     twin_fields = PyObject_GetAttrString(twin, "reply_fields");
     twin_sequence = PyObject_GetAttrString(twin, "stream_sequence");
     twin_position = PyObject_GetAttrString(twin, "stream_position");
+    twin_no_frame = PyObject_GetAttrString(twin, "refuse_frame");
+    twin_no_entry = PyObject_GetAttrString(twin, "refuse_entry");
+    twin_no_record = PyObject_GetAttrString(twin, "refuse_record");
     Py_DECREF(twin);
     if (PyErr_Occurred())
         return NULL;
@@ -1294,7 +1643,10 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     deliveries_type = add_type(module, &deliveries_spec, "Deliveries");
     delivered_type = add_type(module, &delivered_spec, "Delivered");
     if (block_type == NULL || frame_type == NULL || deliveries_type == NULL || delivered_type == NULL ||
-        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL) {
+        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL ||
+        add_type(module, &unpacker_spec, "S2Decoder") == NULL ||
+        add_type(module, &entries_spec, "EntryDecoder") == NULL ||
+        add_type(module, &records_spec, "RecordDecoder") == NULL) {
         Py_DECREF(module);
         return NULL;
     }

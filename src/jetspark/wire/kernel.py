@@ -19,9 +19,11 @@ from jetspark.wire._python_kernel import (
     MAX_MESSAGE,
     OTHER_FRAME,
     Columns,
+    Entry,
     Event,
     FrameRun,
     HeaderPairs,
+    archive_entry,
 )
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
         Delivered,
         Deliveries,
         DeliveryDecoder,
+        EntryDecoder,
         MessageFrame,
+        RecordDecoder,
+        S2Decoder,
         deliver,
         header_pairs,
         reply_fields,
@@ -73,7 +78,10 @@ else:
     Delivered = _implementation.Delivered
     Deliveries = _implementation.Deliveries
     DeliveryDecoder = _implementation.DeliveryDecoder
+    EntryDecoder = _implementation.EntryDecoder
     MessageFrame = _implementation.MessageFrame
+    RecordDecoder = _implementation.RecordDecoder
+    S2Decoder = _implementation.S2Decoder
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
     look = memoryview if IMPLEMENTATION == "c" else bytes
@@ -91,10 +99,15 @@ __all__ = [
     "Delivered",
     "Deliveries",
     "DeliveryDecoder",
+    "Entry",
+    "EntryDecoder",
     "Event",
     "FrameRun",
     "HeaderPairs",
     "MessageFrame",
+    "RecordDecoder",
+    "S2Decoder",
+    "archive_entry",
     "deliver",
     "frame_of",
     "header_pairs",

@@ -1,0 +1,1 @@
+"""A stream's archive as rows: backups on disk, and snapshots while they come."""

@@ -1,0 +1,181 @@
+"""Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to kernels and to Backup.
+
+The kernels: equal content, rows and errors, nothing but BackupError, and content within what one
+call may unpack. Backup: rows or a BackupError. With `--sanitize` the C kernel is first built with
+AddressSanitizer and UndefinedBehaviorSanitizer (gcc), which end the process at the first access
+outside of a buffer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def spoiled(data: bytes, rng: random.Random) -> bytes:
+    """The same with something wrong about it, most of the time."""
+    out = bytearray(data)
+    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+        at = rng.randint(0, len(out))
+        to = min(len(out), at + rng.choice((1, 1, 2, 8, 40)))
+        kind = rng.random()
+        if kind < 0.5:
+            out[at:to] = rng.randbytes(to - at)
+        elif kind < 0.65:
+            del out[at:to]
+        elif kind < 0.8:
+            out[at:at] = rng.choice((b"\0", b"\xff" * 9, b"\x01\x00", b"\x80" * 11 + b"\1"))
+        elif kind < 0.95:
+            out[at:at] = out[at:to]
+        else:
+            del out[at:]
+    return bytes(out)
+
+
+def unpacked(kernel: Any, data: bytes, step: int) -> tuple[bytes, str | None]:
+    """The content of a stream that comes in pieces, and the error."""
+    from jetspark.errors import BackupError
+    from jetspark.wire._python_s2 import MOST_AT_ONCE
+
+    decoder, content, raw = kernel.S2Decoder(), bytearray(), b""
+    sent = 0
+    try:
+        while True:
+            had = len(content)
+            end, need = decoder.decode(raw, 0, content)
+            assert len(content) - had < MOST_AT_ONCE + (4 << 20)
+            raw = raw[end:]
+            if not need:
+                continue
+            if sent >= len(data):
+                return bytes(content), None
+            more = max(step, need - len(raw))
+            raw += data[sent : sent + more]
+            sent += more
+    except BackupError as error:
+        return bytes(content), str(error)
+
+
+def archives(rng: random.Random) -> tuple[bytes, int]:
+    """An archive of either form, unpacked, and the number of its messages."""
+    from tests.support import archives as make
+
+    count = rng.randint(1, 30)
+    messages = [
+        (
+            b"s.%d" % rng.randint(0, 5),
+            sequence,
+            10**18 + sequence,
+            rng.choice((b"", b"NATS/1.0\r\nk: v\r\n\r\n")),
+            rng.randbytes(rng.choice((0, 1, 30, 300))),
+        )
+        for sequence in range(1, count + 1)
+    ]
+    if rng.random() < 0.5:
+        return make.message_list(messages), count
+    key = make.key_of("S", 1)
+    block = b"".join(make.record(message, key) for message in messages)
+    files = [("meta.inf", b"{}"), ("msgs/1.blk", block)]
+    if rng.random() < 0.7:
+        numbers = [count, len(block), 1, 0, count, 0]
+        index = b"\x0b\x01" + b"".join(map(make.uvarint, numbers))
+        index += make.uvarint(0) + make.uvarint(1)
+        index += b"".join(map(make.uvarint, [1, len(block), 1, 0, count, 0, 0]))
+        files.append(("msgs/index.db", index + make.uvarint(1) + bytes(8)))
+    return make.tar_of(files), count
+
+
+def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) -> Counter[str]:
+    """So many archives; how they ended."""
+    from tests.support import archives as make
+
+    from jetspark.bulk.backup import open_backup
+    from jetspark.errors import BackupError
+
+    rng = random.Random(seed)
+    ends: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(1, count + 1):
+            content, messages = archives(rng)
+            inside = rng.random() < 0.5  # behind right checksums of frames
+            sent = make.stream_of(spoiled(content, rng) if inside else content, 500)
+            sent = sent if inside else spoiled(sent, rng)
+            step = rng.choice((1, 7, 100, 10_000))
+            seen = [unpacked(kernel, sent, step) for kernel in kernels]
+            assert seen.count(seen[0]) == len(seen), sent
+            place = make.write_backup(Path(folder), b"", 1, messages, messages)
+            (place / "stream.tar.s2").write_bytes(sent)
+            try:
+                rows = sum(batch.num_rows for batch in open_backup(place).read())
+                assert rows <= messages
+                ends["read"] += 1
+            except BackupError:
+                ends["refused"] += 1
+            if report and number % report == 0:
+                print(f"{number:,} archives: {dict(ends)}", file=sys.stderr, flush=True)
+    return ends
+
+
+def _sanitized(arguments: list[str]) -> int:
+    """The same command again, with a kernel that is checked at each access."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "_kernel.abi3.so"
+        sources = [str(ROOT / f"src/jetspark/wire/{name}.c") for name in ("_kernel", "_archive")]
+        include = f"-I{sysconfig.get_path('include')}"
+        build = ["gcc", "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, *sources]
+        subprocess.run([*build, "-o", str(library)], check=True)
+        asan = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": asan,
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONMALLOC": "malloc",
+        }
+        command = [sys.executable, "-m", "tests.fuzz.archives", *arguments]
+        return subprocess.run([*command, "--kernel", str(library)], env=environment).returncode
+
+
+def _load(path: str) -> None:
+    spec = importlib.util.spec_from_file_location("jetspark.wire._kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import jetspark.wire
+
+    sys.modules[spec.name] = jetspark.wire._kernel = module  # type: ignore[attr-defined]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--kernel", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.sanitize:
+        return _sanitized([str(given.count), "--seed", str(given.seed)])
+    if given.kernel:
+        _load(given.kernel)
+    from jetspark.wire import _kernel, _python_kernel  # type: ignore[attr-defined]
+
+    print(f"kernel: {_kernel.__file__}", file=sys.stderr)
+    print(dict(fuzz(given.count, [_python_kernel, _kernel], given.seed, 10_000)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""The kernels' decoders of archives: right by encoders that are not ours, equal for any bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fuzz.archives import spoiled, unpacked
+from tests.support import archives, s2
+from tests.support.archives import Message
+from tests.wire.strategies import header_blocks, payloads, subjects
+from tests.wire.test_kernels import KERNELS, both, every_kernel, rows_of
+
+from jetspark.errors import BackupError
+from jetspark.wire import _python_highway, _python_s2
+from jetspark.wire.kernel import OTHER_FRAME
+
+KEY = bytes(range(32))
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """(block, content): literals, and copies of every form, S2's repeats among them."""
+    out, block, offset = bytearray(), bytearray(), 0
+    for _ in range(draw(st.integers(1, 8))):
+        kind = draw(st.sampled_from(["literal", "near", "far", "repeat"])) if out else "literal"
+        if kind == "literal":
+            text = draw(st.binary(min_size=1, max_size=80))
+            size = len(text) - 1
+            block += bytes([size << 2]) if size < 60 else bytes([60 << 2, size])
+            block += text
+            out += text
+            continue
+        length = draw(st.integers(1, 64))
+        if kind == "repeat" and offset:
+            length = draw(st.sampled_from([4, 5, 8, 9, 200, 300, 70_000]))
+            block += _repeat(length)
+        elif kind == "near":
+            offset, length = draw(st.integers(1, min(len(out), 2047))), draw(st.integers(4, 8))
+            block += bytes([offset >> 8 << 5 | (length - 4) << 2 | 1, offset & 0xFF])
+        else:
+            offset = draw(st.integers(1, len(out)))
+            wide = draw(st.booleans()) or offset > 0xFFFF
+            block += bytes([length - 1 << 2 | (3 if wide else 2)])
+            block += offset.to_bytes(4 if wide else 2, "little")
+        for _ in range(length):
+            out.append(out[-offset])
+    return bytes(block), bytes(out)
+
+
+def _repeat(length: int) -> bytes:
+    rest = length - 4
+    if rest < 5:
+        return bytes([rest << 2 | 1, 0])
+    for code, width, more in ((7, 3, 1 << 16), (6, 2, 1 << 8), (5, 1, 4)):
+        if rest >= more:
+            return bytes([code << 2 | 1, 0]) + (rest - more).to_bytes(width, "little")
+    raise AssertionError
+
+
+# -- frames and blocks -----------------------------------------------------------------------------
+
+
+@every_kernel
+@given(st.lists(st.binary(max_size=300), max_size=5), st.integers(1, 50))
+def test_what_another_encoder_packed_comes_back(one: Any, parts: list[bytes], step: int) -> None:
+    content = b"".join(parts * 3)
+    assert unpacked(one, bytes(cramjam.snappy.compress(content)), step) == (content, None)
+
+
+@every_kernel
+@given(st.lists(blocks(), max_size=3))
+def test_every_form_of_copy_is_unpacked(one: Any, made: list[tuple[bytes, bytes]]) -> None:
+    data = archives.IDENTIFIER + b"".join(archives.block_frame(*block) for block in made)
+    content = b"".join(content for _, content in made)
+    assert s2.decompress(data) == content
+    assert unpacked(one, data, 1000) == (content, None)
+
+
+@both
+@given(st.lists(blocks(), max_size=3), st.data())
+def test_kernels_unpack_any_bytes_alike(made: list[tuple[bytes, bytes]], data: Any) -> None:
+    sent = archives.IDENTIFIER + b"".join(archives.block_frame(*block) for block in made)
+    sent = spoiled(sent, data.draw(st.randoms(use_true_random=False)))
+    twin, ours = (unpacked(one, sent, 64) for one in KERNELS)
+    assert twin == ours
+
+
+@every_kernel
+def test_unpacking_stops_after_a_megabyte_whatever_the_frames_say(one: Any) -> None:
+    # 4 MiB in each frame: one zero, then repeats of it.
+    size = 4 << 20
+    block = b"\x00\x00" + b"\x01\x01" + _repeat(size - 5)
+    sent = archives.IDENTIFIER + archives.block_frame(block, bytes(size)) * 20
+    into = bytearray()
+    end, need = one.S2Decoder().decode(sent, 0, into)
+    assert need == 0
+    assert len(into) == size
+    assert end < len(sent) // 10
+
+
+@every_kernel
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x00\x00x",
+        b"\xff\x06\x00\x00snappy",
+        b"\xff\xff\xff\xff",
+        archives.IDENTIFIER + b"\x02\x01\x00\x00x",
+        archives.IDENTIFIER + b"\x00\x03\x00\x00xxx",
+        archives.IDENTIFIER + b"\x01\xff\xff\xff",
+        archives.IDENTIFIER + archives.frame(0, b"crc." + b"\xff" * 12),
+        archives.IDENTIFIER + archives.frame(1, b"crc.content"),
+    ],
+    ids=range(8),
+)
+def test_other_bytes_are_refused_before_more_is_wanted(one: Any, sent: bytes) -> None:
+    decoder = one.S2Decoder()
+    with pytest.raises(BackupError):
+        decoder.decode(sent, 0, bytearray())
+
+
+@both
+@given(st.binary(max_size=200), st.binary(min_size=32, max_size=32))
+def test_checksums_are_equal_with_and_without_the_processors_help(data: bytes, key: bytes) -> None:
+    from jetspark.wire import _kernel  # type: ignore[attr-defined]
+
+    crc = _python_s2.crc32c(data)
+    assert _kernel.crc32c(data) == _kernel.crc32c(data, True) == crc
+    hash_ = _python_highway.highway(key, data)
+    assert _kernel.highway(key, data) == _kernel.highway(key, data, True) == hash_
+
+
+def test_checksums_are_the_published_ones() -> None:
+    assert _python_s2.crc32c(b"123456789") == 0xE3069283
+    found = [_python_highway.highway(KEY, bytes(range(size))) for size in range(4)]
+    assert found == [
+        0x907A56DE22C26E53, 0x7EAB43AAC7CDDD78, 0xB8D0569AB0B53D62, 0x5C6BEFAB8A463D80
+    ]  # fmt: skip
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[Message]:
+    rows = st.tuples(subjects, st.integers(-5, 2**63 - 1), st.just(b"") | header_blocks, payloads)
+    found = []
+    sequence = 0
+    for subject, ns, block, payload in draw(st.lists(rows, max_size=6)):
+        sequence += draw(st.integers(1, 1000))
+        found.append((subject, sequence, ns, block, payload))
+    return found
+
+
+@every_kernel
+@given(messages(), st.integers(0, 1500), st.integers(0, 3000), st.integers(0, 60))
+def test_entries_become_rows(
+    one: Any, sent: list[Message], start: int, count: int, cut: int
+) -> None:
+    data = b"".join(map(archives.entry, sent))
+    data = data[: len(data) - cut] if cut else data
+    decoder, rows = one.EntryDecoder(start, start + count), one.Deliveries()
+    end, need = decoder.decode(data, 0, rows)
+    whole = [archives.entry(message) for message in sent]
+    complete = 0
+    while complete < len(whole) and sum(map(len, whole[: complete + 1])) <= len(data):
+        complete += 1
+    assert (end, need) == (sum(map(len, whole[:complete])), 0)
+    assert decoder.last_sequence == (sent[complete - 1][1] if complete else 0)
+    wanted = [one for one in sent[:complete] if start <= one[1] < start + count]
+    assert rows_of(rows.take()) == wanted
+
+
+@every_kernel
+def test_an_entry_that_is_no_message_is_left_to_the_caller(one: Any) -> None:
+    data = archives.message_list([(b"s", 7, 1, b"", b"x")])
+    decoder, rows = one.EntryDecoder(1, 100), one.Deliveries()
+    at, other = decoder.decode(data, 8, rows)
+    assert (at, other, len(rows)) == (8, OTHER_FRAME, 0)
+
+
+@every_kernel
+@given(messages(), st.data())
+def test_records_become_rows_without_what_was_erased(
+    one: Any, sent: list[Message], data: Any
+) -> None:
+    parts, wanted, gone = [], [], []
+    for message in sent:
+        kind = data.draw(st.sampled_from(["live", "erased", "tombstone", "twice"]))
+        marks = {"erased": 1 << 63, "tombstone": 1 << 62}.get(kind, 0)
+        parts += [archives.record(message, KEY, marks)] * (2 if kind == "twice" else 1)
+        if kind == "tombstone":
+            gone.append(message[1])
+        elif kind != "erased":
+            wanted.append(message)
+    decoder, rows = one.RecordDecoder(KEY, 0, 2**62), one.Deliveries()
+    assert decoder.decode(b"".join(parts), 0, rows) == sum(map(len, parts))
+    assert decoder.tombstones == gone
+    assert rows_of(rows.take()) == wanted
+
+
+@both
+@given(messages(), st.data())
+def test_kernels_read_any_entries_and_records_alike(sent: list[Message], data: Any) -> None:
+    rng = data.draw(st.randoms(use_true_random=False))
+    entries = spoiled(b"".join(map(archives.entry, sent)), rng)
+    records = spoiled(b"".join(archives.record(message, KEY) for message in sent), rng)
+    seen = []
+    for one in KERNELS:
+        rows, found = one.Deliveries(), []
+        for decoder, sent_bytes in (
+            (one.EntryDecoder(0, 2**62), entries),
+            (one.RecordDecoder(KEY, 0, 2**62), records),
+        ):
+            try:
+                found.append(decoder.decode(sent_bytes, 0, rows))
+            except BackupError as error:
+                found.append(str(error))
+            found.append(decoder.last_sequence)
+        seen.append((found, rows_of(rows.take())))
+    assert seen[0] == seen[1]
+
+
+@both
+def test_c_decoders_refuse_wrong_arguments() -> None:
+    from jetspark.wire import _kernel  # type: ignore[attr-defined]
+
+    into = bytearray()
+    with pytest.raises(ValueError, match="pos"):
+        _kernel.S2Decoder().decode(b"", 1, into)
+    with pytest.raises(TypeError):
+        _kernel.S2Decoder().decode(b"", 0, b"")
+    with memoryview(into), pytest.raises(BufferError):
+        _kernel.S2Decoder().decode(archives.stream_of(b"x"), 0, into)
+    with pytest.raises(ValueError, match="32 bytes"):
+        _kernel.RecordDecoder(b"short", 1, 2)
+    with pytest.raises(TypeError):
+        _kernel.EntryDecoder(1, 2).decode(b"", 0, [])
