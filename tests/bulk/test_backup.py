@@ -1,0 +1,343 @@
+"""Backups as tables: of every server line, field by field what an ordinary read has."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.support import archives, s2
+from tests.support.server_lines import LINES, server_of
+from tests.support.streams import Admin, Row, numbered
+
+from jetspark import blocking
+from jetspark.bulk import links
+from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.backup import Backup, open_backup
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.connection.options import make_options
+from jetspark.errors import BackupError, ConfigError
+from jetspark.timestamps import parse_isotime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import MakeServer
+
+    from jetspark.server import NatsServer
+
+MESSAGES = 9_000
+_ENCRYPTED = 'jetstream { cipher: chachapoly, key: "secret" }\n'
+
+
+@pytest.fixture(autouse=True)
+def _no_links_left() -> Iterator[None]:
+    yield
+    links.close_idle()
+
+
+def table(backup: Backup, *range_: int, **how: Any) -> pa.Table:
+    batches = list(backup.read(*range_, **how))
+    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
+
+
+def ordinary(url: str, admin: Admin, stream: str) -> pa.Table:
+    facts = admin.facts(stream)
+    wanted = SequenceRange(
+        stream, max(facts.first_seq, 1), facts.last_seq + 1, facts.created, from_earliest=True
+    )
+    batches = list(read_range(make_options(url), wanted))
+    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
+
+
+def back_up(url: str, stream: str, folder: Path) -> Backup:
+    with blocking.connect(url) as nc:
+        nc.jetstream().backup_stream(stream, folder)
+    return open_backup(folder)
+
+
+def various(name: str, count: int) -> list[Row]:
+    """Messages of many sizes, some with headers, under 300 subjects."""
+    rng = random.Random(7)
+    rows: list[Row] = []
+    for number in range(count):
+        size = rng.choice((0, 5, 128, 4000))
+        data = rng.randbytes(size) if number % 2 else (b'{"id": %d} ' % number) * (size // 11)
+        subject = f"{name}.{rng.randrange(300)}"
+        headers = [("K", str(number)), ("k", "ü")]
+        rows.append((subject, data, headers) if number % 5 == 0 else (subject, data))
+    return rows
+
+
+def spoil(admin: Admin, name: str) -> None:
+    """Deleted and erased messages, a purged head, a purged subject."""
+    rng = random.Random(8)
+    for sequence in sorted(rng.sample(range(MESSAGES // 2, MESSAGES), 60)):
+        if admin.api.message(name, seq=sequence) is not None:
+            how = {"seq": sequence, "no_erase": sequence % 2 == 0}
+            admin.call(f"STREAM.MSG.DELETE.{name}", how)
+    admin.purge(name, seq=MESSAGES // 10)
+    admin.purge(name, filter=f"{name}.77")
+
+
+# -- every line of servers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_rows_are_those_of_an_ordinary_read(
+    make_server: MakeServer, tmp_path: Path, line: str, encrypted: bool
+) -> None:
+    server = make_server(_ENCRYPTED if encrypted else None, binary=server_of(line))
+    config: dict[str, Any] = {} if line == "2.9" or not encrypted else {"compression": "s2"}
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>", max_msgs_per_subject=25, **config)
+        admin.fill(various("S", MESSAGES))
+        spoil(admin, "S")
+        expected = ordinary(server.url, admin, "S")
+        backup = back_up(server.url, "S", tmp_path / "backup")
+    assert 4000 < expected.num_rows < MESSAGES - 1000
+    assert table(backup).equals(expected)
+    assert backup.facts.messages == expected.num_rows
+
+    parts = backup.parts(most=700)
+    assert len(parts) >= 3
+    seen = [pa.Table.from_batches(list(backup.read_part(part))) for part in parts]
+    assert pa.concat_tables(seen).combine_chunks().equals(expected)
+
+    start, end = 2_345, 6_789
+    sequences = expected["seq"]
+    inside = expected.filter(pc.and_(pc.greater_equal(sequences, start), pc.less(sequences, end)))
+    assert table(backup, start, end).equals(inside.combine_chunks())
+
+    under = expected.filter(pc.is_in(expected["subject"], pa.array(["S.5", "S.6"])))
+    assert table(backup, subjects=("S.5", "S.6")).equals(under.combine_chunks())
+
+
+@pytest.mark.parametrize("line", ["2.10", "2.12", "2.14"])
+def test_without_an_index_the_marks_in_the_blocks_count(
+    make_server: MakeServer, tmp_path: Path, line: str
+) -> None:
+    server = make_server(binary=server_of(line))
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(various("S", MESSAGES))
+        admin.delete_messages("S", *range(3000, 3050))
+        admin.purge("S", seq=100)
+        expected = ordinary(server.url, admin, "S")
+        back_up(server.url, "S", tmp_path / "backup")
+    files = [
+        (one.name, one.data)
+        for one in s2.entries((tmp_path / "backup" / "stream.tar.s2").read_bytes())
+    ]
+    assert any(name == "msgs/index.db" for name, _ in files)
+    content = archives.tar_of([file for file in files if file[0] != "msgs/index.db"])
+    (tmp_path / "backup" / "stream.tar.s2").write_bytes(archives.stream_of(content))
+    document = (tmp_path / "backup" / "backup.json").read_text().partition('"archive"')[0]
+    (tmp_path / "backup" / "backup.json").write_text(document.rstrip().rstrip(",") + "}")
+    assert table(open_backup(tmp_path / "backup")).equals(expected)
+
+
+@pytest.mark.parametrize("line", ["2.10", "2.12", "2.15"])
+def test_a_stream_that_is_written_to_meanwhile_ends_where_the_backup_began(
+    make_server: MakeServer, tmp_path: Path, line: str
+) -> None:
+    server = make_server(binary=server_of(line))
+    with Admin(server.url) as admin, blocking.connect(server.url) as nc:
+        admin.create("S", "S.>")
+        admin.fill(various("S", MESSAGES))
+        js = nc.jetstream()
+        js.backup_stream("S", tmp_path / "b", progress=lambda _: js.publish("S.new", b"new"))
+        admin.fill(numbered("S.later", 10))
+        expected = ordinary(server.url, admin, "S")
+    backup = open_backup(tmp_path / "b")
+    assert table(backup).equals(expected.slice(0, backup.facts.last_seq).combine_chunks())
+
+
+# -- other streams and folders ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def backup(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+) -> Backup:
+    name = unique("BACKUP")
+    admin.create(name, f"{name}.>")
+    admin.fill(various(name, 2_000))
+    return back_up(shared_server.url, name, tmp_path / "backup")
+
+
+def test_a_time_is_found(backup: Backup, admin: Admin) -> None:
+    stored = admin.call(f"STREAM.MSG.GET.{backup.stream}", {"seq": 1234})["message"]["time"]
+    ns = parse_isotime(stored)
+    found = backup.sequence_at(ns)
+    assert found is not None
+    assert found <= 1234
+    assert backup.sequence_at(ns + 3_600 * 10**9) is None
+    assert backup.sequence_at(0) == 1
+
+
+def test_columns_and_limits_are_those_of_a_range(backup: Backup) -> None:
+    limits = ReadLimits(max_rows=300)
+    batches = list(backup.read(columns=["seq", "subject"], limits=limits))
+    assert batches[0].schema.names == ["seq", "subject"]
+    assert max(batch.num_rows for batch in batches) <= 300
+    assert sum(batch.num_rows for batch in batches) == 2_000
+
+
+def test_a_backup_under_a_uri_is_read(backup: Backup) -> None:
+    there = open_backup(f"file://{backup.folder}")
+    assert table(there).equals(table(backup))
+
+
+def test_a_backup_of_the_nats_tool_has_no_size_to_compare(backup: Backup, tmp_path: Path) -> None:
+    text = (tmp_path / "backup" / "backup.json").read_text().partition('"archive"')[0]
+    (tmp_path / "backup" / "backup.json").write_text(text.rstrip().rstrip(",") + "}")
+    assert table(open_backup(tmp_path / "backup")).num_rows == 2_000
+
+
+def test_an_empty_stream_has_no_rows(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique("EMPTY")
+    admin.create(name, name)
+    assert table(back_up(shared_server.url, name, tmp_path / "new")).num_rows == 0
+    admin.fill(numbered(name, 10))
+    admin.purge(name)
+    assert table(back_up(shared_server.url, name, tmp_path / "purged")).num_rows == 0
+
+
+def test_a_stream_in_memory(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+    tmp_path: Path,
+) -> None:
+    needs_server("2.15")
+    name = unique("MEMORY")
+    admin.create(name, f"{name}.>", storage="memory")
+    admin.fill(various(name, 500))
+    backup = back_up(shared_server.url, name, tmp_path / "backup")
+    assert table(backup).equals(ordinary(shared_server.url, admin, name))
+
+
+def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is no backup of a stream: there is no backup\.json"):
+        open_backup(tmp_path)
+    with pytest.raises(ConfigError, match="is empty"):
+        open_backup("")
+    archive = tmp_path / "backup" / "stream.tar.s2"
+    archive.write_bytes(archive.read_bytes()[:-1])
+    with pytest.raises(BackupError, match=r"bytes and not \d+, as backup.json says"):
+        open_backup(tmp_path / "backup")
+    (tmp_path / "backup" / "backup.json").write_text('{"config": {}}')
+    with pytest.raises(BackupError, match=r"backup\.json is damaged"):
+        open_backup(tmp_path / "backup")
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["2.12", "2.15"])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backup of each form, with no size in its `backup.json`."""
+    from jetspark.server import NatsServer
+
+    folder = tmp_path_factory.mktemp("whole") / "backup"
+    with NatsServer(binary=server_of(request.param)) as server, Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(various("S", 3_000))
+        admin.delete_messages("S", 5, 6, 700)
+        back_up(server.url, "S", folder)
+    text = (folder / "backup.json").read_text().partition('"archive"')[0]
+    (folder / "backup.json").write_text(text.rstrip().rstrip(",") + "}")
+    return folder
+
+
+@pytest.mark.server
+def test_an_archive_that_was_cut_off_is_an_error(whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole, tmp_path / "cut")
+    data = (folder / "stream.tar.s2").read_bytes()
+    rng = random.Random(3)
+    for size in [0, 5, 10, 20, len(data) - 1, *rng.sample(range(len(data)), 30)]:
+        (folder / "stream.tar.s2").write_bytes(data[:size])
+        with pytest.raises(BackupError, match=r"cut off|not complete|missing"):
+            table(open_backup(folder))
+
+
+@pytest.mark.server
+def test_flipped_bits_never_change_a_row(whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole, tmp_path / "flipped")
+    expected = table(open_backup(folder))
+    data = (folder / "stream.tar.s2").read_bytes()
+    rng = random.Random(4)
+    refused = 0
+    for _ in range(100):
+        flipped = bytearray(data)
+        flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        (folder / "stream.tar.s2").write_bytes(flipped)
+        try:
+            # What is passed over, such as a consumer's state, may be anything.
+            assert table(open_backup(folder)).equals(expected)
+        except BackupError:
+            refused += 1
+    assert refused > 90
+
+
+def _tar(whole: Path, change: Callable[[str, bytes], bytes | None]) -> bytes:
+    out = []
+    for one in s2.entries((whole / "stream.tar.s2").read_bytes()):
+        changed = change(one.name, one.data)
+        if changed is not None:
+            out.append((one.name, changed))
+    return archives.tar_of(out)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda name, data: None if name == "msgs/1.blk" else data, "block 1 is missing"),
+        (lambda name, data: b"" if name == "msgs/1.blk" else data, "block 1 is missing"),
+        (lambda name, data: data[:-20] if name == "msgs/1.blk" else data, "inside a message"),
+        (
+            lambda name, data: (
+                bytes(data[:50]) + b"?" + data[51:] if name == "msgs/1.blk" else data
+            ),
+            "checksum of a message",
+        ),
+        (lambda name, data: b"\x0b\x09" + data[2:] if name == "msgs/index.db" else data, "version"),
+        (lambda name, data: data[:40] if name == "msgs/index.db" else data, "too short"),
+    ],
+    ids=["no block", "empty block", "half a message", "changed", "new index", "short index"],
+)
+def test_damage_behind_right_checksums_of_frames_is_an_error(
+    whole: Path, tmp_path: Path, change: Callable[[str, bytes], bytes | None], said: str
+) -> None:
+    data = s2.decompress((whole / "stream.tar.s2").read_bytes())
+    if data.startswith(b"NATSARC1"):
+        pytest.skip("not a tar")
+    folder = shutil.copytree(whole, tmp_path / "changed")
+    (folder / "stream.tar.s2").write_bytes(archives.stream_of(_tar(whole, change)))
+    with pytest.raises(BackupError, match=said):
+        table(open_backup(folder))
+
+
+def test_a_failure_that_the_server_wrote_is_told(tmp_path: Path) -> None:
+    content = archives.tar_of([("meta.inf", b"{}"), ("errors.txt", b"Could not read block 3")])
+    folder = archives.write_backup(tmp_path / "b", content, 1, 1, 1)
+    with pytest.raises(BackupError, match="Could not read block 3"):
+        table(open_backup(folder))
+
+
+def test_a_list_without_its_end_mark_is_an_error(tmp_path: Path) -> None:
+    content = archives.message_list([(b"s.a", 1, 1, b"", b"x")]).removesuffix(archives.END)
+    folder = archives.write_backup(tmp_path / "b", content, 1, 2, 2)
+    with pytest.raises(BackupError, match="cut off"):
+        table(open_backup(folder))
