@@ -49,7 +49,9 @@ class Part:
     blocks: tuple[Block, ...] | None
     """The blocks that have them; None in a list of messages."""
     offset: int = 0
-    """In a list: the frame of the archive in which the first entry begins."""
+    """In a list: the frame of the archive from which on it is unpacked."""
+    skip: int = len(LIST_MAGIC)
+    """In a list: bytes of content before the first entry."""
 
 
 @dataclass(frozen=True)
@@ -135,15 +137,14 @@ class Backup:
 
     def _split(self, start: int, end: int, most: int) -> list[Part]:
         parts: list[Part] = []
-        rows, begin, offset = Deliveries(), start, 0
+        open_part = Part(start, end, None)
         with self._archive() as file:
-            content = content_from(file, 0, len(LIST_MAGIC))
-            for last in list_steps(content, 0, 0, rows):
-                # Only where an entry begins with a frame.
-                if not content.data and begin + most <= last + 1 < end:
-                    parts.append(Part(begin, last + 1, None, offset))
-                    begin, offset = last + 1, content.used
-        return [*parts, Part(begin, end, None, offset)]
+            content = content_from(file, 0, open_part.skip)
+            for last in list_steps(content, 0, end, Deliveries(), keep=False):
+                if open_part.start + most <= last + 1 < end:
+                    parts.append(replace(open_part, end=last + 1))
+                    open_part = Part(last + 1, end, None, *content.place())
+        return [*parts, open_part]
 
     def read_part(
         self,
@@ -183,7 +184,7 @@ class Backup:
     def _steps(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
         if part.blocks is not None:
             return block_steps(file, self.stream, part.blocks, part.start, part.end, rows)
-        content = content_from(file, part.offset, 0 if part.offset else len(LIST_MAGIC))
+        content = content_from(file, part.offset, part.skip)
         return list_steps(content, part.start, part.end, rows)
 
     @contextmanager

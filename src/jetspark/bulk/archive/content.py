@@ -6,6 +6,7 @@ complete, and what the caller has not dropped.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -20,16 +21,17 @@ _IDENTIFIER, _COMPRESSED, _PLAIN = 0xFF, 0x00, 0x01
 class Content:
     """Content as it comes; `more` returns the next bytes of the archive, b"" at its end."""
 
-    def __init__(self, more: Callable[[], bytes], *, identified: bool = False) -> None:
-        """`identified`: it does not begin at the archive's start."""
+    def __init__(self, more: Callable[[], bytes], *, offset: int = 0) -> None:
+        """`offset`: where in the archive `more` begins, with a frame."""
         self.data = bytearray()
         """The window."""
-        self.used = 0
-        """Bytes of the archive that were unpacked: the place of the next frame."""
+        self._offset = offset
+        self._unpacked = 0
+        self._fills: deque[tuple[int, int]] = deque()
         self._more = more
         self._raw = b""
         self._decoder = S2Decoder()
-        self._decoder.identified = identified
+        self._decoder.identified = offset > 0
 
     def fill(self) -> bool:
         """Add content to the window; False at the archive's end.
@@ -39,9 +41,11 @@ class Content:
         had = len(self.data)
         while True:
             end, need = self._decoder.decode(look(self._raw), 0, self.data)
-            if end:
-                self._raw = self._raw[end:]
-                self.used += end
+            if len(self.data) > had:
+                self._fills.append((self._offset, self._unpacked))
+                self._unpacked += len(self.data) - had
+            self._raw = self._raw[end:]
+            self._offset += end
             if len(self.data) > had:
                 return True
             if not need:
@@ -63,12 +67,22 @@ class Content:
     def drop(self, count: int) -> None:
         """Remove the first bytes of the window."""
         del self.data[:count]
+        begin = self._unpacked - len(self.data)
+        while len(self._fills) > 1 and self._fills[1][1] <= begin:
+            self._fills.popleft()
+
+    def place(self) -> tuple[int, int]:
+        """Where the window begins: (offset of a frame, bytes of content behind its start)."""
+        if not self.data or not self._fills:
+            return self._offset, 0
+        offset, begin = self._fills[0]
+        return offset, self._unpacked - len(self.data) - begin
 
     def skip(self, count: int) -> None:
         """Move forward. Raises BackupError at the archive's end, and as `fill`."""
         while count > len(self.data):
             count -= len(self.data)
-            self.data.clear()
+            self.drop(len(self.data))
             self.require()
         self.drop(count)
 
@@ -81,8 +95,7 @@ class Content:
 def content_from(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
     """The content of a file from a frame on; `skip`: bytes of content to leave out first."""
     file.seek(offset)
-    content = Content(lambda: file.read(_READ), identified=offset > 0)
-    content.used = offset
+    content = Content(lambda: file.read(_READ), offset=offset)
     content.skip(skip)
     return content
 

@@ -27,12 +27,14 @@ def is_list(content: Content) -> bool:
     return content.data.startswith(LIST_MAGIC)
 
 
-def list_steps(content: Content, start: int, end: int, rows: Deliveries) -> Iterator[int]:
+def list_steps(
+    content: Content, start: int, end: int, rows: Deliveries, *, keep: bool = True
+) -> Iterator[int]:
     """Append the messages from `start` to before `end`; the content begins with an entry.
 
-    Yields the sequence of the last message, wanted or not.
+    Without `keep` they are passed over. Yields the sequence of the last message, wanted or not.
     """
-    decoder = EntryDecoder(start, end)
+    decoder = EntryDecoder(start, end if keep else 0)
     while True:
         behind, other = decoder.decode(content.data, 0, rows)
         while other:
