@@ -61,6 +61,10 @@ COMMANDS = {
         "jetspark.cli.stream:stream",
         "Show, create, purge and remove streams; back them up and restore them.",
     ),
+    "backup": Command(
+        "jetspark.cli.backup:backup",
+        "Show what a stream's backup holds, and extract messages, without a server.",
+    ),
     "consumer": Command(
         "jetspark.cli.consumer:consumer",
         "Show a stream's consumers.",

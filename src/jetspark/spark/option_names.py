@@ -28,7 +28,7 @@ _OF_KAFKA = {
 }
 """Options of Spark's Kafka connector, folded, that have another name here or none."""
 _OF_TABLES = {
-    "path": "is for files: load() without one, and the option 'stream'",
+    "path": "is for files: load() without one, and the option 'stream', or 'backup' for a folder",
     "timestampasof": "is for tables with versions: 'endingTimestamp' here",
     "versionasof": "is for tables with versions: 'endingOffsets' here",
 }

@@ -56,6 +56,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "soleReader": ("sole_reader", values.truth),
     "interestConsumer": ("interest_consumer", _consumer),
     "progressConsumer": ("progress_consumer", _consumer),
+    "backup": ("backup", values.name),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
@@ -71,7 +72,7 @@ _ENDING: dict[str, Callable[[str, str], Positions]] = {
     "endingTimestamp": positions.times,
     "endingOffsetsByTimestamp": positions.times,
 }
-_SELECTION = ("stream", "streams", "streamPattern", "bucket")
+_SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
 _STREAMING_ONLY = (
@@ -81,6 +82,7 @@ _STREAMING_ONLY = (
     "maxTriggerDelay",
 )
 _CONSUMERS = ("interestConsumer", "progressConsumer")
+_OF_SERVERS = (*CONNECTION, "readTimeout", "soleReader", *_CONSUMERS)
 _KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
 READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
 """Names that have no meaning for writing."""
@@ -118,6 +120,8 @@ class SourceOptions:
     sole_reader: bool = False
     interest_consumer: str | None = None
     progress_consumer: str | None = None
+    backup: str | None = None
+    """The folder of a backup, in place of a server."""
     bucket: str | None = None
     keys: tuple[str, ...] = ()
     history: bool = False
@@ -186,6 +190,8 @@ class SourceOptions:
             raise ConfigError(
                 "Option 'history' is for spark.read; a streaming query reads every change anyway."
             )
+        if self.backup is not None:
+            raise ConfigError("Option 'backup' is for spark.read: nothing is added to a backup.")
         if self.ending:
             raise ConfigError(
                 f"Option {next(iter(self.ending))!r} is for spark.read; a streaming query has no "
@@ -274,8 +280,11 @@ def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
         )
         raise ConfigError(
             "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
-            f"a 'streamPattern'), or a 'bucket'.{hint}"
+            f"a 'streamPattern'), a 'bucket' or a 'backup'.{hint}"
         )
+    for name in _OF_SERVERS if chosen == ["backup"] else ():
+        if name in given:
+            raise ConfigError(f"Option {name!r} is for servers; a backup is read without one.")
     of_others = _OF_STREAMS if chosen == ["bucket"] else _OF_BUCKETS
     for name in of_others:
         if name in given:

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
+from jetspark.spark.backup import JetStreamBackupReader
 from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.bucket_rows import check_bucket_columns
 from jetspark.spark.options import SourceOptions, parse_options
@@ -45,9 +46,11 @@ class JetStreamDataSource(DataSource):
         return schema_of(self._parsed.columns)
 
     @without_traceback
-    def reader(self, schema: StructType) -> JetStreamBatchReader:
+    def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
         """The batch reader. Raises ConfigError."""
         check_schema(schema, self._parsed.columns)
+        if self._parsed.backup is not None:
+            return JetStreamBackupReader(self._parsed)
         return JetStreamBatchReader(self._parsed)
 
     @without_traceback

@@ -1,0 +1,216 @@
+"""`jetspark backup`: shows what a backup of a stream holds, and extracts messages; no server.
+
+`jetspark stream backup` makes one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path  # at run time: cyclopts reads the annotations
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jetspark.cli import console
+from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.stream_session import JsonOption, moment, show_facts, show_json, show_table, size
+from jetspark.errors import BackupError, ConfigError
+from jetspark.subjects import check_subscribe_subject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jetspark.bulk.backup import Backup
+
+_SHOWN = 20  # subjects
+
+backup = App(
+    name="backup",
+    help=COMMANDS["backup"].line,
+    help_epilogue=examples(
+        "jetspark backup info backups/orders",
+        "jetspark backup extract backups/orders --to orders.parquet",
+    ),
+)
+
+
+@backup.command(
+    sort_key=0,
+    help_epilogue=examples(
+        "jetspark backup info backups/orders",
+        'jetspark backup info backups/orders --subjects "orders.eu.>" --json',
+    ),
+)
+def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = False) -> None:
+    """Count the messages of a backup by subject; show the first and the last one.
+
+    The whole archive is read, and its checksums are verified.
+
+    Args:
+        folder: Folder or URI of a backup, by this command or by `nats stream backup`.
+        subjects: Only messages under these subjects, several with commas.
+        json: Print one JSON document, with every subject.
+    """
+    from jetspark.bulk.backup import open_backup
+
+    opened = open_backup(folder)
+    counts: Counter[str] = Counter()
+    ends: list[tuple[int, datetime]] = []
+    for batch in _shown(opened, _subjects(subjects), ("subject", "seq", "timestamp"), "reading"):
+        for pair in batch.column("subject").value_counts().to_pylist():
+            counts[pair["values"]] += pair["counts"]
+        for row in (0, batch.num_rows - 1):
+            ends.append((batch.column("seq")[row].as_py(), batch.column("timestamp")[row].as_py()))
+        del ends[1:-1]
+    if json:
+        show_json(
+            {
+                "stream": opened.stream,
+                "folder": opened.folder,
+                "archive_bytes": opened.size,
+                "messages": counts.total(),
+                "first": _document(ends[:1]),
+                "last": _document(ends[-1:]),
+                "subjects": dict(counts.most_common()),
+            }
+        )
+        return
+    show_facts(
+        {
+            "stream": opened.stream,
+            "folder": opened.folder,
+            "archive": f"{size(opened.size)}, "
+            f"{'a list of messages' if opened.blocks is None else 'message blocks'}",
+            "messages": f"{counts.total():,}",
+            "first": _message(ends[0]) if ends else "",
+            "last": _message(ends[-1]) if ends else "",
+            "subjects": f"{len(counts):,}",
+        }
+    )
+    if counts:
+        shown = counts.most_common(_SHOWN)
+        show_table("subject", "messages", rows=[(name, f"{count:,}") for name, count in shown])
+        if len(counts) > _SHOWN:
+            console.say(f"and {len(counts) - _SHOWN:,} more subjects (all of them with --json)")
+
+
+def _document(ends: list[tuple[int, datetime]]) -> dict[str, object] | None:
+    return {"seq": ends[0][0], "time": ends[0][1].isoformat()} if ends else None
+
+
+def _message(end: tuple[int, datetime]) -> str:
+    return f"sequence {end[0]:,} at {moment(end[1])}"
+
+
+@backup.command(
+    sort_key=1,
+    help_epilogue=examples(
+        "jetspark backup extract backups/orders --to orders.parquet",
+        "jetspark backup extract backups/orders --to eu.parquet "
+        '--subjects "orders.eu.>" --start 1000 --end 2000',
+    ),
+)
+def extract(
+    folder: str,
+    /,
+    *,
+    to: Path,
+    subjects: str | None = None,
+    start: int | None = None,
+    end: int | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Write messages of a backup to a Parquet file.
+
+    The file appears when it is complete.
+
+    Args:
+        folder: Folder or URI of a backup, by this command or by `nats stream backup`.
+        to: New Parquet file, with the columns of the Spark source.
+        subjects: Only messages under these subjects, several with commas.
+        start: First sequence.
+        end: Sequence before which to stop.
+        json: Print what was written as one JSON document.
+    """
+    import pyarrow.parquet as pq
+
+    from jetspark.bulk.arrow import COLUMNS, schema_of
+    from jetspark.bulk.backup import open_backup
+
+    opened = open_backup(folder)
+    if to.exists():
+        raise ConfigError(f"{to} exists already: name a new file.")
+    if start is not None and end is not None and end < start:
+        raise ConfigError(f"--end {end} is before --start {start}.")
+    hidden = to.with_name(f".{to.name}.{secrets.token_hex(4)}.part")
+    rows = 0
+    try:
+        with (
+            _disk(to),
+            hidden.open("xb") as file,
+            pq.ParquetWriter(file, schema_of(COLUMNS)) as writer,
+        ):
+            wanted = _subjects(subjects)
+            for batch in _shown(opened, wanted, COLUMNS, f"writing {to}", start, end):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        with _disk(to):
+            hidden.replace(to)
+            written = to.stat().st_size
+    finally:
+        hidden.unlink(missing_ok=True)
+    if json:
+        show_json({"stream": opened.stream, "file": str(to), "messages": rows, "bytes": written})
+    else:
+        console.say(
+            f"Extracted {rows:,} messages of stream {opened.stream} to {to} ({size(written)})."
+        )
+
+
+def _subjects(text: str | None) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not found:
+        raise ConfigError("--subjects is empty; leave it out for every subject.")
+    for one in found:
+        check_subscribe_subject(one)
+    return found
+
+
+@contextmanager
+def _disk(to: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackupError(f"Cannot write {to}: {error.strerror or error}.") from error
+
+
+def _shown(
+    opened: Backup,
+    subjects: tuple[str, ...],
+    columns: tuple[str, ...],
+    what: str,
+    start: int | None = None,
+    end: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The batches, while a bar on the terminal shows how many messages have been read."""
+    facts = opened.facts
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"),
+        TimeRemainingColumn(),
+        console=console.err,
+        transient=True,
+        disable=not console.is_live(),
+    ) as display:
+        task = display.add_task(what, total=facts.messages, read="0 B")
+        done = nbytes = 0
+        for batch in opened.read(start, end, subjects=subjects, columns=columns):
+            done, nbytes = done + batch.num_rows, nbytes + batch.nbytes
+            display.update(task, completed=done, read=size(nbytes))
+            yield batch

@@ -1,0 +1,82 @@
+"""`jetspark backup`: what a backup holds, and extraction, without a server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from tests.support.streams import Admin
+
+from jetspark import blocking
+from jetspark.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture
+def folder(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+) -> Path:
+    name = unique("SAVED")
+    admin.create(name, "saved.>")
+    admin.fill([(f"saved.{number % 30}", b"x" * number) for number in range(1, 1001)])
+    with blocking.connect(shared_server.url) as nc:
+        nc.jetstream().backup_stream(name, tmp_path / "b")
+    admin.call(f"STREAM.DELETE.{name}")
+    return tmp_path / "b"
+
+
+def test_info_counts_by_subject(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["backup", "info", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "messages  1,000" in said
+    assert "sequence 1 at 20" in said
+    assert "sequence 1,000 at 20" in said
+    assert "saved.1         34" in said
+    assert "and 10 more subjects" in said
+    assert app.run(["backup", "info", str(folder), "--subjects", "saved.1,saved.2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["subjects"] == {"saved.1": 34, "saved.2": 34}
+    assert (document["first"]["seq"], document["last"]["seq"]) == (1, 992)
+    assert app.run(["backup", "info", str(folder), "--subjects", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first"] is None
+
+
+def test_a_range_is_extracted_to_parquet(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "part.parquet"
+    arguments = ["backup", "extract", str(folder), "--to", str(file), "--start", "10"]
+    assert app.run([*arguments, "--end", "20", "--subjects", "saved.>"]) == 0
+    assert capsys.readouterr().out.startswith("Extracted 10 messages of stream SAVED_")
+    table = pq.read_table(file)
+    assert table["seq"].to_pylist() == list(range(10, 20))
+    assert table["data"].to_pylist() == [b"x" * number for number in range(10, 20)]
+    assert app.run(arguments) == 1
+    assert "exists already: name a new file." in capsys.readouterr().err
+
+
+def test_mistakes_are_one_sentence_and_leave_no_file(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "stream.tar.s2").write_bytes((folder / "stream.tar.s2").read_bytes()[:-9] + bytes(9))
+    file = tmp_path / "new" / "part.parquet"
+    for arguments, sentence in {
+        ("info", str(tmp_path)): "is no backup of a stream: there is no backup.json in it.",
+        ("info", str(folder)): "The archive is damaged",
+        ("info", str(folder), "--subjects", ","): "--subjects is empty",
+        ("extract", str(folder), "--to", str(file)): f"Cannot write {file}: No such file",
+        ("extract", str(folder), "--to", str(tmp_path / "p")): "The archive is damaged",
+        ("extract", str(folder), "--to", "p", "--start", "5", "--end", "2"): "--end 2 is before",
+    }.items():
+        assert app.run(["backup", *arguments]) == 1
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert len(said.splitlines()) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["b"]

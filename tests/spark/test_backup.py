@@ -1,0 +1,121 @@
+"""option("backup", folder) in a real Spark: the rows of an ordinary read, without a server."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.test_source import failure
+from tests.support.server_lines import server_of
+from tests.support.streams import Admin
+
+from jetspark import blocking
+from jetspark.errors import ConfigError
+from jetspark.server import NatsServer
+from jetspark.spark.options import parse_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNT = 9_000
+
+
+@pytest.fixture(scope="module", params=["2.12", "2.15"])
+def made(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, list[Any], str]:
+    """(folder, rows of an ordinary read, the time of message 4000); the server is gone."""
+    folder = tmp_path_factory.mktemp("backups") / "backup"
+    rng = random.Random(1)
+    with NatsServer(binary=server_of(request.param)) as server, Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(
+            [
+                (f"S.{number % 7}", rng.randbytes(1600), [("K", str(number))])
+                if number % 3
+                else (f"S.{number % 7}", b"")
+                for number in range(COUNT)
+            ]
+        )
+        admin.delete_messages("S", 77, 78, 5000)
+        admin.purge("S", seq=50)
+        time = admin.call("STREAM.MSG.GET.S", {"seq": 4000})["message"]["time"]
+        options = {"servers": server.url, "stream": "S"}
+        rows = spark.read.format("jetstream").options(**options).load().collect()
+        with blocking.connect(server.url) as nc:
+            nc.jetstream().backup_stream("S", folder)
+    return folder, sorted(rows, key=lambda row: row.seq), time
+
+
+def load(spark: SparkSession, folder: Path, **options: str) -> DataFrame:
+    return spark.read.format("jetstream").options(backup=str(folder), **options).load()
+
+
+def test_rows_are_those_of_an_ordinary_read(
+    spark: SparkSession, made: tuple[Path, list[Any], str]
+) -> None:
+    folder, rows, _ = made
+    frame = load(spark, folder, maxRecordsPerPartition="1000")
+    assert frame.rdd.getNumPartitions() > 1
+    assert sorted(frame.collect(), key=lambda row: row.seq) == rows
+    assert load(spark, folder, minPartitions="2").count() == len(rows)
+
+
+def test_starts_ends_subjects_and_columns_are_those_of_a_stream(
+    spark: SparkSession, made: tuple[Path, list[Any], str]
+) -> None:
+    folder, rows, time = made
+    part = load(spark, folder, startingOffsets="100", endingOffsets="8000", columns="seq,subject")
+    inside = [(row.seq, row.subject) for row in rows if 100 <= row.seq < 8000]
+    assert sorted(map(tuple, part.collect())) == inside
+    assert load(spark, folder, subjects="S.3").count() == sum(row.subject == "S.3" for row in rows)
+    later = load(spark, folder, startingTimestamp=time).agg({"seq": "min"}).first()
+    assert later is not None
+    assert later[0] <= 4000
+    assert load(spark, folder, endingTimestamp=time, startingOffsets="60").count() == sum(
+        60 <= row.seq < later[0] for row in rows
+    )
+
+
+def test_what_does_not_fit_is_one_sentence(
+    spark: SparkSession, made: tuple[Path, list[Any], str], tmp_path: Path
+) -> None:
+    folder, _, _ = made
+    assert "is no backup of a stream" in str(failure(load(spark, tmp_path).collect))
+    lost = failure(load(spark, folder, startingOffsets="1").collect)
+    assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in str(lost)
+    assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 8000
+    wrong = failure(load(spark, folder, subjects="T.3").collect)
+    assert "no message under 'T.3' is in the backup of stream 'S'" in str(wrong)
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    for file in folder.iterdir():
+        (cut / file.name).write_bytes(file.read_bytes()[: 10**6])
+    assert "The archive has 1000000 bytes and not" in str(failure(load(spark, cut).collect))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stream": "S"}, "Give only one of the options 'stream', 'backup'"),
+        ({"servers": "nats://a"}, "Option 'servers' is for servers; a backup is read without one"),
+        ({"soleReader": "true"}, "Option 'soleReader' is for servers"),
+        ({"readTimeout": "5"}, "Option 'readTimeout' is for servers"),
+        ({"keys": "a"}, "Option 'keys' is for reading a 'bucket'"),
+        ({"backup": " "}, "Option 'backup' is empty"),
+    ],
+    ids=range(6),
+)
+def test_options_of_servers_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_options({"backup": "/backups/S", **options})
+
+
+def test_a_backup_is_no_source_of_a_streaming_query() -> None:
+    with pytest.raises(ConfigError, match=r"'backup' is for spark\.read"):
+        parse_options({"backup": "/backups/S"}).for_streaming()
