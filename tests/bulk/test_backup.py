@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
+    from jetspark.jetstream import BackupProgress
     from jetspark.server import NatsServer
 
 MESSAGES = 9_000
@@ -153,7 +154,11 @@ def test_a_stream_that_is_written_to_meanwhile_ends_where_the_backup_began(
         admin.create("S", "S.>")
         admin.fill(various("S", MESSAGES))
         js = nc.jetstream()
-        js.backup_stream("S", tmp_path / "b", progress=lambda _: js.publish("S.new", b"new"))
+
+        def write(_: BackupProgress) -> None:
+            js.publish("S.new", b"new")
+
+        js.backup_stream("S", tmp_path / "b", progress=write)
         admin.fill(numbered("S.later", 10))
         expected = ordinary(server.url, admin, "S")
     backup = open_backup(tmp_path / "b")
