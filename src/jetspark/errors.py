@@ -98,16 +98,23 @@ Names that begin with Err are those of the same errors in nats-tcl 3.0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import jetspark.err_codes as err_codes
 
+_SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
+"""User and password of a URL; a seed, which may have been cut off."""
+
 
 def shown(value: object, most: int = 80) -> str:
-    """The repr of what a caller gave, for a sentence: `most` characters, and whatever it raises."""
+    """The repr of what a caller gave, for a sentence: `most` characters, and whatever it raises.
+
+    Without secrets: what a caller gives in the wrong place may be one.
+    """
     try:
-        text = repr(value)
+        text = _SECRETS.sub("***", repr(value))
     except Exception:
         return f"<{type(value).__name__}>"
     return text if len(text) <= most else f"{text[: most - 1]}…"

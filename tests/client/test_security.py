@@ -11,6 +11,7 @@ from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 
 import jetspark
+from jetspark.connection.options import make_options
 from jetspark.errors import (
     AuthorizationError,
     ConfigError,
@@ -20,6 +21,7 @@ from jetspark.errors import (
     PermissionsError,
     SecureConnectionWantedError,
     TLSError,
+    shown,
 )
 from jetspark.server import NatsServer
 
@@ -208,3 +210,25 @@ async def test_a_tls_link_is_made_again_after_a_crash(
     await nc.close()
     with pytest.raises(ConnectionClosedError):
         await nc.flush()
+
+
+@pytest.mark.parametrize(
+    ("value", "secret"),
+    [
+        (["nats://u:hush@h:1", 5], "hush"),
+        (("nats://t0ken@h:1", None), "t0ken"),
+        (b"tls://u:hush@h:1", "hush"),
+        ({"seed": "SAAO53FTXDL4YWYMPYKDPA45QQXVWLLS5JFVXLFJDHYVGVI7JRKB7WS4UM"}, "SAAO53FT"),
+        ("SXAO53FTXDL4YWYMPYKDPA45QQXVWLLS5JFVXLFJDHYVGVI7JRKB7WS4UM" * 3, "SXAO53FT"),
+    ],
+)
+def test_a_wrong_argument_is_shown_without_secrets(value: object, secret: str) -> None:
+    assert secret not in shown(value)
+    assert secret not in shown(value, 20)
+
+
+def test_servers_of_the_wrong_kind_are_shown_without_passwords() -> None:
+    for servers in (["nats://u:hush@h:1", 5], ("nats://u:hush@h:1", None), b"nats://u:hush@h:1"):
+        with pytest.raises(ConfigError) as raised:
+            make_options(servers)  # type: ignore[arg-type]
+        assert "hush" not in str(raised.value)

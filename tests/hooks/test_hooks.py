@@ -14,7 +14,14 @@ import jetspark
 from jetspark import Acknowledgement, Hooks, Message, PreparedMessage, blocking
 from jetspark.client.messages import MessageView
 from jetspark.connection.events import ConnectionEvent
-from jetspark.errors import ConfigError, JetsparkError, NoRespondersError, ServiceError
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    KeyExistsError,
+    NoRespondersError,
+    ServiceError,
+    WrongLastSequenceError,
+)
 
 if TYPE_CHECKING:
     from jetspark.server import NatsServer
@@ -126,6 +133,110 @@ async def test_a_request_ends_with_its_reply_or_its_error(
         many = await nc.request_many(a, max_msgs=1, timeout=20)
         assert len(many) == 1
         assert ("publish", a, "done") in journal.lines
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [({"A": "1"}, {"A": ["1"]}), (None, {}), ([("A", "1")], {"A": ["1"]})],
+)
+async def test_headers_that_a_hook_sets_are_sent_like_those_of_a_call(
+    shared_server: NatsServer, unique: Unique, given: Any, sent: dict[str, list[str]]
+) -> None:
+    class Setting(Hooks):
+        def publish(self, message: PreparedMessage) -> None:
+            message.headers = given
+
+        def request(self, message: PreparedMessage) -> None:
+            message.headers = given
+
+    a = unique("hooked")
+    async with jetspark.connect(shared_server.url, hooks=Setting()) as nc:
+        sub = nc.subscribe(a)
+        await nc.publish(a, headers={"B": "2"})
+        got = await sub.next(20)
+        assert ({} if got.headers is None else got.headers.to_dict()) == sent
+        asking = asyncio.create_task(nc.request(a, timeout=20, headers={"B": "2"}))
+        got = await sub.next(20)
+        assert ({} if got.headers is None else got.headers.to_dict()) == sent
+        await got.respond(b"")
+        await asking
+        assert nc.last_error is None
+
+
+@pytest.mark.parametrize("given", [5, {"A": b"\xff"}, {5: "x"}, "A: 1"])
+async def test_what_are_no_headers_is_reported_and_the_message_goes_as_it_was(
+    shared_server: NatsServer, unique: Unique, given: Any
+) -> None:
+    class Setting(Hooks):
+        def publish(self, message: PreparedMessage) -> None:
+            message.headers = given
+
+    a, reported = unique("hooked"), list[JetsparkError]()
+    async with jetspark.connect(
+        shared_server.url, hooks=Setting(), error_callback=reported.append
+    ) as nc:
+        sub = nc.subscribe(a)
+        await nc.publish(a, headers={"B": "2"})
+        got = await sub.next(20)
+        assert got.headers is not None
+        assert got.headers.to_dict() == {"B": ["2"]}
+    assert len(reported) == 1
+
+
+async def test_refused_publishes_and_error_answers_are_told_with_their_error(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, journal = unique("hooked"), Journal()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name=a, subjects=[a], storage="memory")
+        with pytest.raises(WrongLastSequenceError):
+            await js.publish(a, b"", expect_last_seq=99)
+        bucket = await js.create_bucket(a)
+        await bucket.create("k", b"")
+        with pytest.raises(KeyExistsError):
+            await bucket.create("k", b"")
+        async with await nc.add_service(a, "1.0.0") as service:
+
+            async def fail(_: Any) -> None:
+                raise ServiceError(418, "no coffee")
+
+            await service.add_endpoint("e", fail, subject=f"{a}.e")
+            with pytest.raises(ServiceError) as raised:
+                await nc.services().request(f"{a}.e", timeout=20)
+        assert str(raised.value).endswith("no coffee")
+        ended = {(about, how) for _, about, how in journal.of("request")}
+        assert (a, "WrongLastSequenceError") in ended
+        assert any(how == "WrongLastSequenceError" for about, how in ended if about != a)
+        assert (f"{a}.e", "ServiceError") in ended
+        await js.delete_stream(a)
+        await js.delete_bucket(a)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_the_answer_to_a_failed_request_is_sent_inside_of_the_hook(
+    shared_server: NatsServer, unique: Unique, is_async: bool
+) -> None:
+    a, journal = unique("hooked"), Journal()
+
+    async def fail_later(_: Any) -> None:
+        await asyncio.sleep(0)
+        raise LookupError("lost")
+
+    def fail(_: Any) -> None:
+        raise LookupError("lost")
+
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        async with await nc.add_service(a, "1.0.0") as service:
+            await service.add_endpoint("e", fail_later if is_async else fail, subject=a)
+            for _ in range(2):
+                reply = await nc.request(a, timeout=20)
+                assert reply.headers is not None
+                assert reply.headers["Nats-Service-Error-Code"] == "500"
+                assert reply.headers["Trace"] == f"handle {a}"
+            (stats,) = service.stats().endpoints
+            assert (stats.num_requests, stats.num_errors) == (2, 2)
+        assert journal.of("handle") == [("handle", a, "LookupError")] * 2
 
 
 async def test_handlers_errors_reach_the_hook_and_go_on(

@@ -192,6 +192,10 @@ async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported
         def returns(request: Request) -> Any:
             return b"answer"
 
+        @group.endpoint()
+        async def returns_later(request: Request) -> Any:
+            return b"answer"
+
         await nc.flush()
         wanted = {
             "answers": (404, "no such order", b"body"),
@@ -205,14 +209,15 @@ async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported
                     await services.request(f"{service.name}.{name}")
                 error = raised.value
                 assert (error.code, error.description, error.data) == (code, description, data)
-        with pytest.raises(ServiceError, match=r"ConfigError: The handler returned b'answer'"):
-            await services.request(f"{service.name}.returns")
+        for name in ("returns", "returns_later"):
+            with pytest.raises(ServiceError, match=r"ConfigError: The handler returned b'answer'"):
+                await services.request(f"{service.name}.{name}")
         stats = {one.name: one for one in service.stats().endpoints}
         for name, (code, description, _) in wanted.items():
             assert (stats[name].num_requests, stats[name].num_errors) == (2, 2)
             assert stats[name].last_error == f"{code}:{description}"
     causes = [type(error.__cause__) for error in reported]
-    assert causes == [ValueError] * 2 + [asyncio.CancelledError] * 2 + [ConfigError]
+    assert causes == [ValueError] * 2 + [asyncio.CancelledError] * 2 + [ConfigError] * 2
     assert str(reported[0]).startswith(
         f"The handler of endpoint 'breaks' of service {service.name!r}"
     )
@@ -367,6 +372,11 @@ async def test_stats_handler_that_fails_is_reported_and_statistics_go_on(
 
 
 async def test_wrong_arguments_are_refused_with_a_sentence(start: Start, nc: Client) -> None:
+    async def later(_: object) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigError, match="stats_handler is a plain function, not an async one"):
+        await start(stats_handler=later)
     service = await start()
     with pytest.raises(BadNameError, match="Bad service name 'a b'"):
         await nc.add_service("a b", "1.0.0")

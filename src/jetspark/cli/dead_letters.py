@@ -98,12 +98,17 @@ def run(
     """
     if once:
 
-        async def move(js: JetStream) -> int:
+        async def move(js: JetStream) -> tuple[int, int]:
             dead = await js.dead_letters(name)
-            return await dead.move(remove_originals=remove_originals)
+            return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
-        moved = with_jetstream(server, context, move, stream=name)
+        moved, left = with_jetstream(server, context, move, stream=name)
         console.say(f"{moved:,} moved")
+        if left:
+            console.say(
+                f"{left:,} more wait: another worker has them (of one that was killed they are "
+                "free after 30 s), or they failed and are tried again later."
+            )
         return
     options = where(server, context)
     working = False

@@ -80,7 +80,7 @@ class HookedCalls(RequestCalls):
     ) -> Message:
         """As `RequestCalls.request`."""
         plain = super().request
-        return await self._hooked.request(
+        return await self._hooked.asked(
             subject,
             payload,
             headers,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from jetspark.client.hooks import AckKind, Acknowledgement, Around, Hooks
 from jetspark.client.messages import MessageView, Reporter
@@ -31,10 +31,12 @@ from jetspark.errors import (
 from jetspark.payloads import Payload
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.kernel import frame_of
 from jetspark.wire.reply_subject import parse_reply_subject
 from jetspark.wire.status import status_of
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+Failed: TypeAlias = Callable[[MessageFrame, Exception], None]
 T = TypeVar("T")
 
 _NAMES: Final = ("publish", "request", "deliver", "ack", "event")
@@ -60,7 +62,15 @@ class Hooking:
     """No hooks."""
 
     def callback(self, function: FunctionT) -> FunctionT:
-        """What to call in place of a callback or handler of messages."""
+        """What to call in place of a callback of messages."""
+        return function
+
+    def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
+        """What to call in place of a handler of requests.
+
+        `failed` is told of an Exception that it raises, and answers it. Where that is done in the
+        call, so that the answer is sent inside of the hook, the call raises nothing.
+        """
         return function
 
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
@@ -69,6 +79,16 @@ class Hooking:
 
     def handed_out(self, messages: Iterable[MessageView]) -> None:
         """A fetch returns these."""
+
+    async def asked(
+        self,
+        subject: str,
+        payload: Payload,
+        headers: HeadersLike | None,
+        ask: Callable[[HeadersLike | None], Awaitable[T]],
+    ) -> T:
+        """What `ask` returns, which sends a request with these headers and reads its reply."""
+        return await ask(headers)
 
     def quiet(self) -> AbstractContextManager[object]:
         """What is subscribed inside belongs to the client itself."""
@@ -163,22 +183,22 @@ class Hooked(Hooking):
         before = message.headers.to_dict()
         hook = self.hooks.request if asking else self.hooks.publish
         with self._guarded("request" if asking else "publish", lambda: hook(message)):
-            if message.headers.to_dict() == before:
+            if (others := self._others(message, before)) is None:
                 return put(own)
             try:
-                return put(message.headers)
+                return put(others)
             except _OF_HEADERS as error:
                 self._gives_way(error)
                 return put(own)
 
-    async def request(
+    async def asked(
         self,
         subject: str,
         payload: Payload,
         headers: HeadersLike | None,
-        ask: Callable[[Headers | None], Awaitable[T]],
+        ask: Callable[[HeadersLike | None], Awaitable[T]],
     ) -> T:
-        """`ask` with the headers that the hook leaves."""
+        """As `Hooking.asked`, with the headers that the hook leaves."""
         own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
         if not isinstance(subject, str):
             return await ask(own)  # which refuses it
@@ -188,13 +208,23 @@ class Hooked(Hooking):
         message = PreparedMessage(subject, payload, headers=own or ())
         before = message.headers.to_dict()
         with self._guarded("request", lambda: self.hooks.request(message)):
-            if message.headers.to_dict() == before:
+            if (others := self._others(message, before)) is None:
                 return await ask(own)
             try:
-                return await ask(message.headers)
+                return await ask(others)
             except _OF_HEADERS as error:
                 self._gives_way(error)
                 return await ask(own)
+
+    def _others(self, message: PreparedMessage, before: dict[str, list[str]]) -> Headers | None:
+        """The headers that the hook has left, or set; None if they are those before."""
+        try:
+            left: Any = message.headers
+            headers = left if isinstance(left, Headers) else Headers(left or ())
+        except Exception as error:
+            self._gives_way(user_error("The headers that a hook has set", error))
+            return None
+        return None if headers.to_dict() == before else headers
 
     def _gives_way(self, error: JetsparkError) -> None:
         """The message is sent as its sender gave it."""
@@ -220,6 +250,10 @@ class Hooked(Hooking):
     def callback(self, function: FunctionT) -> FunctionT:
         """As `Hooking.callback`."""
         return function if self._quiet else _Delivering(function, self)  # type: ignore[return-value]
+
+    def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
+        """As `Hooking.handler`."""
+        return _Delivering(function, self, failed)  # type: ignore[return-value]
 
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
         """As `Hooking.queue`: a callback tells for itself."""
@@ -278,6 +312,9 @@ class HookedInLoop(Hooked):
     def callback(self, function: FunctionT) -> FunctionT:
         return function
 
+    def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
+        return function
+
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
         return deque()
 
@@ -308,23 +345,40 @@ class _ToldFrames(deque[MessageFrame]):
 class _Delivering:
     """A callback or handler, with the hook around each call of it."""
 
-    def __init__(self, function: Callable[[Any], Any], hooked: Hooked) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], hooked: Hooked, failed: Failed | None = None
+    ) -> None:
         self._function = function
         self._hooked = hooked
+        self._failed = failed
 
     def __call__(self, message: Any) -> Any:
         if not isinstance(message, MessageView) or message.status is not None:
             return self._function(message)
         with ExitStack() as stack:
-            stack.enter_context(self._hooked.delivering(message))
+            stack.enter_context(self._delivering(message))
             result = self._function(message)
             if result is None or not inspect.isawaitable(result):
                 return result
             return self._rest(result, stack.pop_all())
+        return None  # it was answered
 
     async def _rest(self, result: Awaitable[Any], stack: ExitStack) -> Any:
         with stack:
             return await result
+
+    @contextmanager
+    def _delivering(self, message: MessageView) -> Iterator[None]:
+        if self._failed is None:
+            with self._hooked.delivering(message):
+                yield
+            return
+        with suppress(Exception), self._hooked.delivering(message):
+            try:
+                yield
+            except Exception as error:
+                self._failed(frame_of(message), error)
+                raise
 
 
 def _kind(payload: bytes) -> AckKind:

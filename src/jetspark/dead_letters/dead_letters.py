@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jetspark.arguments import checked
 from jetspark.dead_letters.letter import (
     ADVISORIES,
+    KINDS,
     WORKER,
     DeadLetter,
     filter_subject,
@@ -16,7 +17,7 @@ from jetspark.dead_letters.letter import (
     replayed_headers,
 )
 from jetspark.dead_letters.worker import DeadLetterWorker, Mover
-from jetspark.errors import MessageNotFoundError
+from jetspark.errors import ConfigError, MessageNotFoundError, shown
 from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.listing import Listing
 from jetspark.kinds import StreamSequence
@@ -74,7 +75,9 @@ class DeadLetters:
     async def move(self, *, remove_originals: bool = False) -> int:
         """Move all messages that are to be moved now; returns how many. For timetables.
 
-        What fails is reported, and tried by the next call or worker. Raises as entering a worker.
+        What fails is reported, and tried by the next call or worker. What another worker has is
+        left to it; of one that was killed it is free after 30 seconds (see `waiting`).
+        Raises as entering a worker.
         """
         consumer = await self._js.consumer(self.advisories, WORKER)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
@@ -100,14 +103,17 @@ class DeadLetters:
         """The letters that are there now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError, and
-        while iterating StreamNotFoundError and as every API call (see `JetStream`).
+        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError,
+        ConfigError for another reason, and while iterating StreamNotFoundError and as every API
+        call (see `JetStream`).
         """
         for kind, name in (("stream", stream), ("consumer", consumer)):
             if name is not None:
                 check_name(kind, name)
         if subject is not None:
             check_subscribe_subject(subject)
+        if reason not in (None, *KINDS):
+            raise ConfigError(f"reason is {' or '.join(map(repr, KINDS))}, not {shown(reason)}.")
         return Listing(partial(self._read, stream, consumer, subject, reason))
 
     async def _read(

@@ -11,6 +11,7 @@ import msgspec
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
 from jetspark.client.messages import Message, MessageView
+from jetspark.client.read_reply import request_and_read
 from jetspark.errors import JetsparkError, NoRespondersError, RequestTimeoutError
 from jetspark.jetstream.events.events import EventCallback, Events
 from jetspark.jetstream.listing import Listing
@@ -117,8 +118,9 @@ class Services:
 
         Raises as `Client.request`, too.
         """
-        reply = await self._client.request(subject, payload, timeout=timeout, headers=headers)
-        return answered(reply)
+        return await request_and_read(
+            self._client, subject, payload, answered, timeout=timeout, headers=headers
+        )
 
     async def request_json(
         self,

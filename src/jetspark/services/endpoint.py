@@ -223,7 +223,7 @@ class HandlingHere:
     def __init__(self, handler: Handler, endpoint: Endpoint) -> None:
         client = endpoint.client
         self.answering = Answering(client.publishing, client.report, Tally())
-        self._handler = client.hooking.callback(handler)
+        self._handler = client.hooking.handler(handler, endpoint.failed)
         self._endpoint = endpoint
         self._is_async = inspect.iscoroutinefunction(self._handler)
 
@@ -241,10 +241,8 @@ class HandlingHere:
             start = clock()
             try:
                 rest = handler(Request(answering, frame))
-                if is_async:
-                    await rest  # type: ignore[misc]
-                elif rest is not None:
-                    await _awaitable(rest)
+                if rest is not None and (left := await _awaitable(rest, is_async)) is not None:
+                    raise no_answer(left)
             except asyncio.CancelledError as error:
                 self._cancelled(frame, error)
             except GeneratorExit as error:
@@ -296,10 +294,10 @@ def shown_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _awaitable(result: Any) -> Awaitable[None]:
-    if not inspect.isawaitable(result):
+def _awaitable(result: Any, is_async: bool) -> Awaitable[Any]:
+    if not (is_async or inspect.isawaitable(result)):
         raise no_answer(result)
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def no_answer(result: object) -> ConfigError:

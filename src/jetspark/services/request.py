@@ -55,9 +55,11 @@ class Answering:
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """One answer that is an error, counted whether or not it can be sent. Raises as `send`."""
+        """One answer that is an error, counted whether or not it can be sent. Raises as `send`,
+        and ConfigError for a code that is none, which does not count."""
+        all_headers = error_headers(code, description, headers)
         try:
-            self.send(reply, payload, error_headers(code, description, headers))
+            self.send(reply, payload, all_headers)
         finally:
             self.tally.failed(f"{code}:{one_line(description)}")
 

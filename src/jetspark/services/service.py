@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType, TracebackType
@@ -55,6 +56,8 @@ class Service(EndpointCalls):
         self._metadata = checked_metadata(metadata)
         self._prefix = ""
         self._queue_group = check_queue_group(queue_group)
+        if inspect.iscoroutinefunction(stats_handler):
+            raise ConfigError("stats_handler is a plain function, not an async one.")
         self._stats_handler = stats_handler
         self._id = new_id()
         self._started = datetime.now(UTC)

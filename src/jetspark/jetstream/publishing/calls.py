@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 
 from jetspark.arguments import checked, checked_but
+from jetspark.client.messages import Message
 from jetspark.client.prepared import Sendable, parts_of
+from jetspark.client.read_reply import request_and_read
 from jetspark.errors import NoRespondersError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
@@ -157,8 +159,12 @@ async def acknowledged(
     payload = payload_bytes(payload)  # once: every try sends the same
     while True:
         try:
-            reply = await client.request(subject, payload, timeout=tries.left, headers=headers)
+            return await request_and_read(
+                client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
+            )
         except NoRespondersError:
             await asyncio.sleep(tries.pause())
-        else:
-            return parse_pub_ack(reply.data)
+
+
+def _pub_ack(reply: Message) -> PubAck:
+    return parse_pub_ack(reply.data)

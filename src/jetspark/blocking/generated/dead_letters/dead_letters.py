@@ -44,7 +44,9 @@ class GeneratedDeadLetters:
     def move(self, *, remove_originals: bool = False) -> int:
         """Move all messages that are to be moved now; returns how many. For timetables.
 
-        What fails is reported, and tried by the next call or worker. Raises as entering a worker.
+        What fails is reported, and tried by the next call or worker. What another worker has is
+        left to it; of one that was killed it is free after 30 seconds (see `waiting`).
+        Raises as entering a worker.
         """
         return self._thread.run(self._inner.move, remove_originals=remove_originals)
 
@@ -64,8 +66,9 @@ class GeneratedDeadLetters:
         """The letters that are there now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError, and
-        while iterating StreamNotFoundError and as every API call (see `JetStream`).
+        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError,
+        ConfigError for another reason, and while iterating StreamNotFoundError and as every API
+        call (see `JetStream`).
         """
         return Listing(
             self._thread,
