@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -237,6 +238,64 @@ async def test_the_answer_to_a_failed_request_is_sent_inside_of_the_hook(
             (stats,) = service.stats().endpoints
             assert (stats.num_requests, stats.num_errors) == (2, 2)
         assert journal.of("handle") == [("handle", a, "LookupError")] * 2
+
+
+async def test_groups_tell_of_what_they_hand_out_by_its_own_subject(
+    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    a, journal, seen = unique("hooked"), Journal(), asyncio.Queue[str]()
+    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
+        group = await js.create_elastic_group(a, "cg", max_members=1)
+        await group.add_members("m")
+        await js.publish(f"{a}.1", b"")
+
+        async def handle(message: Any) -> None:
+            seen.put_nowait(here.get())
+            await message.ack_sync(timeout=20)
+
+        async with group.consume("m", callback=handle):
+            assert await asyncio.wait_for(seen.get(), 20) == f"handle {a}.1"
+        await js.publish(f"{a}.2", b"")
+        async with group.consume("m") as messages:
+            await (await messages.next(20)).ack_sync(timeout=20)
+        assert journal.of("handle", "give") == [
+            ("handle", f"{a}.1", "done"),
+            ("give", f"{a}.2", "done"),
+        ]
+        await group.delete()
+        await js.delete_stream(a)
+
+
+def test_blocking_groups_tell_in_the_threads_of_their_callers(
+    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
+    a, journal, seen = unique("hooked"), Journal(), queue.Queue[str]()
+    with blocking.connect(shared_server.url, hooks=journal) as nc:
+        js = nc.jetstream()
+        js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
+        group = js.create_elastic_group(a, "cg", max_members=1)
+        group.add_members("m")
+        js.publish(f"{a}.1", b"")
+
+        def handle(message: Any) -> None:
+            message.ack_sync(timeout=20)
+            seen.put(here.get())
+
+        with group.consume("m", callback=handle):
+            assert seen.get(timeout=20) == f"handle {a}.1"
+        js.publish(f"{a}.2", b"")
+        with group.consume("m") as messages:
+            messages.next(20).ack_sync(timeout=20)
+        assert journal.of("handle", "give") == [
+            ("handle", f"{a}.1", "done"),
+            ("give", f"{a}.2", "done"),
+        ]
+        group.delete()
+        js.delete_stream(a)
 
 
 async def test_handlers_errors_reach_the_hook_and_go_on(

@@ -83,7 +83,11 @@ class GroupMember:
         self._config = self._next_config = config
         self._member = member
         what = f"The callback of member {member!r} of consumer group {place.group!r}"
-        self._callback = None if callback is None else Callback(callback, what, js.client.report)
+        self._callback = (
+            None
+            if callback is None
+            else Callback(js.client.hooking.callback(callback), what, js.client.report)
+        )
         self._consumer = MemberConsumer(js, place, member, options)
         self._messages: ConsumerMessages | None = None
         self._last: GroupMsg | None = None
@@ -144,6 +148,8 @@ class GroupMember:
             else:
                 self._idle = False
                 self._last = GroupMsg(self._js.client, frame_of(message))
+                if self._callback is None:
+                    self._js.client.hooking.handed_out((self._last,))
                 return self._last
 
     async def next(self, timeout: Seconds | None = None) -> GroupMsg:

@@ -67,7 +67,8 @@ class MemberConsumer:
                 raise
             return None  # its former member still has a partition
         self._since = None
-        return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
+        with self._js.client.hooking.quiet():  # the member tells what it hands out
+            return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
 
     async def _remove_outdated(self) -> None:
         """It is for former partitions. Its pinned instance has ack_wait to give it up."""

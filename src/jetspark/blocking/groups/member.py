@@ -35,7 +35,7 @@ class GroupMember(GeneratedGroupMember):
     ) -> None:
         check_callback(callback)
         self._client = client
-        self._callback = callback
+        self._callback = None if callback is None else client.hooking.callback(callback)
         self._worker = Worker("jetspark-group", client.inner)
         self._inner = client.thread.call(consume, None if callback is None else self._forward)
 
@@ -54,10 +54,15 @@ class GroupMember(GeneratedGroupMember):
             message = self._client.thread.run(self._inner.__anext__)
         except StopAsyncIteration:
             raise StopIteration from None
-        return GroupMsg(self._client, frame_of(message))
+        return self._handed_out(message)
 
     def next(self, timeout: Seconds | None = None) -> GroupMsg:
-        return GroupMsg(self._client, frame_of(self._client.thread.run(self._inner.next, timeout)))
+        return self._handed_out(self._client.thread.run(self._inner.next, timeout))
+
+    def _handed_out(self, message: AsyncGroupMsg) -> GroupMsg:
+        ours = GroupMsg(self._client, frame_of(message))
+        self._client.hooking.handed_out((ours,))
+        return ours
 
     def __enter__(self) -> Self:
         self._client.thread.run(self._inner.__aenter__)
