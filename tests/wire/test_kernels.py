@@ -269,6 +269,7 @@ def test_rows_can_be_appended_cut_off_and_picked(
     columns.append(b"s", 7, 8, None, b"p")
     assert columns.sequences(len(kept)) == [7]
     assert columns.sequences(len(kept) + 5) == []
+    assert columns.times() == [*(expected[row][2] for row in kept), 8]
     assert rows_of(columns.take()) == [*(expected[row] for row in kept), (b"s", 7, 8, b"", b"p")]
 
 

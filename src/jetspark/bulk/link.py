@@ -224,9 +224,9 @@ class BlockingLink:
         return others
 
     @property
-    def receiving(self) -> bool:
-        """Whether a part of a frame was received."""
-        return self._buffer.pending > 0
+    def receiving(self) -> int:
+        """Bytes of a frame that were received while the rest has not come."""
+        return self._buffer.pending
 
     def messages(self, deadline: float) -> list[MessageFrame]:
         """Wait for bytes once; returns the messages in them, possibly none.

@@ -30,6 +30,10 @@ class SequenceRange:
     """Only the last message of each subject matters: messages that limits removed are no loss."""
     direct: bool = False
     """Read by direct gets, where a consumer would remove the messages (work queues)."""
+    snapshot: bool = False
+    """Read through a snapshot of the stream, as far as the server sends it; the rest as usual."""
+    blocking: bool = False
+    """With `snapshot`: also from servers before 2.15, which refuse deletes while they send it."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:

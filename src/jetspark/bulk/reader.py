@@ -8,6 +8,9 @@ end. An empty answer or "pending 0" does not prove that, since a lagging replica
 The stream's creation time and first sequence are checked before and after, so that a recreated
 stream, and messages removed by limits, are always detected.
 
+A range may also be read through a snapshot of its stream (`backfill`), with the same proofs: the
+snapshot has everything up to the stream's last sequence, and its rows move the same position.
+
 Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
 long as the stream keeps them.
 """
@@ -19,11 +22,14 @@ import secrets
 import time
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
+from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.link import BlockingLink
@@ -46,6 +52,8 @@ logger = logging.getLogger("jetspark.bulk")
 
 _INACTIVE_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
+_SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
+_TELL_SECONDS = 10.0
 
 
 def read_range(
@@ -87,6 +95,7 @@ class _RangeReader:
         self._end = wanted.end
         self._rows = Deliveries()
         self._inactive = _INACTIVE_SECONDS
+        self._snapshots = _SNAPSHOTS if wanted.snapshot else 0
         self._retry = Retry(limits.timeout, pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
@@ -100,7 +109,9 @@ class _RangeReader:
                 if not self._retry.again(error, first_pause=self._next > before):
                     at = f" at sequence {self._next} of {self._wanted.start} to {self._end - 1}"
                     stop_reading(self._name, self._retry, error, at)
-                logger.info("%s: continuing from sequence %d: %s", self._name, self._next, error)
+                level = logging.WARNING if self._wanted.snapshot else logging.INFO
+                said = "%s: continuing from sequence %d: %s"
+                logger.log(level, said, self._name, self._next, error)
 
     @property
     def _name(self) -> str:
@@ -116,6 +127,9 @@ class _RangeReader:
                 return True
             if self._wanted.direct:
                 complete = yield from self._read_by_direct_gets(link, api)
+            elif self._snapshots and self._end - self._next > len(self._wanted) // 2:
+                self._snapshots -= 1
+                complete = yield from self._read_with_a_snapshot(link)
             else:
                 complete = yield from self._read_with_one_consumer(link, api)
             if complete:
@@ -156,6 +170,24 @@ class _RangeReader:
         pull.stop()
         api.delete_reader(self._name, consumer)
         return self._next >= self._end or self._nothing_left(api)
+
+    def _read_with_a_snapshot(self, link: BlockingLink) -> Generator[pa.RecordBatch, None, bool]:
+        """Continue through a snapshot of the stream; True when it has the rest of the range."""
+        wanted = replace(self._wanted, start=self._next, end=self._end)
+        rows = self._rows
+        had, told = len(rows), time.monotonic()
+        with closing(snapshot_steps(link, self._options, wanted, rows)) as steps:
+            for seen in steps:
+                if self._unbroken == self._next:
+                    self._extend_unbroken(had)
+                self._next = max(self._next, min(seen + 1, self._end))
+                self._retry.since = time.monotonic()
+                yield from self._flush_if_full()
+                had = len(rows)
+                if time.monotonic() > told + _TELL_SECONDS:
+                    told = time.monotonic()
+                    logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
+        return self._next >= self._end
 
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
@@ -340,6 +372,8 @@ class _RangeReader:
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
         if not len(self._rows):
             return
-        yield from batches(self._name, self._rows.take(), (), self._columns, self._limits)
+        # A consumer sends only messages under these subjects, a snapshot all.
+        subjects = self._wanted.subjects if self._wanted.snapshot else ()
+        yield from batches(self._name, self._rows.take(), subjects, self._columns, self._limits)
         # The time that the caller spent on these batches is not silence of the link.
         self._retry.since = time.monotonic()

@@ -11,6 +11,7 @@ from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import (
     RangePartition,
+    backfilled,
     plan,
     read_partition,
     read_values,
@@ -46,7 +47,10 @@ class JetStreamBatchReader(DataSourceReader):
         return plan(
             options,
             [
-                planning.fixed_range(facts[name], start[name], end[name], options.subjects)
+                backfilled(
+                    options,
+                    planning.fixed_range(facts[name], start[name], end[name], options.subjects),
+                )
                 for name in sorted(facts)
             ],
         )

@@ -36,6 +36,15 @@ def _consumer(name: str, value: str) -> str:
     return check_name("consumer", value)
 
 
+BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
+
+
+def _backfill(name: str, value: str) -> str:
+    if value not in BACKFILLS:
+        raise ConfigError(f"Option {name!r} must be {', '.join(BACKFILLS)}, not {value!r}.")
+    return value
+
+
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "stream": ("streams", lambda name, value: (check_name("stream", value),)),
     "streams": ("streams", values.streams),
@@ -56,6 +65,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "soleReader": ("sole_reader", values.truth),
     "interestConsumer": ("interest_consumer", _consumer),
     "progressConsumer": ("progress_consumer", _consumer),
+    "backfill": ("backfill", _backfill),
     "backup": ("backup", values.name),
     "bucket": ("bucket", lambda name, value: check_bucket(value)),
     "keys": ("keys", values.keys),
@@ -82,7 +92,7 @@ _STREAMING_ONLY = (
     "maxTriggerDelay",
 )
 _CONSUMERS = ("interestConsumer", "progressConsumer")
-_OF_SERVERS = (*CONNECTION, "readTimeout", "soleReader", *_CONSUMERS)
+_OF_SERVERS = (*CONNECTION, "readTimeout", "backfill", "soleReader", *_CONSUMERS)
 _KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
 READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
 """Names that have no meaning for writing."""
@@ -120,6 +130,8 @@ class SourceOptions:
     sole_reader: bool = False
     interest_consumer: str | None = None
     progress_consumer: str | None = None
+    backfill: str = BACKFILLS[0]
+    """How a batch read, or the first micro-batch of a query, is read."""
     backup: str | None = None
     """The folder of a backup, in place of a server."""
     bucket: str | None = None
@@ -137,6 +149,16 @@ class SourceOptions:
     def is_snapshot(self) -> bool:
         """In a batch read: the present values of a bucket."""
         return self.bucket is not None and not self.history
+
+    @property
+    def by_snapshot(self) -> bool:
+        """Batch reads, and the first micro-batch of a query, come through a snapshot."""
+        return self.backfill != BACKFILLS[0]
+
+    @property
+    def blocks_deletes(self) -> bool:
+        """Also from servers before 2.15, where a snapshot blocks deletes."""
+        return self.backfill == BACKFILLS[2]
 
     def limits(self) -> ReadLimits:
         """How ranges are read and divided."""
@@ -171,6 +193,11 @@ class SourceOptions:
             raise ConfigError(
                 "Option 'presentValues' is for readStream; a batch read of a bucket has its "
                 "present values anyway, unless 'history' is true."
+            )
+        if self.is_snapshot and self.by_snapshot:
+            raise ConfigError(
+                "Option 'backfill' is for streams, and for a bucket with 'history'; its present "
+                "values are read by a consumer."
             )
         if self.is_snapshot and (self.starting or self.ending):
             raise ConfigError(
@@ -247,6 +274,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)
     for wanted in (*starting.values(), *ending.values()) if "streams" in reading else ():
         wanted.check(reading["streams"])
+    if reading.get("backfill", BACKFILLS[0]) != BACKFILLS[0]:
+        _check_backfill(reading)
     return SourceOptions(
         connection=connection_options(connection),
         given=frozenset(given),
@@ -254,6 +283,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ending=ending,
         **reading,
     )
+
+
+def _check_backfill(reading: Mapping[str, Any]) -> None:
+    for name, target in (("soleReader", "sole_reader"), ("interestConsumer", "interest_consumer")):
+        if reading.get(target):
+            raise ConfigError(
+                f"Option 'backfill' cannot be used with {name!r}: such a stream is read by direct "
+                "gets."
+            )
 
 
 def _check_columns(columns: Sequence[str], *, of_bucket: bool) -> None:

@@ -100,6 +100,13 @@ def _facts(
     for one in facts.values():
         _check_bucket(options, one)
         _check_retention(options, one, api)
+    if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
+        raise UnsupportedByServerError(
+            "Option 'backfill' with the value 'snapshot' (older servers refuse deletes meanwhile; "
+            "'snapshot-blocking-deletes' accepts that)",
+            "2.15",
+            api.link.info.version,
+        )
     if not running:
         check_subjects(options, api, facts)
     return facts
@@ -200,15 +207,23 @@ def resolve_positions(
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
-    """The partitions of one batch."""
+    """The partitions of one batch; one for each range that comes through a snapshot."""
+    ranges = list(wanted)
+    whole = [one for one in ranges if one.snapshot and len(one)]
+    divided = planning.split_all(
+        (one for one in ranges if not one.snapshot),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
     return [
-        RangePartition(replace(part, direct=options.takes_nothing))
-        for part in planning.split_all(
-            wanted,
-            min_partitions=options.min_partitions,
-            max_records=options.max_records_per_partition,
-        )
+        *(RangePartition(one) for one in whole),
+        *(RangePartition(replace(part, direct=options.takes_nothing)) for part in divided),
     ]
+
+
+def backfilled(options: SourceOptions, wanted: SequenceRange) -> SequenceRange:
+    """The range, through a snapshot if the options say so."""
+    return replace(wanted, snapshot=options.by_snapshot, blocking=options.blocks_deletes)
 
 
 def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:

@@ -35,6 +35,7 @@ from jetspark.spark.options import SourceOptions
 from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.spark.reading import (
     RangePartition,
+    backfilled,
     leaders,
     plan,
     read_partition,
@@ -155,7 +156,16 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
         options = self._options
-        ranges = planning.batch_ranges(self._offsets(start), self._offsets(end), options.subjects)
+        offsets = self._offsets(start)
+        ranges = planning.batch_ranges(offsets, self._offsets(end), options.subjects)
+        if options.by_snapshot:
+            # A stream's first batch: the backlog. The rows of a range are the same in either way.
+            ranges = [
+                backfilled(options, one)
+                if one.stream not in offsets or offsets[one.stream].initial
+                else one
+                for one in ranges
+            ]
         if options.present_values:
             ranges = [replace(one, last_values=True) for one in ranges]
         return plan(options, ranges)

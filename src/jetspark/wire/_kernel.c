@@ -697,7 +697,7 @@ static PyObject *deliveries_keep(Deliveries *self, PyObject *list) {
     Py_RETURN_NONE;
 }
 
-static PyObject *deliveries_sequences(Deliveries *self, PyObject *args) {
+static PyObject *numbers_from(const Deliveries *self, const Store *column, PyObject *args) {
     Py_ssize_t start = 0;
     if (!PyArg_ParseTuple(args, "|n", &start))
         return NULL;
@@ -707,13 +707,21 @@ static PyObject *deliveries_sequences(Deliveries *self, PyObject *args) {
     }
     Py_ssize_t count = start < self->rows ? self->rows - start : 0;
     PyObject *list = PyList_New(count);
-    const int64_t *sequences = (const int64_t *)self->sequences.at;
+    const int64_t *numbers = (const int64_t *)column->at;
     for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        PyObject *one = PyLong_FromLongLong(sequences[start + i]);
+        PyObject *one = PyLong_FromLongLong(numbers[start + i]);
         if (one == NULL || PyList_SetItem(list, i, one) < 0)
             Py_CLEAR(list);
     }
     return list;
+}
+
+static PyObject *deliveries_sequences(Deliveries *self, PyObject *args) {
+    return numbers_from(self, &self->sequences, args);
+}
+
+static PyObject *deliveries_times(Deliveries *self, PyObject *args) {
+    return numbers_from(self, &self->times, args);
 }
 
 static PyObject *deliveries_subjects(Deliveries *self, PyObject *Py_UNUSED(none)) {
@@ -757,6 +765,7 @@ static PyMethodDef deliveries_methods[] = {
     {"truncate", (PyCFunction)deliveries_truncate, METH_O, NULL},
     {"keep", (PyCFunction)deliveries_keep, METH_O, NULL},
     {"sequences", (PyCFunction)deliveries_sequences, METH_VARARGS, NULL},
+    {"times", (PyCFunction)deliveries_times, METH_VARARGS, NULL},
     {"subjects", (PyCFunction)deliveries_subjects, METH_NOARGS, NULL},
     {"take", (PyCFunction)deliveries_take, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

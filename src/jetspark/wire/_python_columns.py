@@ -61,6 +61,10 @@ class Deliveries:
         """Stream sequences of the rows from `start` on."""
         return _integers(self._sequences[start:])
 
+    def times(self, start: int = 0) -> list[int]:
+        """Nanoseconds since the epoch of the rows from `start` on."""
+        return _integers(self._times[start:])
+
     def subjects(self) -> list[bytes]:
         """The subject of each row."""
         return self._subjects

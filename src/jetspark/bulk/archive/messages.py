@@ -60,8 +60,11 @@ def _check_end(content: Content, behind: int) -> None:
 
 def block_steps(
     file: BinaryIO, stream: str, blocks: Iterable[Block], start: int, end: int, rows: Deliveries
-) -> Iterator[None]:
-    """Append the messages of the blocks from `start` to before `end`."""
+) -> Iterator[int]:
+    """Append the messages of the blocks from `start` to before `end`.
+
+    Yields the sequence of the last message in a block so far, wanted or not.
+    """
     for block in blocks:
         state = block.state
         assert state is not None  # noqa: S101 - whoever has none has looked for marks
@@ -77,7 +80,7 @@ def _one_block(
     start: int,
     end: int,
     rows: Deliveries,
-) -> Iterator[None]:
+) -> Iterator[int]:
     first = max(start, state.first)
     decoder = RecordDecoder(block_key(stream, block.number), first, end)
     count = 0
@@ -87,7 +90,7 @@ def _one_block(
         if state.deleted is not None:
             _leave_out(rows, had, state.deleted)
         count += len(rows) - had
-        yield
+        yield decoder.last_sequence
     if state.exact and count != (wanted := state.count(first, end - 1)):
         raise BackupError(
             f"The archive is damaged: message block {block.number} has {count} of {wanted} "

@@ -1,0 +1,242 @@
+"""Ranges read through a snapshot: the rows and the guarantees of an ordinary read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.bulk.test_backup import ordinary, spoil, various
+from tests.support.server_lines import server_of
+from tests.support.streams import Admin, numbered
+
+from jetspark.bulk import links
+from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.stream_api import StoredMessage
+from jetspark.connection.options import make_options
+from jetspark.errors import (
+    DataLossError,
+    PermissionsError,
+    StreamRecreatedError,
+    UnsupportedByServerError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import MakeServer
+    from tests.support.cluster import Cluster
+
+    from jetspark.bulk.facts import StreamFacts
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _no_links_left() -> Iterator[None]:
+    yield
+    links.close_idle()
+
+
+@pytest.fixture
+def newest(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.15")
+
+
+def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
+    start = max(facts.first_seq, 1)
+    return SequenceRange(
+        facts.name, start, facts.last_seq + 1, facts.created, snapshot=True, **more
+    )
+
+
+def read(url: str, wanted: SequenceRange, **more: Any) -> pa.Table:
+    batches = list(read_range(make_options(url), wanted, **more))
+    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
+
+
+@pytest.fixture
+def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot that breaks off would be continued by a consumer, unseen."""
+    from jetspark.bulk.stream_api import StreamAPI
+
+    def none(*_: object, **__: object) -> None:
+        raise AssertionError("a consumer was created")
+
+    monkeypatch.setattr(StreamAPI, "create_reader", none)
+
+
+@pytest.mark.parametrize("line", ["2.10", "2.12", "2.14", "2.15"])
+def test_rows_are_those_of_an_ordinary_read(
+    make_server: MakeServer, line: str, request: pytest.FixtureRequest
+) -> None:
+    server = make_server(binary=server_of(line))
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>", max_msgs_per_subject=25)
+        admin.fill(various("S", 9_000))
+        spoil(admin, "S")
+        expected = ordinary(server.url, admin, "S")
+        facts = admin.facts("S")
+    request.getfixturevalue("no_consumer")
+    blocking = line != "2.15"
+    assert read(server.url, whole(facts, blocking=blocking)).equals(expected)
+    part = SequenceRange("S", 3000, 7000, facts.created, ("S.5",), snapshot=True, blocking=blocking)
+    rows = [row for row in expected.to_pylist() if 3000 <= row["seq"] < 7000]
+    assert read(server.url, part).to_pylist() == [row for row in rows if row["subject"] == "S.5"]
+
+
+def test_servers_that_block_deletes_are_refused_unless_asked_for(make_server: MakeServer) -> None:
+    server = make_server(binary=server_of("2.12"))
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(numbered("S.a", 10))
+        facts = admin.facts("S")
+    with pytest.raises(UnsupportedByServerError, match="without blocking deletes needs nats-serv"):
+        read(server.url, whole(facts))
+
+
+@pytest.mark.usefixtures("newest", "no_consumer")
+def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("PREFIX")
+    admin.create(name, name)
+    admin.fill(numbered(name, 50_000, 1000))
+    facts = admin.facts(name)
+    wanted = SequenceRange(name, 1, 1001, facts.created, snapshot=True)
+    assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(1, 1001))
+    # The link is used again, with chunks in flight.
+    assert read(shared_server.url, wanted).num_rows == 1000
+
+
+@pytest.mark.usefixtures("newest")
+def test_a_slow_reader_keeps_the_snapshot_alive(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    no_consumer: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from jetspark.bulk import snapshot_transfer
+
+    monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
+    name = unique("SLOW")
+    admin.create(name, name)
+    admin.fill(numbered(name, 60_000, 1000))
+    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)))
+    rows = next(batches).num_rows
+    time.sleep(7)  # the server gives up after five seconds without an ack
+    rows += sum(batch.num_rows for batch in batches)
+    assert rows == 60_000
+
+
+@pytest.mark.usefixtures("newest")
+def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) -> None:
+    server = make_server()
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(numbered("S.a", 60_000, 1000))
+        facts = admin.facts("S")
+    batches = read_range(make_options(server.url), whole(facts), ReadLimits(max_rows=1000))
+    found = next(batches)["seq"].to_pylist()
+    server.kill()
+    server.start()
+    for batch in batches:
+        found += batch["seq"].to_pylist()
+    assert found == list(range(1, 60_001))
+
+
+@pytest.mark.usefixtures("newest")
+def test_a_purged_head_and_a_recreated_stream_are_errors(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("GONE")
+    admin.create(name, name)
+    admin.fill(numbered(name, 1000))
+    wanted = whole(admin.facts(name))
+    admin.purge(name, seq=100)
+    with pytest.raises(DataLossError):
+        read(shared_server.url, wanted)
+    kept = read(shared_server.url, wanted, fail_on_data_loss=False)
+    assert kept["seq"].to_pylist() == list(range(100, 1001))
+    admin.call(f"STREAM.DELETE.{name}")
+    admin.create(name, name)
+    with pytest.raises(StreamRecreatedError):
+        read(shared_server.url, wanted)
+
+
+@pytest.mark.usefixtures("newest")
+def test_a_head_that_is_purged_while_it_is_sent_is_an_error(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("HEAD")
+    admin.create(name, name)
+    admin.fill(numbered(name, 80_000, 1000))
+    wanted = whole(admin.facts(name))
+    batches = read_range(make_options(shared_server.url), wanted, ReadLimits(max_rows=1000))
+    next(batches)
+    admin.purge(name, seq=75_000)
+    with pytest.raises(DataLossError):
+        list(batches)
+
+
+@pytest.mark.usefixtures("newest")
+def test_without_the_permission_nothing_else_is_tried(make_server: MakeServer) -> None:
+    server = make_server(
+        """
+        accounts {
+          A {
+            jetstream: enabled
+            users: [
+              {user: all, password: x}
+              {user: some, password: x,
+               permissions: {publish: {deny: "$JS.API.STREAM.SNAPSHOT.>"}}}
+            ]
+          }
+        }
+        """
+    )
+    with Admin(server.url.replace("nats://", "nats://all:x@")) as admin:
+        admin.create("S", "S.>")
+        admin.fill(numbered("S.a", 100))
+        facts = admin.facts("S")
+    with pytest.raises(PermissionsError, match=r"STREAM\.SNAPSHOT"):
+        list(read_range(make_options(server.url, user="some", password="x"), whole(facts)))
+
+
+@pytest.mark.usefixtures("newest", "no_consumer")
+def test_over_three_servers(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
+    name = unique("REPLICATED")
+    url = nats_cluster.urls[0]
+    with Admin(url) as admin:
+        admin.create(name, name, num_replicas=3)
+        admin.fill_new(numbered(name, 2_000))
+        facts = admin.facts(name)
+    assert read(url, whole(facts))["seq"].to_pylist() == list(range(1, 2_001))
+
+
+@pytest.mark.usefixtures("newest")
+def test_a_snapshot_of_another_stream_than_the_leaders_is_not_read(
+    nats_cluster: Cluster, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server sends it that does not know yet that the stream was recreated."""
+    from jetspark.bulk import backfill
+
+    asked = []
+
+    def another(*about: Any) -> StoredMessage:
+        asked.append(about)
+        return StoredMessage(1, b"", b"", "s", "2026-01-01T00:00:00Z")
+
+    monkeypatch.setattr(backfill, "proven", another)
+    name = unique("ANOTHER")
+    url = nats_cluster.urls[0]
+    with Admin(url) as admin:
+        admin.create(name, name, num_replicas=3)
+        admin.fill_new(numbered(name, 2_000))
+        facts = admin.facts(name)
+    rows = read(url, whole(facts))  # by a consumer in the end
+    assert rows["seq"].to_pylist() == list(range(1, 2_001))
+    assert len(asked) == 3

@@ -1,0 +1,118 @@
+"""option("backfill", "snapshot") in a real Spark: the rows of an ordinary read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.spark.test_source import failure, load, sequences
+from tests.support.server_lines import server_of
+from tests.support.streams import Admin, numbered
+
+from jetspark.errors import ConfigError
+from jetspark.spark.offsets import StreamOffset, to_json
+from jetspark.spark.options import parse_options
+from jetspark.spark.starting import begun
+from jetspark.spark.stream import JetStreamStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.conftest import MakeServer
+
+    from jetspark.server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def _newest(needs_server: Callable[[str], None]) -> None:
+    needs_server("2.15")
+
+
+@pytest.fixture
+def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    name = unique("BACKLOG")
+    admin.create(name, f"{name}.*")
+    admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 5001)])
+    admin.delete_messages(name, 77, 4000)
+    return name
+
+
+def test_a_batch_read_has_the_same_rows_in_one_partition(
+    spark: SparkSession, shared_server: NatsServer, stream: str
+) -> None:
+    url = shared_server.url
+    expected = sorted(map(tuple, load(spark, url, stream).collect()))
+    frame = load(spark, url, stream, backfill="snapshot", maxRecordsPerPartition="100")
+    assert sorted(map(tuple, frame.collect())) == expected
+    assert frame.rdd.getNumPartitions() == 1
+    part = load(
+        spark, url, stream, backfill="snapshot", startingOffsets="50", endingOffsets="100",
+        subjects=f"{stream}.3",
+    )  # fmt: skip
+    assert sequences(part) == list(range(53, 100, 10))
+
+
+def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_not(
+    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin, tmp_path: Path
+) -> None:
+    def run() -> None:
+        query = begun(
+            spark.readStream.format("jetstream")
+            .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
+            .options(backfill="snapshot", maxOffsetsPerTrigger="2000")
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "table"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start
+        )
+        query.awaitTermination()
+
+    run()
+    admin.fill(numbered(f"{stream}.new", 100))
+    run()
+    found = sequences(spark.read.parquet(str(tmp_path / "table")))
+    assert found == [number for number in range(1, 5101) if number not in (77, 4000)]
+
+
+def test_only_the_first_batch_is_planned_with_a_snapshot() -> None:
+    options = parse_options({"stream": "S", "backfill": "snapshot-blocking-deletes"})
+    reader = JetStreamStreamReader(options)
+    ends = [StreamOffset("t", number, 1) for number in (1, 500_001, 900_001)]
+    first = StreamOffset("t", 1, 1, earliest=True, initial=True)
+    (planned,) = reader.partitions(to_json({"S": first}), to_json({"S": ends[1]}))
+    assert (planned.wanted.snapshot, planned.wanted.blocking) == (True, True)
+    later = reader.partitions(to_json({"S": ends[1]}), to_json({"S": ends[2]}))
+    assert [one.wanted.snapshot for one in later] == [False, False]
+
+
+def test_an_old_server_is_refused_unless_the_value_says_so(
+    spark: SparkSession, make_server: MakeServer
+) -> None:
+    server = make_server(binary=server_of("2.12"))
+    with Admin(server.url) as admin:
+        admin.create("S", "S.>")
+        admin.fill(numbered("S.a", 100))
+    said = str(failure(load(spark, server.url, "S", backfill="snapshot").collect))
+    assert "'snapshot-blocking-deletes' accepts that" in said
+    frame = load(spark, server.url, "S", backfill="snapshot-blocking-deletes")
+    assert frame.count() == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"backfill": "fast"}, "must be consumer, snapshot, snapshot-blocking-deletes, not 'fast'"),
+        ({"backfill": "snapshot", "soleReader": "true"}, "cannot be used with 'soleReader'"),
+        ({"backfill": "snapshot", "interestConsumer": "c"}, "used with 'interestConsumer'"),
+    ],
+    ids=range(3),
+)
+def test_options_that_do_not_fit_are_one_sentence(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_options({"stream": "S", **options})
+    with pytest.raises(ConfigError, match="present values are read by a consumer"):
+        parse_options({"bucket": "b", "backfill": "snapshot"}).for_batch()
