@@ -130,6 +130,14 @@ def session_pids(session: int) -> list[int]:
     return [pid for pid, fields in _processes() if int(fields[3]) == session]
 
 
+def pid_cpu(pid: int) -> float | None:
+    """CPU seconds of another process."""
+    for one, fields in _processes():
+        if one == pid:
+            return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
 def session_cpu() -> float | None:
     """CPU seconds of all processes of this session, those that ended and were waited for too."""
     ticks = [

@@ -8,7 +8,7 @@ client that parses late must pay for it too. The sums are compared with what the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -62,10 +62,8 @@ def jetspark_bulk(job: Job) -> Measure:
     return timed_reading(job, partial(read_arrow, job))
 
 
-def read_arrow(job: Job, stream: str, messages: int) -> Tally:
+def read_arrow(job: Job, stream: str, messages: int, *, snapshot: bool = False) -> Tally:
     """A whole stream as record batches, of which none is kept."""
-    import pyarrow.compute as pc
-
     from jetspark.bulk.leaders import Leaders
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
@@ -73,8 +71,16 @@ def read_arrow(job: Job, stream: str, messages: int) -> Tally:
 
     options = make_options(job.url)
     created = Leaders(options, _TIMEOUT).ask(lambda api: api.stream(stream).created)
+    wanted = SequenceRange(stream, 1, messages + 1, created, snapshot=snapshot)
+    return tally(read_range(options, wanted))
+
+
+def tally(batches: Iterable[Any]) -> Tally:
+    """What record batches hold."""
+    import pyarrow.compute as pc
+
     rows = size = sequences = 0
-    for batch in read_range(options, SequenceRange(stream, 1, messages + 1, created)):
+    for batch in batches:
         rows += batch.num_rows
         size += pc.sum(pc.binary_length(batch.column("data"))).as_py()
         sequences += pc.sum(batch.column("seq")).as_py()

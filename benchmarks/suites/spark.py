@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 _TABLES = {
     "noop": {"jetspark_noop": "jetspark", "nats_py_noop": "source on nats-py"},
     "Parquet": {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"},
+    "backfill": {
+        "snapshot_noop": "through a snapshot → noop",
+        "snapshot_parquet": "through a snapshot → Parquet",
+        "memory_parquet": "rows from memory → Parquet",
+        "jetspark_parquet": "jetspark → Parquet",
+        "jetspark_noop": "jetspark → noop",
+    },
     "tables": {
         "jetspark_delta": "jetspark → Delta",
         "jetspark_iceberg": "jetspark → Iceberg",
@@ -68,6 +75,14 @@ def jetspark_noop(job: Job) -> Measure:
     return _read(job, stream_rows, _to_noop)
 
 
+def snapshot_noop(job: Job) -> Measure:
+    return _read(job, snapshot_rows, _to_noop)
+
+
+def snapshot_parquet(job: Job) -> Measure:
+    return _read(job, snapshot_rows, _to_parquet)
+
+
 def nats_py_noop(job: Job) -> Measure:
     from benchmarks.nats_py_source import NatsPySource
 
@@ -106,6 +121,17 @@ def memory_parquet(job: Job) -> Measure:
         with Stopwatch(session_cpu, session_peak) as watch:
             _to_parquet(rows)
         return watch.measure(job.messages)
+
+
+def snapshot_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+    """A stream through a snapshot, in one partition."""
+    return (
+        spark.read.format("jetstream")
+        .option("servers", job.url)
+        .option("stream", stream)
+        .option("backfill", "snapshot")
+        .load()
+    )
 
 
 def stream_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:

@@ -44,9 +44,12 @@ def test_a_batch_read_has_the_same_rows_in_one_partition(
 ) -> None:
     url = shared_server.url
     expected = sorted(map(tuple, load(spark, url, stream).collect()))
-    frame = load(spark, url, stream, backfill="snapshot", maxRecordsPerPartition="100")
+    frame = load(spark, url, stream, backfill="snapshot")
     assert sorted(map(tuple, frame.collect())) == expected
     assert frame.rdd.getNumPartitions() == 1
+    two = load(spark, url, stream, backfill="snapshot", minPartitions="2")
+    assert sorted(map(tuple, two.collect())) == expected
+    assert two.rdd.getNumPartitions() == 2
     part = load(
         spark, url, stream, backfill="snapshot", startingOffsets="50", endingOffsets="100",
         subjects=f"{stream}.3",
@@ -114,5 +117,9 @@ def test_an_old_server_is_refused_unless_the_value_says_so(
 def test_options_that_do_not_fit_are_one_sentence(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_options({"stream": "S", **options})
+    with pytest.raises(ConfigError, match="has no effect in a batch read with 'backfill'"):
+        parse_options(
+            {"stream": "S", "backfill": "snapshot", "maxRecordsPerPartition": "5"}
+        ).for_batch()
     with pytest.raises(ConfigError, match="present values are read by a consumer"):
         parse_options({"bucket": "b", "backfill": "snapshot"}).for_batch()

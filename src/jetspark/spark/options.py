@@ -194,6 +194,12 @@ class SourceOptions:
                 "Option 'presentValues' is for readStream; a batch read of a bucket has its "
                 "present values anyway, unless 'history' is true."
             )
+        if self.by_snapshot and "maxRecordsPerPartition" in self.given:
+            raise ConfigError(
+                "Option 'maxRecordsPerPartition' has no effect in a batch read with 'backfill': "
+                "each partition takes a snapshot of its own, so set 'minPartitions' for more "
+                "than one, or repartition the DataFrame."
+            )
         if self.is_snapshot and self.by_snapshot:
             raise ConfigError(
                 "Option 'backfill' is for streams, and for a bucket with 'history'; its present "

@@ -207,17 +207,24 @@ def resolve_positions(
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
-    """The partitions of one batch; one for each range that comes through a snapshot."""
+    """The partitions of one batch.
+
+    Every partition of a range that comes through a snapshot takes one of its own, so there are no
+    more of them than `minPartitions`.
+    """
     ranges = list(wanted)
-    whole = [one for one in ranges if one.snapshot and len(one)]
-    divided = planning.split_all(
+    parts = planning.split_all(
         (one for one in ranges if not one.snapshot),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
+    backlog = planning.split_all(
+        (one for one in ranges if one.snapshot),
+        min_partitions=options.min_partitions,
+        max_records=max(map(len, ranges), default=1),
+    )
     return [
-        *(RangePartition(one) for one in whole),
-        *(RangePartition(replace(part, direct=options.takes_nothing)) for part in divided),
+        RangePartition(replace(part, direct=options.takes_nothing)) for part in (*backlog, *parts)
     ]
 
 
