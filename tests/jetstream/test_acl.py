@@ -330,13 +330,13 @@ def link_of(guarded: Guarded) -> closing[BlockingLink]:
     return closing(connect_link(guarded.options()))
 
 
-def read_all(guarded: Guarded, *subjects: str, direct: bool = False) -> int:
+def read_all(guarded: Guarded, *subjects: str, **how: bool) -> int:
     """Rows of S, as a Spark query over all of it reads them."""
     with link_of(guarded) as link:
         facts = StreamAPI(link).stream("S")
         start = StreamAPI(link).sequence_at("S", 0)
         assert start == facts.first_seq
-    wanted = SequenceRange("S", start, facts.last_seq + 1, facts.created, subjects, direct=direct)
+    wanted = SequenceRange("S", start, facts.last_seq + 1, facts.created, subjects, **how)
     return sum(batch.num_rows for batch in read_range(guarded.options(), wanted))
 
 
@@ -366,6 +366,15 @@ async def test_role_spark_source_has_all_permissions_it_needs_and_no_more(
     with link_of(guarded) as link:
         assert StreamAPI(link).stream_names() == ["OTHER", "S"]
     await guarded.check(refused=without(DANGEROUS, "$JS.API.STREAM.NAMES"))
+
+
+async def test_spark_with_a_backfill(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.15")
+    guarded = guard(Roles().spark_source(["S"]) | Roles().backup("S"))
+    await make_stream(guarded)
+    assert read_all(guarded, snapshot=True) == 3
 
 
 async def test_spark_as_sole_reader(
