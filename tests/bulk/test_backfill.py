@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.bulk.test_backup import ordinary, spoil, various
 from tests.support.server_lines import server_of
-from tests.support.streams import Admin, numbered
+from tests.support.streams import Admin, Row, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
@@ -52,6 +53,12 @@ def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
     )
 
 
+def dense(subject: str, count: int) -> list[Row]:
+    """Messages of a thousand bytes that a snapshot cannot compress."""
+    rng = random.Random(count)
+    return [(subject, rng.randbytes(1000)) for _ in range(count)]
+
+
 def read(url: str, wanted: SequenceRange, **more: Any) -> pa.Table:
     batches = list(read_range(make_options(url), wanted, **more))
     return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
@@ -59,13 +66,15 @@ def read(url: str, wanted: SequenceRange, **more: Any) -> pa.Table:
 
 @pytest.fixture
 def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot that breaks off would be continued by a consumer, unseen."""
+    """A snapshot that breaks off would be continued by another one or by a consumer, unseen."""
+    from jetspark.bulk import reader
     from jetspark.bulk.stream_api import StreamAPI
 
     def none(*_: object, **__: object) -> None:
         raise AssertionError("a consumer was created")
 
     monkeypatch.setattr(StreamAPI, "create_reader", none)
+    monkeypatch.setattr(reader, "_SNAPSHOTS", 1)
 
 
 @pytest.mark.parametrize("line", ["2.10", "2.12", "2.14", "2.15"])
@@ -103,7 +112,7 @@ def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(
 ) -> None:
     name = unique("PREFIX")
     admin.create(name, name)
-    admin.fill(numbered(name, 50_000, 1000))
+    admin.fill(dense(name, 50_000))
     facts = admin.facts(name)
     wanted = SequenceRange(name, 1, 1001, facts.created, snapshot=True)
     assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(1, 1001))
@@ -124,7 +133,7 @@ def test_a_slow_reader_keeps_the_snapshot_alive(
     monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
     name = unique("SLOW")
     admin.create(name, name)
-    admin.fill(numbered(name, 60_000, 1000))
+    admin.fill(dense(name, 60_000))
     batches = read_range(make_options(shared_server.url), whole(admin.facts(name)))
     rows = next(batches).num_rows
     time.sleep(7)  # the server gives up after five seconds without an ack
@@ -137,7 +146,7 @@ def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) ->
     server = make_server()
     with Admin(server.url) as admin:
         admin.create("S", "S.>")
-        admin.fill(numbered("S.a", 60_000, 1000))
+        admin.fill(dense("S.a", 60_000))
         facts = admin.facts("S")
     batches = read_range(make_options(server.url), whole(facts), ReadLimits(max_rows=1000))
     found = next(batches)["seq"].to_pylist()
@@ -173,7 +182,7 @@ def test_a_head_that_is_purged_while_it_is_sent_is_an_error(
 ) -> None:
     name = unique("HEAD")
     admin.create(name, name)
-    admin.fill(numbered(name, 80_000, 1000))
+    admin.fill(dense(name, 80_000))
     wanted = whole(admin.facts(name))
     batches = read_range(make_options(shared_server.url), wanted, ReadLimits(max_rows=1000))
     next(batches)
