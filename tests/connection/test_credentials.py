@@ -156,5 +156,6 @@ def test_signing_without_the_library_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_when_a_jwt_expires() -> None:
     assert jwt_expiry(make_jwt(ISSUER, USER.public, "user", 1234)) == 1234
-    for never in (JWT, "", "a.b.c", "a.W10.c", "..", "é.é.é"):
+    deep = base64.urlsafe_b64encode(b'{"exp":' + b"[" * 100_000).decode().rstrip("=")
+    for never in (JWT, "", "a.b.c", "a.W10.c", "..", "é.é.é", f"a.{deep}.c"):
         assert jwt_expiry(never) is None

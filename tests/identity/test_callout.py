@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,9 +21,11 @@ from jetspark.errors import (
 from jetspark.full_client import connect
 from jetspark.identity import (
     Allowed,
+    AllowedResponses,
     AuthRequest,
     CurveKeyPair,
     Grant,
+    HoursOfDay,
     KeyKind,
     KeyPair,
     UserClaims,
@@ -225,6 +227,80 @@ async def test_instances_of_a_callout_share_and_stop_in_good_order(
 
 async def _of(value: bool) -> bool:
     return value
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"payload": 10}, "payload"),
+        ({"subs": 2}, "subs"),
+        ({"data": 0}, "data"),
+        ({"src": ["192.0.2.0/24"]}, "src"),
+        ({"allowed_connection_types": ["WEBSOCKET"]}, "allowed_connection_types"),
+        ({"bearer_token": True}, "bearer_token"),
+        ({"issuer_account": KeyPair.new(KeyKind.ACCOUNT).public}, "issuer_account"),
+    ],
+)
+def test_a_grant_with_claims_that_servers_do_not_enforce_is_refused(
+    claims: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"do not enforce {name} for users of a callout"):
+        Grant(account="APP", may=UserClaims(**claims))
+
+
+async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_more(
+    make_server: Callable[..., NatsServer],
+) -> None:
+    keys = CalloutKeys()
+    server = make_server(keys.config())
+    now = datetime.now(UTC)
+    later = HoursOfDay(
+        start=f"{now + timedelta(hours=2):%H:00:00}", end=f"{now + timedelta(hours=3):%H:00:00}"
+    )
+    claims = {
+        "all": {},
+        "limits": {"payload": 10, "subs": 2, "data": 10},
+        "src": {"src": ["192.0.2.0/24"]},
+        "types": {"allowed_connection_types": ["WEBSOCKET"]},
+        "none left": {"payload": -1, "subs": -1, "data": -1, "src": [], "bearer_token": False},
+        "times": {"times": [later], "times_location": "UTC"},
+        "proxy": {"proxy_required": True},
+        "answers": {"pub": Allowed(deny=[">"]), "resp": AllowedResponses(max=1)},
+    }
+
+    def grant(request: AuthRequest) -> Grant:
+        user = request.connect_opts.user
+        grant = Grant(account="APP", name=user)
+        object.__setattr__(grant, "may", UserClaims(**claims[user]))  # unchecked
+        return grant
+
+    async with (
+        connect(server.url, user="auth", password="auth", error_callback=lambda _: None) as nc,
+        await nc.auth_callout(grant, signer=keys.signer),
+    ):
+        for user in ("limits", "src", "types", "none left"):
+            async with await login(server, user) as ignoring:
+                subs = [ignoring.subscribe(f"many.{number}") for number in range(5)]
+                await ignoring.publish("many.4", bytes(100))
+                assert (await subs[4].next(30)).data == bytes(100)
+        for user in ("times", "proxy"):  # servers before 2.12 ignore proxy_required: we refuse
+            with pytest.raises(AuthError):
+                await login(server, user)
+        errors: list[JetsparkError] = []
+        async with (
+            await login(server, "all") as asking,
+            await login(server, "answers", error_callback=errors.append) as answering,
+        ):
+            served, inbox = answering.subscribe("service"), asking.subscribe("answers")
+            await asyncio.gather(asking.flush(), answering.flush())
+            await asking.publish("service", reply="answers")
+            request = await served.next(30)
+            await request.respond(b"1")
+            await request.respond(b"2")
+            await answering.flush()
+            assert (await inbox.next(30)).data == b"1"
+            await eventually(lambda: _of(len(errors) == 1))
+            assert [type(error) for error in errors] == [PermissionsError]
 
 
 async def test_callout_refuses_keys_of_another_kind(

@@ -31,6 +31,7 @@ from jetspark.identity import (
     AuthRequest,
     CurveKeyPair,
     Grant,
+    HoursOfDay,
     KeyKind,
     KeyPair,
     UserClaims,
@@ -178,7 +179,7 @@ async def test_issued_users_log_in_with_their_permissions_and_limits(
     said = user_claims(claims)
     assert said.pub == Allowed(deny=["secret.>"])
     assert (said.payload, said.subs, said.tags) == (100, -1, ["team:a"])
-    expired = issue_user(account, user.public, expires=datetime.now(UTC) - timedelta(seconds=5))
+    expired = encode_jwt(account, user.public, "user", {}, expires=int(time.time()) - 5)
     with pytest.raises(AuthExpiredError):
         await connect(server.url, jwt=expired, nkey_seed=user.seed)
     with pytest.raises(AuthError):  # of an account that the server does not know
@@ -286,6 +287,105 @@ def test_wrong_keys_and_times_are_refused() -> None:
         issue_user(account, user.public, expires=0)
     with pytest.raises(ConfigError, match="time zone"):
         issue_user(account, user.public, expires=datetime(2030, 1, 1))
+    with pytest.raises(ConfigError, match="in the past"):
+        issue_user(account, user.public, expires=datetime.now(UTC) - timedelta(seconds=5))
+    for wrong in (account.seed, account.seed.encode(), None):
+        with pytest.raises(ConfigError) as refused:
+            issue_user(wrong, user.public)  # type: ignore[arg-type]
+        assert account.seed not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ({"payload": "x"}, "payload is a whole number"),
+        ({"payload": -5}, "payload is at least 0, or -1 for no limit, not -5."),
+        ({"subs": True}, "subs is a whole number"),
+        ({"data": -2}, "data is at least 0"),
+        ({"src": ["nonsense"]}, "src has networks such as"),
+        ({"src": ["192.0.2.1"]}, "src has networks such as"),
+        ({"pub": {"allow": ["a..b"]}}, "Bad subject in pub.allow 'a..b'"),
+        ({"sub": {"deny": ["a group b"]}}, "Bad subject in sub.deny"),
+        ({"pub": {"allow": ["a group"]}}, "Bad subject in pub.allow"),
+        ({"pub": {"allow": 5}}, "allow is a str or a list of str"),
+        ({"resp": {"max": -2}}, "resp.max is at least 0"),
+        ({"resp": AllowedResponses(ttl=timedelta(seconds=-1))}, "resp.ttl"),
+        ({"times": [HoursOfDay(start="8", end="09:00:00")]}, 'times are such as "08:00:00"'),
+        ({"type": "account"}, "leave it out"),
+        ({"version": 1}, "leave it out"),
+        ({"tags": 5}, "tags is a str or a list of str"),
+    ],
+)
+def test_claims_that_no_server_could_read_are_refused(claims: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        issue_user(_ACCOUNT, _USER, claims=UserClaims(**claims))
+    assert told in str(refused.value)
+
+
+def test_claims_that_servers_read_are_issued() -> None:
+    may = UserClaims(
+        pub=Allowed(allow="orders.>"),  # type: ignore[arg-type]  # one is a list of one
+        sub=Allowed(allow=["orders.> workers"]),
+        resp=AllowedResponses(max=-1, ttl=timedelta(seconds=5)),
+        payload=0,
+        subs=-1,
+        src=["192.0.2.7/24", "2001:db8::/32"],
+        times=[HoursOfDay(start="08:00:00", end="17:30:00")],
+    )
+    said = user_claims(read_jwt(issue_user(_ACCOUNT, _USER, claims=may)))
+    assert said.pub == Allowed(allow=["orders.>"])
+    assert (said.sub, said.resp, said.src, said.times) == (may.sub, may.resp, may.src, may.times)
+    again = issue_user(_ACCOUNT, _USER, claims=said)  # what was read is issued again
+    assert user_claims(read_jwt(again)) == said
+
+
+def test_creds_are_of_one_user() -> None:
+    user, other = KeyPair.new(), KeyPair.new()
+    jwt = issue_user(_ACCOUNT, user.public)
+    operator = KeyPair.new(KeyKind.OPERATOR)
+    no_user = encode_jwt(operator, operator.public, "operator", {})
+    for wrong in (
+        ("x", user.seed),
+        (user.seed, jwt),
+        (jwt, other.seed),
+        (jwt, CurveKeyPair.new().seed),
+        (jwt, user),
+        (jwt, user.public),
+        (jwt, user.seed.encode()),
+        (jwt.encode(), user.seed),
+        (no_user, operator.seed),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            creds_text(*wrong)  # type: ignore[arg-type]
+        for seed in (user.seed, other.seed, operator.seed):
+            assert seed not in str(refused.value)
+    assert user.seed in creds_text(jwt, user.seed)
+
+
+def test_keys_of_a_wrong_kind_are_refused_in_a_sentence() -> None:
+    key, curve = KeyPair.new(), CurveKeyPair.new()
+    wrong: list[Callable[..., object]] = [
+        lambda: KeyPair.from_seed(key.seed.encode()),  # type: ignore[arg-type]
+        lambda: KeyPair.from_seed(None),  # type: ignore[arg-type]
+        lambda: CurveKeyPair.from_seed(b"x"),  # type: ignore[arg-type]
+        lambda: KeyPair.new(5),  # type: ignore[arg-type]
+        lambda: KeyPair("USER", bytes(32)),  # type: ignore[arg-type]
+        lambda: KeyPair(KeyKind.USER, b"x"),
+        lambda: KeyPair(KeyKind.USER, "x" * 32),  # type: ignore[arg-type]
+        lambda: KeyPair(KeyKind.CURVE, bytes(32)),
+        lambda: CurveKeyPair(b"x"),
+        lambda: key.sign("x"),  # type: ignore[arg-type]
+        lambda: curve.seal("x", curve.public),  # type: ignore[arg-type]
+        lambda: curve.seal(b"x", None),  # type: ignore[arg-type]
+        lambda: curve.open("x", curve.public),  # type: ignore[arg-type]
+        lambda: verify(None, b"x", b"y"),  # type: ignore[arg-type]
+        lambda: verify(key.public, "x", b"y"),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(ConfigError) as refused:
+            call()
+        assert str(refused.value).endswith(".")
+        assert key.seed not in str(refused.value)
 
 
 def test_times_of_a_jwt_are_checked_with_leeway() -> None:
@@ -339,6 +439,7 @@ def test_a_changed_jwt_is_never_read(data: st.DataObject) -> None:
             read_jwt(_JWT[:place] + letter + _JWT[place + 1 :])
 
 
+_ACCOUNT, _USER = KeyPair.new(KeyKind.ACCOUNT), KeyPair.new().public
 _JWT = issue_user(KeyPair.new(KeyKind.ACCOUNT), KeyPair.new().public)
 
 

@@ -9,7 +9,6 @@ user's own needs nothing.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from jetspark.connection.callables import answer_of
 from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed
 from jetspark.errors import ConfigError, NKeyError
 from jetspark.subjects import NO_TEXT
+from jetspark.wire.jwt_part import object_of_part
 
 Sign: TypeAlias = Callable[[bytes], bytes]
 """The server's nonce to its 64 bytes of Ed25519 signature."""
@@ -122,9 +122,8 @@ def jwt_expiry(jwt: str) -> float | None:
     """When a JWT expires, seconds since 1970; None for never, and for anything but a JWT."""
     body = jwt.split(".")[1:2]
     try:
-        claims = json.loads(base64.urlsafe_b64decode(body[0] + "=" * (-len(body[0]) % 4)))
-        expires = claims.get("exp")
-    except (IndexError, ValueError, AttributeError):
+        expires = object_of_part(body[0]).get("exp")
+    except (IndexError, ValueError):
         return None
     return float(expires) if isinstance(expires, int) and expires > 0 else None
 

@@ -12,7 +12,8 @@ import secrets
 from enum import Enum
 from typing import Any, Final, Self
 
-from jetspark.errors import ConfigError, NKeyError
+from jetspark.arguments import checked
+from jetspark.errors import ConfigError, NKeyError, shown
 
 _SEED: Final = 18 << 3  # S…
 _RAW: Final = 32  # bytes
@@ -36,14 +37,20 @@ class KeyKind(Enum):
         return base64.b32encode(bytes([self.value])).decode()[0]
 
 
+@checked
 class KeyPair:
     """A pair of Ed25519 keys: signs as an operator, an account, a user, a server or a cluster."""
 
     __slots__ = ("_key", "_raw", "kind", "public")
 
     def __init__(self, kind: KeyKind, raw: bytes) -> None:
+        """`raw`: the 32 secret bytes. Raises ConfigError, also without PyNaCl."""
+        if not isinstance(kind, KeyKind):
+            raise ConfigError(f"kind is a KeyKind, such as KeyKind.USER, not {shown(kind)}.")
+        if kind is KeyKind.CURVE:
+            raise ConfigError("Curve keys encrypt: CurveKeyPair.new() makes them.")
         self.kind = kind
-        self._raw = raw
+        self._raw = _secret_bytes(raw)
         self._key = _nacl().SigningKey(raw)
         self.public = encode_key(kind, bytes(self._key.verify_key))
         """The public key as text."""
@@ -51,8 +58,6 @@ class KeyPair:
     @classmethod
     def new(cls, kind: KeyKind = KeyKind.USER) -> Self:
         """New random keys. Raises ConfigError without PyNaCl, and for KeyKind.CURVE."""
-        if kind is KeyKind.CURVE:
-            raise ConfigError("Curve keys encrypt: CurveKeyPair.new() makes them.")
         return cls(kind, secrets.token_bytes(_RAW))
 
     @classmethod
@@ -69,7 +74,7 @@ class KeyPair:
         return encode_seed(self.kind, self._raw)
 
     def sign(self, data: bytes) -> bytes:
-        """The 64 bytes of a signature."""
+        """The 64 bytes of a signature. Raises ConfigError for what is no bytes."""
         signature: bytes = self._key.sign(data).signature
         return signature
 
@@ -77,13 +82,15 @@ class KeyPair:
         return f"KeyPair({self.public})"
 
 
+@checked
 class CurveKeyPair:
     """A pair of X25519 keys (xkeys): encrypts for the holder of another one."""
 
     __slots__ = ("_raw", "public")
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+        """`raw`: the 32 secret bytes. Raises ConfigError, also without PyNaCl."""
+        self._raw = _secret_bytes(raw)
         self.public = encode_key(KeyKind.CURVE, bytes(_box().PrivateKey(raw).public_key))
         """The public key as text (X…)."""
 
@@ -133,6 +140,7 @@ class CurveKeyPair:
         return f"CurveKeyPair({self.public})"
 
 
+@checked
 def verify(public: str, data: bytes, signature: bytes) -> bool:
     """Whether the holder of a public key has signed this data. Raises NKeyError for a wrong key."""
     kind, raw = decode_any_key(public)
@@ -143,6 +151,14 @@ def verify(public: str, data: bytes, signature: bytes) -> bool:
     except (_crypto_error(), ValueError):  # ValueError: of another length
         return False
     return True
+
+
+def _secret_bytes(raw: bytes) -> bytes:
+    """Raises ConfigError, never with the bytes."""
+    if not isinstance(raw, bytes) or len(raw) != _RAW:
+        what = f"{len(raw)} bytes" if isinstance(raw, bytes) else type(raw).__name__
+        raise ConfigError(f"raw is the {_RAW} bytes of a secret key, not {what}.")
+    return raw
 
 
 # -- as text ---------------------------------------------------------------------------------
@@ -189,6 +205,8 @@ def is_key(text: str, kind: KeyKind) -> bool:
 
 def decode_seed(seed: str) -> tuple[KeyKind, bytes]:
     """Kind and secret bytes of a seed. Raises NKeyError, never with the seed."""
+    if not isinstance(seed, str):
+        raise NKeyError(f"A seed is a str (58 letters and digits, S…), not {type(seed).__name__}.")
     raw = _checked_bytes(seed.strip())
     try:
         if len(raw) == 2 + _RAW and raw[0] & 0xF8 == _SEED:
@@ -204,7 +222,9 @@ def _checked_text(body: bytes) -> str:
 
 
 def _checked_bytes(text: str) -> bytes:
-    """Without the checksum; nothing when that is wrong."""
+    """Without the checksum; nothing when that is wrong, and for what is no text."""
+    if not isinstance(text, str):
+        return b""
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
     except ValueError:  # also for letters that are not ASCII

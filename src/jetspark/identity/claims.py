@@ -13,20 +13,24 @@ import msgspec
 from jetspark.arguments import checked
 from jetspark.errors import ConfigError
 from jetspark.jetstream.acl.permissions import Permissions
+from jetspark.jetstream.documents.configuration import GivenDocument
 from jetspark.jetstream.documents.document import Document, Span
 from jetspark.timestamps import as_timedelta
 
 NO_LIMIT = -1
 
 
-class Allowed(Document, frozen=True, kw_only=True):
-    """Subjects that are allowed and denied; without `allow`, all that are not denied."""
+class Allowed(GivenDocument, frozen=True, kw_only=True):
+    """Subjects that are allowed and denied; without `allow`, all that are not denied.
+
+    Of `sub`, "subject group" allows or denies a queue group only.
+    """
 
     allow: list[str] | None = None
     deny: list[str] | None = None
 
 
-class AllowedResponses(Document, frozen=True, kw_only=True):
+class AllowedResponses(GivenDocument, frozen=True, kw_only=True):
     """Answers to the reply subjects of received messages, beside `pub`."""
 
     max: int = 1
@@ -35,17 +39,18 @@ class AllowedResponses(Document, frozen=True, kw_only=True):
     """How long after the message."""
 
 
-class HoursOfDay(Document, frozen=True, kw_only=True):
+class HoursOfDay(GivenDocument, frozen=True, kw_only=True):
     """When a user may be connected, as "08:00:00"."""
 
     start: str
     end: str
 
 
-class UserClaims(Document, frozen=True, kw_only=True):
+class UserClaims(GivenDocument, frozen=True, kw_only=True):
     """What a user may do. Limits that are not given are none (-1).
 
-    For a user of a scoped signing key nothing is given: the server takes the key's template.
+    For a user of a scoped signing key nothing is given: the server takes the key's template. Raises
+    ConfigError for a value of a wrong kind; what no server could read is refused in `issue_user`.
     """
 
     pub: Allowed | None = None
@@ -54,7 +59,7 @@ class UserClaims(Document, frozen=True, kw_only=True):
     subs: int | None = None
     """Subscriptions of a connection."""
     data: int | None = None
-    """Bytes in all."""
+    """Bytes in all; no server up to 2.15 enforces it."""
     payload: int | None = None
     """Bytes of a message."""
     src: list[str] | None = None
@@ -65,6 +70,7 @@ class UserClaims(Document, frozen=True, kw_only=True):
     bearer_token: bool | None = None
     """Log in with the JWT alone, without proving the key."""
     proxy_required: bool | None = None
+    """Log in through a trusted proxy only (server 2.12; older ones ignore it)."""
     allowed_connection_types: list[str] | None = None
     """Of "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"."""
     issuer_account: str | None = None

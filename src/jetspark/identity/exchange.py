@@ -13,9 +13,12 @@ from typing import Final
 from jetspark.arguments import check_fields
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.errors import ConfigError, JWTError, NKeyError
+from jetspark.identity.claim_checks import check_enforced
 from jetspark.identity.claims import AuthRequest, UserClaims, permitted
 from jetspark.identity.jwt import body_of, check_times, encode_jwt, issue_user, read_jwt
 from jetspark.jetstream.acl.permissions import Permissions
+from jetspark.jetstream.requirements import check_feature
+from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers
 
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
@@ -31,10 +34,12 @@ class Grant:
     """What a callout's handler returns: this user may log in.
 
     `account`: the user's account; its name, or with an operator its public key (A…). `may`: what
-    the user may do, as claims or as the permissions of roles; None: everything. `name`: of the
-    user, for the server's logs and lists. `expires`: when the server ends the connection: seconds
-    or a timedelta from now, or a moment. `signer`: with an operator, the key of `account`, or one
-    of its signing keys; otherwise the service's key signs. `scoped`: that signing key has a scope.
+    the user may do, as claims or as the permissions of roles; None: everything. Of the claims
+    servers enforce `pub`, `sub`, `resp` and `times` for such a user, from 2.12 on also
+    `proxy_required`; limits, networks and the like raise ConfigError. `name`: of the user, for the
+    server's logs and lists. `expires`: when the server ends the connection: seconds or a timedelta
+    from now, or a moment. `signer`: with an operator, the key of `account`, or one of its signing
+    keys; otherwise the service's key signs. `scoped`: that signing key has a scope.
     """
 
     account: str
@@ -46,6 +51,8 @@ class Grant:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if isinstance(self.may, UserClaims):
+            check_enforced(self.may)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -113,6 +120,9 @@ class Exchange:
         with_operator = is_key(grant.account, KeyKind.ACCOUNT)
         if not grant.account:
             raise ConfigError("A grant names the user's account.")
+        if may is not None and may.proxy_required:
+            server = ServerInfo(version=request.server_id.version)
+            check_feature("proxy_required", (2, 12), server)
         if grant.signer is not None and not with_operator:
             raise ConfigError("A grant with a signer needs the account's public key (A…).")
         jwt = issue_user(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import time
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,15 +18,15 @@ import msgspec
 from jetspark.arguments import checked
 from jetspark.connection.nkeys import KeyKind, KeyPair, is_key, verify
 from jetspark.errors import ConfigError, JetStreamError, JWTError, NKeyError
+from jetspark.identity.claim_checks import KIND, LIMITS, VERSION, checked_claims
 from jetspark.identity.claims import NO_LIMIT, Claims, UserClaims
-from jetspark.jetstream.documents.document import from_wire, to_wire
+from jetspark.jetstream.documents.document import from_wire
 from jetspark.timestamps import in_seconds
+from jetspark.wire.jwt_part import bytes_of_part, object_of_part, part_of_bytes
 
 MOST_BYTES: Final = 1024 * 1024
 """Of a JWT, as for servers."""
 _HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
-_VERSION: Final = 2
-_LIMITS: Final = ("subs", "data", "payload")
 
 
 @checked
@@ -56,16 +57,16 @@ def issue_user(
         raise NKeyError("user is not a user's public key (U…).")
     if account is not None and not is_key(account, KeyKind.ACCOUNT):
         raise NKeyError("account is not an account's public key (A…).")
-    said = to_wire(claims or UserClaims())
+    said = checked_claims(claims or UserClaims())
     if scoped:
         if said.keys() - {"tags"}:
             raise ConfigError("A scoped signing key decides itself: give no claims but tags.")
     else:
-        said = dict.fromkeys(_LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | said
+        said = dict.fromkeys(LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | said
     if account is not None and account != signer.public:
         said["issuer_account"] = account
     return encode_jwt(
-        signer, user, "user", said, name=name, audience=audience, expires=_moment(expires)
+        signer, user, KIND, said, name=name, audience=audience, expires=_moment(expires)
     )
 
 
@@ -75,14 +76,32 @@ def _moment(expires: float | timedelta | datetime | None) -> int:
     if isinstance(expires, datetime):
         if expires.tzinfo is None:
             raise ConfigError("expires needs a time zone.")
-        return int(expires.timestamp())
+        if (moment := expires.timestamp()) <= time.time():
+            raise ConfigError(f"expires is in the past: {expires}.")
+        return math.ceil(moment)
     if (seconds := in_seconds(expires)) <= 0:
         raise ConfigError("expires is more than 0 seconds from now.")
     return int(time.time() + seconds)
 
 
+@checked
 def creds_text(jwt: str, seed: str) -> str:
-    """The text of a `.creds` file of a user, which `creds_file` and other clients read."""
+    """The text of a `.creds` file of a user, which `creds_file` and other clients read.
+
+    `seed`: of the user that the JWT is about (`KeyPair.seed`). Raises ConfigError, never with the
+    seed, for what is no user's JWT, no seed, or that of another user.
+    """
+    try:
+        claims = read_jwt(jwt)
+        user_claims(claims)
+    except JWTError as error:
+        raise ConfigError(f"jwt is not the JWT of a user: {error}") from None
+    try:
+        public = KeyPair.from_seed(seed).public
+    except NKeyError as error:
+        raise ConfigError(f"seed is not the seed of a user: {error}") from None
+    if public != claims.sub:
+        raise ConfigError(f"seed is not that of the JWT's user: it is of {public}.")
     return (
         f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         "Keep this file secret: whoever has the seed below is this user.\n\n"
@@ -105,15 +124,15 @@ def encode_jwt(
         "iat": int(time.time()),
         "iss": signer.public,
         "sub": subject,
-        "nats": {**nats, "type": kind, "version": _VERSION},
+        "nats": {**nats, "type": kind, "version": VERSION},
     }
     for field, value in (("name", name), ("aud", audience), ("exp", expires)):
         if value:
             body[field] = value
     digest = hashlib.sha256(msgspec.json.encode(body)).digest()
     body["jti"] = base64.b32encode(digest).decode().rstrip("=")
-    signed = f"{_text(msgspec.json.encode(_HEADER))}.{_text(msgspec.json.encode(body))}"
-    return f"{signed}.{_text(signer.sign(signed.encode()))}"
+    signed = ".".join(part_of_bytes(msgspec.json.encode(one)) for one in (_HEADER, body))
+    return f"{signed}.{part_of_bytes(signer.sign(signed.encode()))}"
 
 
 @checked
@@ -132,9 +151,13 @@ def read_jwt(text: str) -> Claims:
         raise JWTError("The JWT is not signed with ed25519-nkey.")
     body = _object(parts[1], "body")
     nats = body.get("nats")
-    if not isinstance(nats, dict) or nats.get("version") != _VERSION:
+    if not isinstance(nats, dict) or nats.get("version") != VERSION:
         raise JWTError("The JWT is not of version 2.")
-    issuer, signature = body.get("iss"), _bytes(parts[2], "signature")
+    issuer = body.get("iss")
+    try:
+        signature = bytes_of_part(parts[2])
+    except ValueError:
+        raise JWTError("The signature of the JWT is not Base64.") from None
     try:
         right = isinstance(issuer, str) and verify(
             issuer, f"{parts[0]}.{parts[1]}".encode(), signature
@@ -152,7 +175,7 @@ def read_jwt(text: str) -> Claims:
 @checked
 def user_claims(claims: Claims) -> UserClaims:
     """What a user's JWT says. Raises JWTError for a JWT of another kind."""
-    found: UserClaims = body_of(claims, "user", UserClaims)
+    found: UserClaims = body_of(claims, KIND, UserClaims)
     return found
 
 
@@ -181,21 +204,6 @@ def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
 
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(_bytes(part, what), type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return object_of_part(part)
+    except ValueError:
         raise JWTError(f"The {what} of the JWT is no JSON object.") from None
-
-
-def _bytes(part: str, what: str) -> bytes:
-    try:
-        raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-    except ValueError:  # also for letters that are not ASCII
-        raw = b""
-    # One text only for the same bytes: no padding, no other letters.
-    if not raw or _text(raw) != part:
-        raise JWTError(f"The {what} of the JWT is not Base64.")
-    return raw
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
