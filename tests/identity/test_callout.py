@@ -257,7 +257,7 @@ async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_mo
     later = HoursOfDay(
         start=f"{now + timedelta(hours=2):%H:00:00}", end=f"{now + timedelta(hours=3):%H:00:00}"
     )
-    claims = {
+    claims: dict[str, dict[str, Any]] = {
         "all": {},
         "limits": {"payload": 10, "subs": 2, "data": 10},
         "src": {"src": ["192.0.2.0/24"]},

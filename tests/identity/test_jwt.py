@@ -356,7 +356,7 @@ def test_creds_are_of_one_user() -> None:
         (no_user, operator.seed),
     ):
         with pytest.raises(ConfigError) as refused:
-            creds_text(*wrong)  # type: ignore[arg-type]
+            creds_text(*wrong)
         for seed in (user.seed, other.seed, operator.seed):
             assert seed not in str(refused.value)
     assert user.seed in creds_text(jwt, user.seed)
