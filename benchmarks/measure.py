@@ -38,6 +38,8 @@ class Measure:
     """User and system time, None where the machine does not tell."""
     peak_bytes: int | None
     """The most memory that was resident at any time, start and warm-up included."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """Instead of the rate, for the table: what else was measured, by its heading."""
 
     @property
     def rate(self) -> float:

@@ -33,14 +33,48 @@ class Section:
 def table(section: Section) -> str:
     """Aligned columns; ratios are medians of the ratios within each round."""
     measures = section.results.measures
+    if any(one.figures for rounds in measures.values() for one in rounds):
+        return _table_of_figures(section)
     bases = [base for base in section.bases if base in measures]
     rows: list[Sequence[str]] = [(*_HEADINGS, *(f"× {base}" for base in bases))]
     for label, rounds in measures.items():
         rows.append((label, *_figures(rounds), *(_ratio(rounds, measures[b]) for b in bases)))
     if section.others:
         rows = [(*row, *_changes(section, row[0])) for row in rows]
+    return _titled(section, rows)
+
+
+def _titled(section: Section, rows: Sequence[Sequence[str]]) -> str:
     skipped = [f"skipped: {label} ({why})" for label, why in section.results.skipped.items()]
     return "\n".join([section.title, "", *_aligned(rows), *skipped])
+
+
+def _table_of_figures(section: Section) -> str:
+    """Medians of each figure; below a contestant and its other version, their ratio."""
+    measures = section.results.measures
+    names = list(
+        dict.fromkeys(n for all_ in measures.values() for one in all_ for n in one.figures)
+    )
+    rows: list[Sequence[str]] = [("", *names, "CPU s", "peak MB")]
+    for label, rounds in measures.items():
+        medians = [statistics.median(one.figures[name] for one in rounds) for name in names]
+        cpu = statistics.median(one.cpu_seconds or 0 for one in rounds)
+        peak = statistics.median(one.peak_bytes or 0 for one in rounds) / 1e6
+        rows.append((label, *map(_short, medians), f"{cpu:.1f}", f"{peak:,.0f}"))
+    for label, other in section.others.items():
+        pairs = list(zip(measures[label], measures.get(other, ()), strict=False))
+        ratios = [
+            statistics.median(a.figures[n] / b.figures[n] for a, b in pairs)
+            if all(b.figures[n] for _, b in pairs)
+            else 1.0
+            for n in names
+        ]
+        rows.append((f"{label}, × other", *(f"{one:.2f}" for one in ratios), "", ""))
+    return _titled(section, rows)
+
+
+def _short(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2f}"
 
 
 def _figures(rounds: Sequence[Measure]) -> tuple[str, ...]:

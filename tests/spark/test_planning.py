@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -239,6 +240,25 @@ def test_several_ranges_share_the_partitions_by_length() -> None:
     parts = planning.split_all([small, large, none], min_partitions=10, max_records=10**9)
     assert [part.stream for part in parts] == ["A"] + ["B"] * 9
     assert planning.split_all([none], min_partitions=4, max_records=10) == []
+
+
+@given(
+    lengths=st.lists(st.integers(1, 100_000), max_size=300),
+    min_partitions=st.integers(1, 40),
+    max_records=st.integers(100_000, 300_000),
+)
+def test_small_ranges_share_a_partition(
+    lengths: list[int], min_partitions: int, max_records: int
+) -> None:
+    parts = [SequenceRange(str(n), 1, 1 + length, CREATED) for n, length in enumerate(lengths)]
+    shared = planning.shared(parts, min_partitions=min_partitions, max_records=max_records)
+    assert [one for ranges in shared for one in ranges] == parts
+    assert len(shared) >= min(len(parts), min_partitions)
+    assert all(sum(map(len, ranges)) <= max_records for ranges in shared)
+    # Two neighbours would not have fitted into one.
+    if min_partitions == 1:
+        costs = [sum(len(one) + 1_000 for one in ranges) for ranges in shared]
+        assert all(a + b > 64_000 for a, b in pairwise(costs))
 
 
 # -- offsets ---------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.bulk.ranges import ReadLimits, cut
+from jetspark.bulk.subject_choice import SubjectChoice
 from jetspark.kv_rules import (
     MARKER_REASON,
     OPERATION,
@@ -42,7 +43,6 @@ from jetspark.kv_rules import (
     has_operation,
     operation_of,
 )
-from jetspark.subjects import subject_matches
 from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Columns, header_pairs
 
@@ -131,29 +131,19 @@ def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa
 def batches(
     stream: str,
     rows: Columns,
-    subjects: Sequence[str],
+    choice: SubjectChoice | None,
     columns: Sequence[str],
     limits: ReadLimits,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches within the limits; with `subjects`, only of messages under one of these."""
+    """Record batches within the limits; with `choice`, only of the messages that it chooses."""
     batch = to_batch(stream, rows, columns)
-    wanted = _under(subjects, rows) if subjects else None
+    wanted = choice.mask(_subjects(rows)) if choice else None
     for start, count in cut(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
         piece = batch.slice(start, count)
         if wanted is not None:
             piece = piece.filter(wanted.slice(start, count))
         if piece.num_rows:
             yield piece
-
-
-def _under(patterns: Sequence[str], rows: Columns) -> Any:
-    """A boolean for each row: whether its subject is under one of the patterns."""
-    subjects = _text(_subjects(rows)).dictionary_encode()
-    found = [
-        any(subject_matches(pattern, subject) for pattern in patterns)
-        for subject in subjects.dictionary.to_pylist()
-    ]
-    return pc.take(pa.array(found, pa.bool_()), subjects.indices)
 
 
 def _whole(kind: Any, length: int, column: Any) -> Any:

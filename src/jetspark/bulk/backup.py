@@ -34,6 +34,7 @@ from jetspark.bulk.archive.tar import Block, blocks_of
 from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.facts import StreamFacts, facts_of
 from jetspark.bulk.ranges import ReadLimits
+from jetspark.bulk.subject_choice import SubjectChoice
 from jetspark.errors import BackupError
 from jetspark.wire.kernel import Columns, Deliveries
 
@@ -156,8 +157,9 @@ class Backup:
     ) -> Iterator[pa.RecordBatch]:
         """The messages of a part, as `read`."""
         limits = limits or ReadLimits()
+        choice = SubjectChoice(subjects) if subjects else None
         for taken in self._taken(part, limits):
-            yield from batches(self.stream, taken, subjects, columns, limits)
+            yield from batches(self.stream, taken, choice, columns, limits)
 
     def sequence_at(self, ns: int) -> int | None:
         """The first sequence of time `ns` (nanoseconds) or later; None if all are older.

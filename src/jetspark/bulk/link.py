@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jetspark.bulk.dialing import broken, dial, start_tls
@@ -36,6 +37,7 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
+_AT_ONCE = 64  # requests without an answer; a server takes some thousands before it drops them
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
@@ -284,6 +286,41 @@ class BlockingLink:
             if status is not None and status.code == NO_RESPONDERS:
                 raise NoRespondersError(subject)
             return frame
+
+    def replies(
+        self, subjects: Sequence[str], silence: float
+    ) -> Iterator[tuple[int, MessageFrame, float]]:
+        """Send an empty request to each subject, some at a time; yield the replies as they come.
+
+        Each with the number of its request and a time, `time.monotonic()`, before that was sent.
+        Ends after `silence` seconds without a reply; a request without responders has none. Raises
+        BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
+        """
+        first = self._requests
+        self._requests += len(subjects)
+        wanted = {f"{self._inbox}.{first + n}".encode(): n for n in range(len(subjects))}
+        times: list[float] = []
+        deadline = time.monotonic() + silence
+        while wanted:
+            open_ = len(times) - (len(subjects) - len(wanted))
+            if open_ <= _AT_ONCE // 2 and len(times) < len(subjects):
+                more = range(len(times), min(len(times) + _AT_ONCE - open_, len(subjects)))
+                times += [time.monotonic()] * len(more)
+                self.send(
+                    b"".join(
+                        frames.pub(subjects[n], b"", f"{self._inbox}.{first + n}") for n in more
+                    )
+                )
+            try:
+                frame = self._message_of(self._next_event(deadline))
+            except RequestTimeoutError:
+                return
+            number = None if frame is None else wanted.pop(frame.subject, None)
+            if frame is None or number is None:
+                continue
+            deadline = time.monotonic() + silence
+            if (status := status_of(frame.headers)) is None or status.code != NO_RESPONDERS:
+                yield number, frame, times[number]
 
     def check(self) -> bool:
         """Whether the server answers a PING; if not, the link is closed. Raises nothing."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.many_streams import streams_of
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
 
@@ -65,7 +66,11 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
     led: float | None = None
     left = names
     while True:
-        left = [name for name in left if not _settled(api, name, begun, facts)]
+        found, missing = streams_of(api, left)
+        for error in missing.values():
+            raise error
+        facts |= found
+        left = [name for name in left if not api.tenure(name).unrivalled_since(begun)]
         now = time.monotonic()
         if not left:
             return facts, True
@@ -80,11 +85,6 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
                 f"quorum of replicas for {_WITHIN:g} s, so another may lead."
             )
         time.sleep(_LOOK_EVERY)
-
-
-def _settled(api: StreamAPI, name: str, begun: float, facts: dict[str, StreamFacts]) -> bool:
-    facts[name] = api.stream(name)
-    return api.tenure(name).unrivalled_since(begun)
 
 
 def _these(names: list[str]) -> str:

@@ -38,6 +38,7 @@ from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.subject_choice import SubjectChoice, reading_all_is_faster
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,
@@ -94,6 +95,11 @@ class _RangeReader:
         self._unbroken = wanted.start  # all sequences from the start up to here were delivered
         self._end = wanted.end
         self._rows = Deliveries()
+        self._reads_all = False  # in place of the server, we filter
+        # A consumer sends only messages under these subjects, a snapshot all.
+        filters = wanted.snapshot and wanted.subjects
+        self._choice = SubjectChoice(wanted.subjects) if filters else None
+        self._last_stored = wanted.end - 1
         self._inactive = _INACTIVE_SECONDS
         self._snapshots = _SNAPSHOTS if wanted.snapshot else 0
         self._retry = Retry(limits.timeout, pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE)
@@ -143,15 +149,7 @@ class _RangeReader:
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
         """Pull until the end is reached or the consumer has no more messages."""
-        consumer = f"jetspark_{secrets.token_hex(8)}"
-        pending = api.create_reader(
-            self._name,
-            consumer,
-            self._next,
-            self._wanted.subjects,
-            self._inactive,
-            headers_only=not WITH_PAYLOAD & set(self._columns),
-        ).pending
+        consumer, pending = self._new_consumer(api)
         decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
         silent_since = time.monotonic()
@@ -188,6 +186,24 @@ class _RangeReader:
                     told = time.monotonic()
                     logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
         return self._next >= self._end
+
+    def _new_consumer(self, api: StreamAPI) -> tuple[str, int]:
+        """Its name, and the number of messages from the position to the stream's end."""
+        subjects = () if self._reads_all else self._wanted.subjects
+        consumer = f"jetspark_{secrets.token_hex(8)}"
+        pending = api.create_reader(
+            self._name,
+            consumer,
+            self._next,
+            subjects,
+            self._inactive,
+            headers_only=not WITH_PAYLOAD & set(self._columns),
+        ).pending
+        if not reading_all_is_faster(subjects, pending, self._last_stored - self._next + 1):
+            return consumer, pending
+        api.delete_reader(self._name, consumer)
+        self._reads_all, self._choice = True, SubjectChoice(subjects)
+        return self._new_consumer(api)
 
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
@@ -309,6 +325,7 @@ class _RangeReader:
             return False
         self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
         self._check_head(facts)
+        self._last_stored = facts.last_seq
         if facts.last_seq < self._end - 1:
             self._lost(
                 facts.last_seq + 1,
@@ -372,8 +389,6 @@ class _RangeReader:
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
         if not len(self._rows):
             return
-        # A consumer sends only messages under these subjects, a snapshot all.
-        subjects = self._wanted.subjects if self._wanted.snapshot else ()
-        yield from batches(self._name, self._rows.take(), subjects, self._columns, self._limits)
+        yield from batches(self._name, self._rows.take(), self._choice, self._columns, self._limits)
         # The time that the caller spent on these batches is not silence of the link.
         self._retry.since = time.monotonic()

@@ -23,6 +23,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
 from jetspark.spark import bucket_table, table
+from jetspark.spark.checkpoint_files import with_quick_checkpoint
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, with_json_fields
@@ -155,10 +156,11 @@ class Ingest:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
                 writer = writer.trigger(availableNow=True)
+            start = with_quick_checkpoint(spark, self.checkpoint_location, writer.start)
             wanted = self._wanted()
             if wanted is None:
-                return begun(writer.start)
-            return table.start(rows, wanted, writer.start)
+                return begun(start)
+            return table.start(rows, wanted, start)
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 

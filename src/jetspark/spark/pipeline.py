@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark import table
+from jetspark.spark.checkpoint_files import with_quick_checkpoint
 from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
@@ -206,8 +207,9 @@ def _start(
     if sink.format == _JETSTREAM:
         query = read_checkpoint(HadoopFiles(spark), _checkpoint(pipeline, name)).query
         register_name(parse_sink_options(_options(pipeline, name, sink)), query)
+    start = with_quick_checkpoint(spark, _checkpoint(pipeline, name), writer.start)
     wanted = _wanted(pipeline, name, sink, adopt)
-    return begun(writer.start) if wanted is None else table.start(rows, wanted, writer.start)
+    return begun(start) if wanted is None else table.start(rows, wanted, start)
 
 
 def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:

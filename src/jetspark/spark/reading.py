@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.leaders import Leaders
+from jetspark.bulk.many_streams import streams_of
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
@@ -21,7 +22,6 @@ from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import (
     ConfigError,
-    StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation
@@ -35,15 +35,15 @@ logger = logging.getLogger("jetspark.spark")
 
 
 class RangePartition(InputPartition):
-    """One range of sequences; plain values only, since it is sent to an executor."""
+    """Ranges that are read one after the other; plain values, since it is sent to an executor."""
 
-    def __init__(self, wanted: SequenceRange) -> None:
+    def __init__(self, *ranges: SequenceRange) -> None:
         super().__init__(None)
-        self.wanted = wanted
+        self.ranges = ranges
 
     def __repr__(self) -> str:
-        wanted = self.wanted
-        return f"RangePartition({wanted.stream} {wanted.start}..{wanted.end - 1})"
+        ranges = ", ".join(f"{one.stream} {one.start}..{one.end - 1}" for one in self.ranges)
+        return f"RangePartition({ranges})"
 
 
 def leaders(options: SourceOptions) -> Leaders:
@@ -82,17 +82,12 @@ def _facts(
                 f"No stream matches streamPattern {options.stream_pattern!r}; there are "
                 f"{', '.join(every) or 'none'}."
             )
-    facts: dict[str, StreamFacts] = {}
-    for name in names:
-        try:
-            # A caller in doubt asks again with `sure`.
-            facts[name] = api.stream(
-                name, not_found_for=0.0 if running and not sure else NOT_FOUND_SECONDS
-            )
-        except StreamNotFoundError as error:
-            if running or options.stream_pattern is not None:
-                continue
-            raise error if options.bucket is None else _no_bucket(options.bucket, api) from None
+    # A caller in doubt asks again with `sure`.
+    patience = 0.0 if running and not sure else NOT_FOUND_SECONDS
+    facts, missing = streams_of(api, names, not_found_for=patience)
+    if not running and options.stream_pattern is None:
+        for error in missing.values():
+            raise error if options.bucket is None else _no_bucket(options.bucket, api)
     if sure:
         facts = leading(api, facts)
     if options.present_values:
@@ -212,9 +207,14 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
     Every partition of a range that comes through a snapshot takes one of its own, so there are no
     more of them than `minPartitions`.
     """
-    ranges = list(wanted)
+    ranges = [replace(one, direct=options.takes_nothing) for one in wanted]
     parts = planning.split_all(
         (one for one in ranges if not one.snapshot),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    shared = planning.shared(
+        parts,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
@@ -223,9 +223,7 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
         min_partitions=options.min_partitions,
         max_records=max(map(len, ranges), default=1),
     )
-    return [
-        RangePartition(replace(part, direct=options.takes_nothing)) for part in (*backlog, *parts)
-    ]
+    return [*map(RangePartition, backlog), *(RangePartition(*one) for one in shared)]
 
 
 def backfilled(options: SourceOptions, wanted: SequenceRange) -> SequenceRange:
@@ -253,14 +251,15 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     Spark sends a placeholder when nothing was planned.
     """
     if not isinstance(partition, RangePartition):
-        return iter(())
-    return read_range(
-        options.connection,
-        partition.wanted,
-        options.limits(),
-        columns=options.columns,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+        return
+    for wanted in partition.ranges:
+        yield from read_range(
+            options.connection,
+            wanted,
+            options.limits(),
+            columns=options.columns,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -269,7 +268,7 @@ def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[p
         return
     columns = dict.fromkeys((*options.columns, "operation"))
     for batch in read_snapshot(
-        options.connection, partition.wanted, options.limits(), columns=list(columns)
+        options.connection, partition.ranges[0], options.limits(), columns=list(columns)
     ):
         values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
         yield values.select(list(options.columns))

@@ -74,6 +74,9 @@ def local_session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
+        if os.name == "posix":
+            # Over TCP the first packets of each task wait 40 ms for a delayed ACK.
+            settings["spark.python.unix.domain.socket.enabled"] = "true"
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)

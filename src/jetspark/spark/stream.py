@@ -55,6 +55,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options = options.for_streaming()
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
+        self._asked: dict[str, StreamFacts] | None = None
         self._last_batch = -math.inf
         self._subjects_checked = False
         self._told: dict[str, str] = {}
@@ -119,6 +120,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 offsets,
                 "Its revisions begin anew: begin a new table, with a new checkpoint.",
             )
+        self._asked = facts
         ends = planning.next_offsets(
             facts,
             offsets,
@@ -144,11 +146,18 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The streams' ends, for the lag in the query's progress."""
+        """The streams' ends, for the lag in the query's progress.
+
+        As this trigger's `latestOffset`, which Spark calls just before, has found them: the streams
+        are asked once per trigger.
+        """
+        asked, self._asked = self._asked, None
+        if asked is None:
+            asked = streams_facts(self._options, running=True)
         return to_json(
             {
                 name: StreamOffset(facts.created, planning.tail(facts), planning.tail(facts))
-                for name, facts in streams_facts(self._options, running=True).items()
+                for name, facts in asked.items()
             }
         )
 

@@ -1,0 +1,83 @@
+"""Checkpoints on a local disk are written without starting processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from jetspark.spark.checkpoint_files import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
+from jetspark.spark.ingest import Ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_checkpoint_goes_on_in_either_way(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = unique("QUICK")
+    admin.create(name, name)
+    options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
+    ways: list[str | None] = []
+    start = DataStreamWriter.start
+
+    def noted(*arguments: Any, **named: Any) -> StreamingQuery:
+        ways.append(spark.conf.get(SETTING, None))
+        return start(*arguments, **named)
+
+    monkeypatch.setattr(DataStreamWriter, "start", noted)
+    for own in (
+        None,
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBased"
+        "CheckpointFileManager",
+        None,
+    ):
+        if own is not None:
+            spark.conf.set(SETTING, own)
+        try:
+            admin.fill([(name, b"one"), (name, b"two")])
+            ingest = Ingest(options=options, to=str(tmp_path / "table"), format="parquet")
+            ingest.start(spark).awaitTermination(120)
+        finally:
+            assert spark.conf.get(SETTING, None) == own
+            spark.conf.unset(SETTING)
+    assert ways[::2] == [BY_FILE_SYSTEM] * 2
+    assert ways[1] != BY_FILE_SYSTEM
+    assert spark.read.parquet(str(tmp_path / "table")).count() == 6
+
+
+def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(
+    spark: SparkSession,
+) -> None:
+    def start() -> StreamingQuery:
+        raise AssertionError(spark.conf.get(SETTING, None))
+
+    with pytest.raises(AssertionError, match=BY_FILE_SYSTEM):
+        with_quick_checkpoint(spark, "file:///tmp/checkpoint", start)()
+    assert spark.conf.get(SETTING, None) is None
+    assert with_quick_checkpoint(spark, "s3a://bucket/checkpoint", start) is start
+    spark.conf.set(SETTING, "mine")
+    try:
+        assert with_quick_checkpoint(spark, "chk", start) is start
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def test_pythons_workers_are_reached_without_tcp(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
