@@ -87,9 +87,9 @@ def test_only_the_first_batch_is_planned_with_a_snapshot() -> None:
     ends = [StreamOffset("t", number, 1) for number in (1, 500_001, 900_001)]
     first = StreamOffset("t", 1, 1, earliest=True, initial=True)
     (planned,) = reader.partitions(to_json({"S": first}), to_json({"S": ends[1]}))
-    assert (planned.wanted.snapshot, planned.wanted.blocking) == (True, True)
+    assert (planned.ranges[0].snapshot, planned.ranges[0].blocking) == (True, True)
     later = reader.partitions(to_json({"S": ends[1]}), to_json({"S": ends[2]}))
-    assert [one.wanted.snapshot for one in later] == [False, False]
+    assert [one.snapshot for part in later for one in part.ranges] == [False, False]
 
 
 def test_an_old_server_is_refused_unless_the_value_says_so(
