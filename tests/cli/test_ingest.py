@@ -10,12 +10,15 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli.ingest import done
+from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.table import TableName
 
 if TYPE_CHECKING:
     import subprocess
@@ -285,19 +288,24 @@ def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
     )
 
 
-def test_a_bucket_whose_values_expire_without_a_marker_is_not_followed(
+def test_fewer_columns_and_a_checkpoint_among_the_files_are_refused_before_spark(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    bucket = unique("B")
-    admin.create(f"KV_{bucket}", f"$KV.{bucket}.>", max_msgs_per_subject=1, max_age=60_000_000_000)
-    base = ["ingest", bucket, "--bucket", "--server", shared_server.url]
-    with jetspark(*base, "--follow", "--to", str(tmp_path / "table")) as command:
-        code, out, err = finish(command)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"Values of bucket '{bucket}' expire without a trace, so ")
-    assert "leave --follow out" in err
-    assert "limit_marker_ttl" in err
-    assert err.count("\n") == 1
+    name, table = unique("FEWER"), tmp_path / "table"
+    admin.create(name, name)
+    fields = pa.schema([("stream", pa.string()), ("subject", pa.string()), ("id", pa.string())])
+    make_table(Format.DELTA, TableName(path=str(table)), fields, ())
+    base = ["ingest", name, "--to", str(table), "--server", shared_server.url, "--adopt"]
+    with jetspark(*base, "--option", "columns=stream,subject") as command:
+        code, _, err = finish(command)
+    assert code == 1
+    assert err.startswith(f"{table} has the column id, which these rows lack: add it to them, or ")
+    assert "--merge-schema" in err
+    with jetspark(*base[:-1], "--checkpoint", str(table / "chk")) as command:
+        code, _, err = finish(command)
+    assert code == 1
+    assert err.startswith(f"--checkpoint {table}/chk is inside of the table, where chk would count")
+    assert not (table / "chk").exists()
 
 
 def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(

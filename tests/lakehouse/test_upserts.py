@@ -221,14 +221,61 @@ def test_a_table_that_has_a_key_twice_is_refused_before_the_first_merge(
 
 
 @both_formats
-def test_a_table_that_got_a_key_twice_later_keeps_its_newest_row(
+def test_a_key_that_comes_twice_later_is_noticed_before_the_next_merge(
     format_: Format, tmp_path: Path
 ) -> None:
+    table = new(format_, tmp_path / "t")
+    commit_batch(table, "w", 0, written(table, [row("a", 1), row("b", 1)]), change=UPSERT)
+    commit_batch(table, "w", 1, written(table, [row("b", 2)]), change=UPSERT)
+    open_table(format_, TableName(path=str(tmp_path / "t"))).append(
+        written(table, [row("a", 9)]), {}
+    )
+    table = open_table(format_, TableName(path=str(tmp_path / "t")))
+    with pytest.raises(ConfigError, match="has 1 row with the same Key of it, region as another"):
+        commit_batch(table, "w", 2, written(table, [row("a", 5)]), change=UPSERT)
+    assert last_batch(table, "w") == 1
+
+
+@both_formats
+def test_keys_are_read_again_only_after_other_changes(
+    format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Upsert] = []
+    monkeypatch.setattr(Upsert, "_check_unique", lambda upsert, table: looks.append(upsert))
     name = TableName(path=str(tmp_path / "t"))
-    table = make_table(format_, name, SCHEMA, ())
-    commit_batch(table, "w", 0, written(table, [row("a", 1)]), change=UPSERT)
-    open_table(format_, name).append(written(table, [row("a", 9)]), {})
-    table = open_table(format_, name)
-    commit_batch(table, "w", 1, written(table, [row("a", 5)]), change=UPSERT)
-    found = by_polars(format_, tmp_path / "t").select("revision").collect()
-    assert 9 in found["revision"].to_list()
+    new(format_, tmp_path / "t")
+    for batch in range(4):
+        table = open_table(format_, name)
+        commit_batch(table, "w", batch, written(table, [row("a", batch)]), change=UPSERT)
+    assert len(looks) == 1
+    open_table(format_, name).append(written(table, [row("b", 1)]), {})
+    other_keys = Upsert(("Key of it",), "revision")
+    for batch, upsert in ((4, UPSERT), (5, UPSERT), (6, other_keys), (7, other_keys), (8, UPSERT)):
+        table = open_table(format_, name)
+        commit_batch(table, "w", batch, written(table, [row("a", batch)]), change=upsert)
+    assert looks == [UPSERT, UPSERT, other_keys, UPSERT]
+
+
+@both_formats
+def test_a_row_without_an_order_is_older_than_any(format_: Format, tmp_path: Path) -> None:
+    table = new(format_, tmp_path / "t")
+    table.append(written(table, [{**row("a", 1), "revision": None}]), {})
+    table = open_table(format_, TableName(path=str(tmp_path / "t")))
+    commit_batch(table, "w", 0, written(table, [row("a", 5)]), change=UPSERT)
+    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [5]
+
+
+@both_formats
+def test_a_key_may_order_its_own_rows(format_: Format, tmp_path: Path) -> None:
+    table = new(format_, tmp_path / "t")
+    upsert = Upsert(("revision",), "revision")
+    for batch in range(2):
+        table = open_table(format_, TableName(path=str(tmp_path / "t")))
+        rows = [row(f"k{batch}", 1), row(f"k{batch}", 2)]
+        commit_batch(table, "w", batch, written(table, rows), change=upsert)
+    assert {one["Key of it"] for one in values(format_, tmp_path / "t")} == {"k1"}
+
+
+def test_keys_without_exact_values_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'x' has the type double, whose values are not exact"):
+        Upsert(("x",)).check(pa.schema([("x", pa.float64())]))

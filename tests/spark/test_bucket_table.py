@@ -161,6 +161,36 @@ def test_another_bucket_of_the_same_name_is_an_error_and_removes_nothing(
     assert column("delta", table, "key") == Counter("ab")
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": "key,revision,operation"}, "--option columns: .* bucket would be missing"),
+        ({"startingOffsets": "latest"}, "--start: .* begins at the earliest"),
+        ({"startingTimestamp": "2026-01-01T00:00:00Z"}, "--start: .* begins at the earliest"),
+        ({"failOnDataLoss": "false"}, "--option failOnDataLoss=false: "),
+    ],
+)
+def test_options_with_which_it_would_not_be_the_buckets_table_are_refused(
+    options: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    options = {"servers": "nats://127.0.0.1:1", "bucket": "b", **options}
+    with pytest.raises(ConfigError, match=says):
+        Ingest(options=options, to=str(tmp_path / "t")).check()
+
+
+def test_a_table_has_the_keys_of_one_choice(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, bucket: str, tmp_path: Path
+) -> None:
+    admin.fill([(f"$KV.{bucket}.{key}", b"1") for key in ("a.1", "b.1")])
+    table = tmp_path / "table"
+    job = ingest(shared_server, bucket, table)
+    some = Ingest(options={**job.options, "keys": "a.*"}, to=str(table))
+    assert run(spark, some) == 0
+    assert column("delta", table, "key") == Counter(["a.1"])
+    with pytest.raises(ConfigError, match=rf"is the table of KV_{bucket} \(keys a\.\*\), not of"):
+        run(spark, job)
+
+
 @pytest.mark.parametrize("name", ["keys", "SEQUENCEBY", "applyAsDeletes"])
 def test_what_makes_it_a_table_of_present_values_cannot_be_changed(
     name: str, tmp_path: Path

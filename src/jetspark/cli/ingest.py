@@ -136,7 +136,7 @@ def ingest(
 
         def remove_gone_keys() -> None:
             nonlocal removed
-            removed = job.remove_gone_keys()
+            removed += job.remove_gone_keys()
 
         try:
             with (
@@ -152,7 +152,7 @@ def ingest(
                 query = job.start(spark)
                 if follow:
                     outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
-                watch.run({to: query}, stop, after_first=remove_gone_keys if follow else None)
+                watch.run({to: query}, stop, meanwhile=remove_gone_keys if follow else None)
                 if not follow:
                     remove_gone_keys()
         except StopRequested as stop_requested:

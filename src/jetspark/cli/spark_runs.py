@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 _LINE_SECONDS = 60.0
+_MEANWHILE_SECONDS = 60.0
+_MEANWHILE_SHARE = 20
+"""One part of the time at most goes to what is done meanwhile."""
 _SHORT_JOB_MESSAGES = 2_000_000
 
 
@@ -187,26 +190,28 @@ class Watch:
         queries: Mapping[str, StreamingQuery],
         stop: Stop,
         *,
-        after_first: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """Wait for the end of all queries. When one fails, or after a signal, all are stopped; the
-        next run continues where they ended. `after_first`: called once, when every query has
-        finished its first trigger. Raises PipelineError with the reason, StopRequested.
+        next run continues where they ended. `meanwhile`: called when every query has finished its
+        first trigger, and then about once a minute. Raises PipelineError with the reason,
+        StopRequested, and what `meanwhile` raises.
         """
         with stop.holding():
-            self._run(queries, stop, after_first)
+            self._run(queries, stop, meanwhile)
 
     def _run(
         self,
         queries: Mapping[str, StreamingQuery],
         stop: Stop,
-        after_first: Callable[[], None] | None,
+        meanwhile: Callable[[], None] | None,
     ) -> None:
         from jetspark.spark.failures import explain
         from jetspark.spark.ingest import Progress as QueryProgress
 
         self.done = {name: QueryProgress() for name in queries}
         failure = None
+        due = 0.0
         try:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
@@ -218,11 +223,12 @@ class Watch:
                         figures = label + self._figures(self.done[name], query)
                         display.update(lines[name], description=figures)
                         failure = failure or query.exception()
-                    if after_first is not None and all(
-                        query.lastProgress is not None for query in queries.values()
-                    ):
-                        after_first()
-                        after_first = None
+                    begun = all(query.lastProgress is not None for query in queries.values())
+                    if meanwhile is not None and begun and time.monotonic() >= due:
+                        before = time.monotonic()
+                        meanwhile()
+                        took = time.monotonic() - before
+                        due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
                     if display.disable:
                         self._say_now_and_then(display)
                     time.sleep(_LOOK_SECONDS)

@@ -24,7 +24,8 @@ class Changes:
     @property
     def columns(self) -> list[str]:
         """Keys, and what orders their rows."""
-        return [*self.keys, *([] if self.sequence_by is None else [self.sequence_by])]
+        order = () if self.sequence_by is None else (self.sequence_by,)
+        return list(dict.fromkeys((*self.keys, *order)))
 
     def like(self, there: pa.Table) -> pa.Table:
         """The same columns of the table's rows, in the types that they have here."""
@@ -36,6 +37,8 @@ class Changes:
             return self
         own = self.rows.select(self.columns)
         own = own.append_column(PLACE, pa.array(range(own.num_rows)))
+        if self.sequence_by in self.keys:
+            return self
         newest = there.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
         both = own.join(newest, list(self.keys))
         newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])

@@ -199,6 +199,11 @@ class OpenDelta:
 
         return to_sql(parse(prune, self.schema))
 
+    @property
+    def version(self) -> int:
+        """That of the log."""
+        return self._table.version()
+
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
         return self._table.transaction_version(name)
@@ -218,9 +223,11 @@ class OpenDelta:
         with self._claim():
             self._commit("overwrite", files, numbers)
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
+    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
+        """As `Table.merge`. Raises CommitConflict, and ConfigError for a table that only takes
+        rows added."""
         self._check_removal()
+        with_mark = {**numbers, marks: self.version + 1}
         if changes.rows.num_rows:
             source = changes.rows.append_column(_DELETED, changes.deleted)
             columns = {_quoted(one): _quoted(one, "new") for one in self.schema.names}
@@ -229,11 +236,12 @@ class OpenDelta:
             )
             newer = "TRUE"
             if (order := changes.sequence_by) is not None:
-                newer = f"{_quoted(order, 'new')} >= {_quoted(order, 'old')}"
+                old = _quoted(order, "old")
+                newer = f"({old} IS NULL OR {_quoted(order, 'new')} >= {old})"
             deleted = _quoted(_DELETED, "new")
             merging = self._table.merge(
                 source, same, source_alias="new", target_alias="old",
-                commit_properties=_properties(numbers),
+                commit_properties=_properties(with_mark),
             )  # fmt: skip
             merging = merging.when_matched_delete(f"{newer} AND {deleted}")
             merging = merging.when_matched_update(columns, newer)
@@ -242,7 +250,7 @@ class OpenDelta:
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.name} was changed in the meantime.") from error
         if any(self.number(name) != value for name, value in numbers.items()):
-            self.append((), numbers)  # the library commits nothing where no row changes
+            self.append((), with_mark)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""

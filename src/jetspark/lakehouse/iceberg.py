@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
@@ -38,7 +37,7 @@ from pyiceberg.transforms import IdentityTransform
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.iceberg_conditions import to_iceberg
-from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog, local_folder
+from jetspark.lakehouse.iceberg_folder import catalog_of
 from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnamed_files
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
@@ -108,7 +107,7 @@ class OpenIceberg:
     @classmethod
     def find(cls, name: TableName) -> OpenIceberg | None:
         """The table; None when there is none."""
-        catalog, identifier, _ = _catalog(name)
+        catalog, identifier, _ = catalog_of(name)
         try:
             return cls(name, catalog.load_table(identifier))
         except NoSuchTableError:
@@ -118,7 +117,7 @@ class OpenIceberg:
     def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenIceberg:
         """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
         CommitConflict if another writer created it first."""
-        catalog, identifier, location = _catalog(name)
+        catalog, identifier, location = catalog_of(name)
         try:
             with catalog.create_table_transaction(
                 identifier,
@@ -207,6 +206,11 @@ class OpenIceberg:
 
         return to_iceberg(parse(prune, self.schema))
 
+    @property
+    def version(self) -> int:
+        """The newest snapshot."""
+        return self._table.metadata.current_snapshot_id or 0
+
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
         found = self._table.properties.get(_NUMBER + name)
@@ -232,8 +236,8 @@ class OpenIceberg:
             self._add(making, files, numbers)
             making.commit_transaction()
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
+    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
+        """As `Table.merge`. Raises CommitConflict."""
         keys = list(changes.keys)
         making = self._transaction()
         files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
@@ -253,6 +257,8 @@ class OpenIceberg:
                     files.write(batch)
             with _conflicts(self.name):
                 self._add(making, files.close(), numbers)
+                made = making.table_metadata.current_snapshot_id
+                making.set_properties({_NUMBER + marks: str(made)})
                 making.commit_transaction()
         except BaseException:
             files.discard()
@@ -376,21 +382,6 @@ def _conflicts(name: TableName) -> Iterator[None]:
         yield
     except CommitFailedException as error:
         raise CommitConflict(f"{name} was changed in the meantime.") from error
-
-
-def _catalog(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
-    """The catalog, the table's name in it, and the location for a new table."""
-    if name.path is not None:
-        folder = FolderCatalog(local_folder(name.path), **name.properties)
-        return folder, IDENTIFIER, folder.location
-    try:
-        catalog = load_catalog(name.catalog, **name.properties)
-    except ValueError as error:
-        raise ConfigError(
-            f"PyIceberg has no configuration of a catalog {name.catalog!r}: describe it in "
-            "~/.pyiceberg.yaml, or give its options (storage.uri, storage.type, …)."
-        ) from error
-    return catalog, tuple(str(name.identifier).split(".")), None
 
 
 def _widened(field: pa.Field) -> pa.Field:

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
@@ -30,6 +30,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.table import TableName
 
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
@@ -177,3 +178,18 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
 def _version(name: str) -> int:
     match = _VERSION.fullmatch(name)
     return int(match[1]) if match else 0
+
+
+def catalog_of(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
+    """The catalog, the table's name in it, and the location for a new table."""
+    if name.path is not None:
+        folder = FolderCatalog(local_folder(name.path), **name.properties)
+        return folder, IDENTIFIER, folder.location
+    try:
+        catalog = load_catalog(name.catalog, **name.properties)
+    except ValueError as error:
+        raise ConfigError(
+            f"PyIceberg has no configuration of a catalog {name.catalog!r}: describe it in "
+            "~/.pyiceberg.yaml, or give its options (storage.uri, storage.type, …)."
+        ) from error
+    return catalog, tuple(str(name.identifier).split(".")), None

@@ -52,6 +52,11 @@ class Table(Maintained, Protocol):
         ...
 
     @property
+    def version(self) -> int:
+        """Another one after every commit that changes rows."""
+        ...
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns."""
         ...
@@ -94,8 +99,11 @@ class Table(Maintained, Protocol):
         """Replace all files of the table. Raises CommitConflict."""
         ...
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int]) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
+    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
+        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict.
+
+        `marks`: name of a further number, which becomes the version that this commit makes.
+        """
         ...
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:

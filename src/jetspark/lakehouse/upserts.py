@@ -81,6 +81,11 @@ class Upsert:
         for option, name in self._columns():
             if is_nested(kind := rows.field(name).type):
                 raise ConfigError(f"Option {option!r}: {name!r} has the nested type {kind}.")
+            if option == "keys" and pa.types.is_floating(kind):
+                raise ConfigError(
+                    f"Option 'keys': {name!r} has the type {kind}, whose values are not exact: "
+                    "cast it to a decimal or a string."
+                )
         if self.deletes is None:
             return
         kind = rows.field(self.deletes.column).type
@@ -102,12 +107,19 @@ class Upsert:
     def __call__(self, table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
         a key, and for a table that has a key twice."""
-        if all(table.number(name) is None for name in numbers):
+        self.merge(table, self.changes(table.storage, files), numbers)
+
+    def merge(self, table: Table, changes: Changes, numbers: Mapping[str, int]) -> None:
+        """Merge these changes. Raises CommitConflict, and ConfigError for a table that has a key
+        twice."""
+        unique = f"jetspark.unique.{','.join(self.keys)}"
+        # After any other commit than such a merge the keys are looked at again.
+        if table.number(unique) != table.version:
             self._check_unique(table)
-        table.merge(self.changes(table.storage, files), numbers)
+        table.merge(changes, numbers, unique)
 
     def _check_unique(self, table: Table) -> None:
-        """For a writer that has not merged into the table before. Raises ConfigError."""
+        """Raises ConfigError."""
         batches = [batch for one in table.pieces(self.keys, None, 1) for batch in one.batches()]
         if not batches:
             return
@@ -138,7 +150,7 @@ class Upsert:
 
     def _last(self, rows: pa.Table) -> pa.Table:
         for name in (*self.keys, *([] if self.sequence_by is None else [self.sequence_by])):
-            if rows[name].null_count:
+            if pc.any(rows[name].is_null(nan_is_null=True), min_count=0).as_py():
                 raise ConfigError(f"A row has no value in {name!r}, which tells its key or order.")
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)

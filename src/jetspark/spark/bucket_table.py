@@ -18,12 +18,14 @@ from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.upserts import Upsert
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import leaders
 
 _BUCKET, _KEY, _REVISION = "bucket", "key", "revision"
 _COLUMNS = (_BUCKET, _KEY, _REVISION)
+_NEEDED = (*_COLUMNS, "operation")
 TABLE_OPTIONS: Mapping[str, str] = {
     "keys": _KEY,
     "sequenceBy": _REVISION,
@@ -43,20 +45,23 @@ def check_table_options(given: Mapping[str, str]) -> None:
                 )
 
 
-def check_expiry(options: SourceOptions, *, follow: bool) -> None:
-    """Raises ConfigError if the table would keep values that expire without a marker."""
-    if not follow and set(_COLUMNS) <= set(options.columns):
-        return
-    (stream,) = options.streams
-    config = leaders(options).ask(lambda api: api.config(stream))
-    if config.get("max_age", 0) <= 0 or config.get("subject_delete_marker_ttl"):
-        return
-    way = "leave --follow out" if follow else f"keep the columns {', '.join(_COLUMNS)}"
-    raise ConfigError(
-        f"Values of bucket {options.bucket!r} expire without a trace, so the table would keep "
-        f"them: {way}, and every run removes them at its end; or set the bucket's limit_marker_ttl "
-        "(nats-server 2.11 or newer), longer than the table is ever not updated."
-    )
+def check_source(options: SourceOptions) -> None:
+    """Raises ConfigError for options with which the table would not be that of the bucket."""
+    missing = [name for name in _NEEDED if name not in options.columns]
+    if missing:
+        raise ConfigError(
+            f"--option columns: the table of a bucket needs {', '.join(_NEEDED)}; "
+            f"{', '.join(missing)} would be missing."
+        )
+    if options.starting_positions("earliest").all() != ["earliest"]:
+        raise ConfigError(
+            "--start: the table of a bucket has all its keys, so it begins at the earliest."
+        )
+    if not options.fail_on_data_loss:
+        raise ConfigError(
+            "--option failOnDataLoss=false: values that expire are no loss to the table of a "
+            "bucket, and after any other one it would keep wrong values: begin a new table."
+        )
 
 
 def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
@@ -76,7 +81,10 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     there = leaders(options).ask(lambda api: _keys(api, options.streams[0]))
     rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(there, pa.string()))))
     if rows.num_rows:
-        commit_files(table, (), lambda table, _, numbers: table.merge(_gone(table, rows), numbers))
+        upsert = Upsert((_KEY,), _REVISION)
+        commit_files(
+            table, (), lambda now, _, numbers: upsert.merge(now, _gone(now, rows), numbers)
+        )
     return int(rows.num_rows)
 
 

@@ -84,10 +84,8 @@ class Ingest:
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing.
 
-        Raises ConfigError when table, checkpoint and stream do not belong together, and for a
-        bucket whose values expire without a marker, if they would stay in the table.
+        Raises ConfigError when table, checkpoint and stream do not belong together.
         """
-        self._check_bucket()
         wanted = self._wanted()
         if wanted is not None:
             table.look_ahead(wanted)
@@ -121,10 +119,28 @@ class Ingest:
                 )
             return
         if self._bucket is not None:
+            bucket_table.check_source(parse_options(self.options))
             bucket_table.check_table_options(self.table_options)
         check_library(self._lakehouse.format)
+        self._check_place_of_checkpoint()
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
+
+    def _check_place_of_checkpoint(self) -> None:
+        """Inside of a table only names that begin with _ are not of the table."""
+        table, checkpoint = local_path(self.to), local_path(self.checkpoint_location)
+        if table is None or checkpoint is None:
+            return
+        within = Path(checkpoint).absolute()
+        if within == Path(table).absolute():
+            raise ConfigError(f"--checkpoint {self.checkpoint} is the table: name another folder.")
+        if within.is_relative_to(Path(table).absolute()):
+            first = within.relative_to(Path(table).absolute()).parts[0]
+            if not first.startswith("_"):
+                raise ConfigError(
+                    f"--checkpoint {self.checkpoint} is inside of the table, where {first} would "
+                    f"count as a part of it: name a folder elsewhere, or {self.to}/_{first}."
+                )
 
     def _columns(self) -> dict[str, str]:
         """Names and types ("": not known), without columns that are added for partitions."""
@@ -144,7 +160,6 @@ class Ingest:
         ConfigError is also raised if table, checkpoint and stream do not belong together, or if
         another run writes the table; then nothing was written.
         """
-        self._check_bucket()
         register_formats(spark)
         try:
             reader = spark.readStream.format("jetstream").options(**dict(self.options))
@@ -244,10 +259,6 @@ class Ingest:
     @property
     def _bucket(self) -> str | None:
         return parse_options(self.options).bucket
-
-    def _check_bucket(self) -> None:
-        if self._bucket is not None:
-            bucket_table.check_expiry(parse_options(self.options), follow=self.follow)
 
     def _wanted(self) -> Wanted | None:
         """None for a table that Spark's file systems may not reach: only the sink checks it."""

@@ -59,6 +59,8 @@ def streams_text(options: SourceOptions) -> str:
     """The streams of a source, as one string for the table's note."""
     if options.stream_pattern is not None:
         return LIKE + options.stream_pattern
+    if options.keys:  # another choice would leave keys out, or keep them for ever
+        return f"{named(options.streams)} (keys {', '.join(sorted(options.keys))})"
     return named(options.streams)
 
 

@@ -73,6 +73,12 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     if table is not None:
         _check_partitions(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
+        lacking = [name for name in table.schema.names if name not in names]
+        if lacking and not options.merge_schema:
+            raise ConfigError(
+                f"{options.name} has the column {', '.join(lacking)}, which these rows lack: add "
+                "it to them, or set the option 'mergeSchema' to true to leave it null in them."
+            )
 
 
 def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
