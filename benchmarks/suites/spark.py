@@ -29,10 +29,12 @@ _TABLES = {
     "Parquet": {"jetspark_parquet": "jetspark", "memory_parquet": "rows from memory"},
     "backfill": {
         "snapshot_noop": "through a snapshot → noop",
-        "snapshot_parquet": "through a snapshot → Parquet",
-        "memory_parquet": "rows from memory → Parquet",
-        "jetspark_parquet": "jetspark → Parquet",
+        "snapshots_noop": "a snapshot for each partition → noop",
         "jetspark_noop": "jetspark → noop",
+        "snapshot_parquet": "through a snapshot → Parquet",
+        "snapshots_parquet": "a snapshot for each partition → Parquet",
+        "jetspark_parquet": "jetspark → Parquet",
+        "memory_parquet": "rows from memory → Parquet",
     },
     "tables": {
         "jetspark_delta": "jetspark → Delta",
@@ -83,6 +85,14 @@ def snapshot_parquet(job: Job) -> Measure:
     return _read(job, snapshot_rows, _to_parquet)
 
 
+def snapshots_noop(job: Job) -> Measure:
+    return _read(job, snapshots_rows, _to_noop)
+
+
+def snapshots_parquet(job: Job) -> Measure:
+    return _read(job, snapshots_rows, _to_parquet)
+
+
 def nats_py_noop(job: Job) -> Measure:
     from benchmarks.nats_py_source import NatsPySource
 
@@ -123,15 +133,20 @@ def memory_parquet(job: Job) -> Measure:
         return watch.measure(job.messages)
 
 
-def snapshot_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
-    """A stream through a snapshot, in one partition."""
+def snapshot_rows(spark: SparkSession, job: Job, stream: str, *, partitions: int = 1) -> DataFrame:
+    """A stream through a snapshot, or through one for each partition."""
     return (
         spark.read.format("jetstream")
         .option("servers", job.url)
         .option("stream", stream)
         .option("backfill", "snapshot")
+        .option("minPartitions", partitions)
         .load()
     )
+
+
+def snapshots_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+    return snapshot_rows(spark, job, stream, partitions=job.settings["partitions"])
 
 
 def stream_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:

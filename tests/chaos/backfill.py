@@ -7,6 +7,7 @@ is a typed error, and what came before it is right.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -50,6 +51,8 @@ class Scene:
     gone: set[int] = field(default_factory=set)
     """Sequences that may be missing, since they were removed meanwhile."""
     faults: int = 0
+    spoils: bool = False
+    """The fault is bytes that the proxy changes."""
 
     @property
     def rng(self) -> random.Random:
@@ -107,13 +110,16 @@ def _read(
     threshold = scene.rng.randint(1, scene.count * 2 // 3)
     found: dict[int, bytes] = {}
     last = repeated = unordered = 0
+    at = 0.0
     ended = ""
     options = make_options(servers, connect_timeout=5)
-    at = recovered = 0.0
+    longest = 0.0
+    interrupted = _Interruptions()
     try:
         for batch in read_range(options, wanted, _LIMITS, fail_on_data_loss=strict):
-            if at and not recovered:
-                recovered = time.monotonic() - at
+            if scene.faults:
+                longest = max(longest, time.monotonic() - at)
+            at = time.monotonic()
             for sequence, data in zip(
                 batch["seq"].to_pylist(), batch["data"].to_pylist(), strict=True
             ):
@@ -127,13 +133,38 @@ def _read(
                 at = time.monotonic()
     except allowed as error:
         ended = f"ended by {type(error).__name__}"
+    finally:
+        interrupted.stop()
+    if scene.spoils:  # a fault that no byte has met is none
+        scene.faults = scene.proxy.corrupted
     missing = 0
     if not ended:
         missing = len(set(range(1, scene.count + 1)) - found.keys() - scene.gone)
     unexpected = sum(data != payload("old", sequence) for sequence, data in found.items())
+    note = "; ".join(filter(None, (f"{interrupted.count} interrupted", ended)))
     return Outcome(
-        scene.faults, scene.count, missing, repeated, unexpected, unordered, recovered, ended
+        scene.faults, scene.count, missing, repeated, unexpected, unordered, longest, note
     )
+
+
+class _Interruptions(logging.Handler):
+    """Counts how often the reader had to go on over another link."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.count = 0
+        self._logger = logging.getLogger("jetspark.bulk")
+        self._logger.setLevel(logging.WARNING)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += "continuing from sequence" in record.getMessage()
+
+    def stop(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+        self._logger.setLevel(logging.NOTSET)
 
 
 # -- what breaks -------------------------------------------------------------------------------
@@ -180,6 +211,7 @@ def _flipped(scene: Scene) -> None:
         out[scene.rng.randrange(len(out))] ^= 1 << scene.rng.randrange(8)
         return bytes(out)
 
+    scene.spoils = True
     scene.proxy.corrupt(flip)
 
 
@@ -190,6 +222,7 @@ def _cut_off(scene: Scene) -> None:
         at = scene.rng.randrange(len(data) // 2)
         return data[:at] + data[at + scene.rng.randint(1, len(data) // 2) :]
 
+    scene.spoils = True
     scene.proxy.corrupt(lose)
 
 
