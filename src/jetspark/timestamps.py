@@ -141,3 +141,9 @@ def _number(value: Seconds) -> float:
 def ns_to_timedelta(ns: int) -> timedelta:
     """A timedelta; nanoseconds are cut to microseconds."""
     return timedelta(microseconds=ns // 1000)
+
+
+def uptime() -> float:
+    """Seconds that also pass while the machine sleeps, where the system can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

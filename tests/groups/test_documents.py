@@ -6,6 +6,8 @@ null; members, mappings and limits have it. The assignments are those of orbit.g
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jetspark.errors import CodecError, ConfigError
@@ -132,3 +134,9 @@ def test_impossible_configurations_are_refused(config: ElasticConfig | StaticCon
     place = ELASTIC if isinstance(config, ElasticConfig) else STATIC
     with pytest.raises(CodecError, match="invalid configuration"):
         place.decode(encode(config))
+
+
+@pytest.mark.parametrize("arguments", [("r.*", 1), ("r.*", "1"), ("r.*", [1.5]), (5,), (b"r.*",)])
+def test_a_filter_of_another_kind_is_refused_in_a_sentence(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"^(filter|partitioning_wildcards) is a .*\.$"):
+        PartitioningFilter(*arguments)

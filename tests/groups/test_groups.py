@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.jetstream.eventually import eventually
 
 import jetspark
 from jetspark.errors import (
+    APIError,
     ConfigError,
     ConsumerGroupNotFoundError,
     ConsumerNotFoundError,
     StreamNotFoundError,
 )
 from jetspark.groups import ElasticConfig, PartitioningFilter
+from jetspark.groups.member_consumer import MemberConsumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -191,6 +194,133 @@ async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
         assert len(await take(pinned, 3 * len(KEYS) - 4)) == 3 * len(KEYS) - 4
 
 
+async def _next_has_come(member: GroupMember) -> None:
+    """A message is in its buffer."""
+    messages = member._messages
+    assert messages is not None
+
+    async def has_come() -> bool:
+        return messages.pending_msgs > 0
+
+    await eventually(has_come)
+
+
+async def test_what_came_before_a_pause_is_not_handed_out_when_another_instance_had_it(
+    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 2)
+    count = 2 * len(KEYS)
+    async with asyncio.timeout(60), jetspark.connect(shared_server.url) as other:
+        group = await other.jetstream().elastic_group(elastic.stream, "cg")
+        async with elastic.consume("m1", ack_wait=1) as one:
+            await (await anext(one)).ack_sync()
+            await _next_has_come(one)
+            async with group.consume("m1", ack_wait=1) as standby:
+                await elastic.step_down("m1")
+                assert len(await take(standby, count - 1)) == count - 1
+                with pytest.raises(jetspark.RequestTimeoutError):
+                    await one.next(0.5)
+                await publish(js, elastic.stream, 2, 3)
+                assert len(await take(standby, len(KEYS))) == len(KEYS)
+                waiting = asyncio.create_task(anext(one))
+            await publish(js, elastic.stream, 3, 4)
+            message = await waiting
+            assert message.data == b"3"
+            await message.ack_sync()
+            assert len(await take(one, len(KEYS) - 1)) == len(KEYS) - 1
+
+
+async def test_a_message_that_came_again_while_it_was_handled_is_not_handed_out_after_its_ack(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    async with asyncio.timeout(60), elastic.consume("m1", ack_wait=1) as member:
+        first = await anext(member)
+        await _next_has_come(member)
+        await first.ack_sync()
+        rest = await take(member, len(KEYS) - 1)
+        assert len({message.subject for message in [first, *rest]}) == len(KEYS)
+
+
+async def test_a_message_that_was_not_acknowledged_comes_again_to_its_instance(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    async with asyncio.timeout(60), elastic.consume("m1", ack_wait=1) as member:
+        first = await anext(member)
+        again = await anext(member)
+        assert (again.subject, again.metadata.deliveries) == (first.subject, 2)
+        await again.ack_sync()
+        await asyncio.sleep(1)  # longer than ack_wait: the next one is asked about
+        assert len(await take(member, len(KEYS) - 1)) == len(KEYS) - 1
+
+
+async def test_what_other_instances_got_is_not_reported_as_missing(
+    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    reports: list[jetspark.JetsparkError] = []
+    async with (
+        asyncio.timeout(60),
+        jetspark.connect(shared_server.url, error_callback=reports.append) as other,
+    ):
+        group = await other.jetstream().elastic_group(elastic.stream, "cg")
+        async with elastic.consume("m1", ack_wait=2) as one:
+            await publish(js, elastic.stream, 0, 1)
+            await (await anext(one)).ack_sync()
+            async with group.consume("m1", ack_wait=2) as standby:
+                await asyncio.sleep(1)  # it has heard from the consumer
+                await take(one, len(KEYS) - 1)
+                await one.stop()
+                await publish(js, elastic.stream, 1, 2)
+                await take(standby, len(KEYS))
+                await asyncio.sleep(2)  # longer than it takes to be certain
+    assert reports == []
+
+
+async def test_options_that_cannot_work_are_refused_at_once(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    wrong: list[dict[str, Any]] = [
+        {"max_ack_pending": 0},
+        {"max_ack_pending": -2},
+        {"max_ack_pending": 1.5},
+        {"max_ack_pending": "1"},
+        {"ack_wait": 0},
+        {"ackwait": 3},
+        {"max_deliver": "x"},
+        {"ack_policy": "none"},
+    ]
+    for options in wrong:
+        for member in ("m1", "nobody"):
+            with pytest.raises(ConfigError):
+                elastic.consume(member, **options)
+    with pytest.raises(ConfigError, match="delete_mappings"):
+        await elastic.set_mappings({})
+    nobody: list[dict[str, Any]] = [
+        {},
+        {"members": []},
+        {"mappings": {}},
+        {"members": [], "mappings": {}},
+    ]
+    for members in nobody:
+        with pytest.raises(ConfigError, match="has members, or mappings"):
+            await js.create_static_group(elastic.stream, "s", max_members=2, **members)
+    negative: list[dict[str, Any]] = [{"max_buffered_msgs": -5}, {"max_buffered_bytes": -5}]
+    for limit in negative:
+        with pytest.raises(ConfigError, match="cannot be negative"):
+            await js.create_elastic_group(elastic.stream, "e", max_members=2, **limit)
+    unfit: list[Any] = [{"m": 5}, {"m": "01"}, {"m": [0.5, 1]}, {5: [0, 1]}]
+    for mappings in unfit:
+        with pytest.raises(ConfigError):
+            await js.create_static_group(elastic.stream, "s", max_members=2, mappings=mappings)
+    assert await js.static_group_names(elastic.stream).all() == []
+
+
 async def test_members_end_when_their_group_is_deleted(
     js: JetStream, elastic: ElasticGroup
 ) -> None:
@@ -206,6 +336,44 @@ async def test_members_end_when_their_group_is_deleted(
         await elastic.add_members("m2")
     with pytest.raises(StreamNotFoundError):
         await js.stream_info(f"{elastic.stream}-cg")
+
+
+async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_the_group_exists(
+    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    failure = APIError(500, 10012, "open obs/m1/meta.inf.tmp: no such file or directory")
+    pull, failing = MemberConsumer.pull, True
+
+    async def fails(self: MemberConsumer, filters: list[str]) -> Any:
+        if failing:
+            asked.set()
+            raise failure
+        return await pull(self, filters)
+
+    monkeypatch.setattr(MemberConsumer, "pull", fails)
+    reports: list[jetspark.JetsparkError] = []
+    async with (
+        asyncio.timeout(60),
+        jetspark.connect(shared_server.url, error_callback=reports.append) as nc,
+    ):
+        group = await nc.jetstream().elastic_group(elastic.stream, "cg")
+        asked = asyncio.Event()
+        async with group.consume("m1") as member:
+            for _ in range(2):
+                await asked.wait()
+                asked.clear()
+            failing = False
+            assert len(await take(member, len(KEYS))) == len(KEYS)
+            assert reports == [failure]
+            failing = True
+            async with group.consume("m1") as standby:
+                asked.clear()
+                await asked.wait()
+                await elastic.delete()
+                await standby.wait_ended()
+            await member.wait_ended()
 
 
 async def _all(member: GroupMember) -> list[GroupMsg]:

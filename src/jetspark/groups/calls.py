@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 
-from jetspark.arguments import checked
+from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -22,6 +22,7 @@ from jetspark.groups.documents import (
     checked_config,
     encode,
     mappings_of,
+    members_of,
 )
 from jetspark.groups.group import ElasticGroup, StaticGroup
 from jetspark.jetstream.context import JetStreamContext
@@ -71,6 +72,8 @@ class GroupCalls:
         as every API call (see `JetStream`).
         """
         place = Place(stream, name, elastic=True).check()
+        check_whole("max_buffered_msgs", max_buffered_msgs, 0)
+        check_whole("max_buffered_bytes", max_buffered_bytes, 0)
         wanted = None if filters is None else list(filters) or None
         config = ElasticConfig(max_members, wanted, max_buffered_msgs, max_buffered_bytes)
         info = await self._begin(place, config)
@@ -119,6 +122,8 @@ class GroupCalls:
             list(members or []) or None,
             mappings_of(mappings or {}) or None,
         )
+        if not members_of(config):
+            raise ConfigError("A static group has members, or mappings: nobody is added later.")
         info = await self._begin(place, config)
         bucket = await self._group_bucket(place, info)
         found = await _create_key(bucket, place, config)

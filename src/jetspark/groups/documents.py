@@ -8,12 +8,13 @@ the partition before each subject. A static group reads a stream whose subjects 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from jetspark.arguments import check_whole
+from jetspark.arguments import check_whole, checked_value
 from jetspark.errors import CodecError, ConfigError
+from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
 from jetspark.subjects import check_name
 from jetspark.wire.documents import encode_document
@@ -25,6 +26,12 @@ PRIORITY_GROUP: Final = "PCG"
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
+_FILTER_KINDS: Final = {
+    "filter": cast(Kind, kind_of(str)),
+    "partitioning_wildcards": cast(Kind, kind_of(list[int] | None)),
+}
+
+
 class PartitioningFilter(msgspec.Struct, frozen=True):
     """Messages of an elastic group, and which tokens decide on their partition."""
 
@@ -32,6 +39,13 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
     """A subject with * or a last >."""
     partitioning_wildcards: list[int] | None = None
     """Which of its *, counted from 1; none: the whole subject decides."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for values of another kind."""
+        for name, kind in _FILTER_KINDS.items():
+            value = getattr(self, name)
+            if (plain := checked_value(name, kind, value)) is not value:
+                msgspec.structs.force_setattr(self, name, plain)
 
     def check(self) -> None:
         """Raises ConfigError."""

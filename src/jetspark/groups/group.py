@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jetspark.arguments import checked
+from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
     ConfigError,
     ConsumerGroupNotFoundError,
@@ -34,6 +34,8 @@ from jetspark.groups.documents import (
 )
 from jetspark.groups.member import GroupCallback, GroupMember
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.consumers import ConsumerConfig
 from jetspark.kv.bucket import Bucket
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds, as_timedelta
@@ -118,13 +120,14 @@ class ConsumerGroup:
 
         Iterate the result, or give a callback (plain or async), and acknowledge each message.
         `ack_wait`: seconds until a message comes again; after as long the next instance takes over
-        from one that is not heard of. `max_ack_pending`: messages under way; with more than one the
-        order of a partition holds only while nothing fails. `options`: other fields of
+        from one that is not heard of. `max_ack_pending`: messages under way, at least 1; with more
+        than one the order of a partition holds only while nothing fails. `options`: other fields of
         ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a static
         group also when there is no such member. How it goes on and ends: see
         `jetspark.groups.member`.
         """
         check_name("member", member)
+        check_whole("max_ack_pending", max_ack_pending)
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"The group decides on {wrong[0]} itself.")
         if not self._place.elastic and member not in members_of(self._config):
@@ -140,6 +143,7 @@ class ConsumerGroup:
         }
         if chosen["ack_policy"] != "explicit":
             raise ConfigError("The members of a group acknowledge each message.")
+        config_to_wire(ConsumerConfig, None, chosen)  # what is wrong is said at once
         return GroupMember(
             self._js, self._bucket, self._place, self._config, member, callback, chosen
         )
@@ -203,7 +207,8 @@ class ElasticGroup(ConsumerGroup):
 
         Each partition once. Raises ConfigError.
         """
-        wanted = mappings_of(mappings)
+        if not (wanted := mappings_of(mappings)):
+            raise ConfigError("mappings is empty: delete_mappings removes them.")
         await self._change(
             lambda config: msgspec.structs.replace(config, members=None, member_mappings=wanted)
         )

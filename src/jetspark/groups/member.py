@@ -5,12 +5,16 @@ Contract
   instances to it. The others stand by, and take over when the pinned one is not heard of for
   `ack_wait`, or leaves.
 - By default one message of a member is under way at a time (`max_ack_pending` 1): the order of each
-  partition holds, whatever dies. Nothing is acknowledged automatically.
+  partition holds, whatever dies. An instance that stands still for longer than `ack_wait` with a
+  message in hand may be handling it at the same time as the next one does, and acknowledge it
+  later; with this message alone. Nothing is acknowledged automatically.
 - When the members of an elastic group change, a member whose partitions change stops, gives back
   what was not taken, waits until the message being handled is acknowledged (for `ack_wait` at
   most), and gives up its consumer; then whoever has the partitions now can make one.
 - It ends when the group is deleted, and with an error when what is fixed was changed. Failures that
-  may pass are tried again.
+  may pass are tried again; failures of the server itself (500) are reported once, besides.
+- What was sent to an instance that stood still, and may be another's since, is not handed out
+  (`hand_out`).
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from jetspark.client.background import background
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
+    APIError,
     BadSubscriptionError,
     ConfigError,
     ConnectionClosedError,
@@ -41,6 +46,7 @@ from jetspark.groups.documents import (
     filters_of,
     members_of,
 )
+from jetspark.groups.hand_out import HandOut, pin_of
 from jetspark.groups.member_consumer import MemberConsumer
 from jetspark.groups.message import GroupMsg
 from jetspark.timestamps import Seconds, in_seconds
@@ -54,13 +60,13 @@ if TYPE_CHECKING:
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
 
+_SERVER_ERROR = 500
 _RETRY = 0.25
 """Seconds between two attempts to have the member's consumer."""
 _LOOK = 0.02
 """Seconds between two looks at the message that is being handled."""
 _STANDBY = 0.4
 """Seconds that an instance waits for the pinned one to give up the consumer."""
-_PIN = "Nats-Pin-Id"
 
 
 @checked
@@ -89,9 +95,14 @@ class GroupMember:
             else Callback(js.client.hooking.callback(callback), what, js.client.report)
         )
         self._consumer = MemberConsumer(js, place, member, options)
+        self._hand_out = HandOut(self._consumer, options["max_ack_pending"])
         self._messages: ConsumerMessages | None = None
+        self._next: GroupMsg | None = None
+        """Taken, and not handed out yet."""
         self._last: GroupMsg | None = None
         self._idle = True
+        self._told = ""
+        self._taking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
@@ -128,6 +139,10 @@ class GroupMember:
         if not self._tasks:
             raise ConfigError("Enter it first: `async with group.consume(…)`.")
         self._idle = True
+        async with self._taking:  # one after the other
+            return await self._take()
+
+    async def _take(self) -> GroupMsg:
         while True:
             if self._error is not None:
                 raise self._error
@@ -138,19 +153,30 @@ class GroupMember:
                 await self._news.wait()
                 continue
             try:
-                message = await messages.__anext__()
+                if self._next is None:
+                    frame = frame_of(await messages.__anext__())
+                    self._next = GroupMsg(self._js.client, frame)
+                if (message := await self._current()) is not None:
+                    self._hand_out.handed_out()
+                    self._idle = False
+                    self._last = message
+                    return message
             except StopAsyncIteration:
                 self._leave_messages(messages)
             except JetsparkError as error:
                 if not isinstance(error, ConsumerDeletedError | ConsumerNotFoundError):
                     self._end(error)
                 self._leave_messages(messages)
-            else:
-                self._idle = False
-                self._last = GroupMsg(self._js.client, frame_of(message))
-                if self._callback is None:
-                    self._js.client.hooking.handed_out((self._last,))
-                return self._last
+
+    async def _current(self) -> GroupMsg | None:
+        """The next message, if it is still ours."""
+        message = self._next
+        assert message is not None  # noqa: S101
+        ours = self._hand_out.is_young(message) or await self._hand_out.current([message])
+        if self._next is not message:  # it was given back
+            return None
+        self._next = None
+        return message if ours else None
 
     async def next(self, timeout: Seconds | None = None) -> GroupMsg:
         """The next message; waits `timeout` seconds, None: for ever.
@@ -175,7 +201,7 @@ class GroupMember:
     def _leave_messages(self, messages: ConsumerMessages) -> None:
         """Its consumer is gone: make it again."""
         if self._messages is messages:
-            self._messages = None
+            self._messages = self._next = None
             self._wake.set()
 
     async def _call_back(self, callback: Callback[GroupMsg]) -> None:
@@ -282,7 +308,13 @@ class GroupMember:
                     self._end(error)
                 return
             except JetsparkError as error:
-                if not is_transient_for_client(error):
+                if isinstance(error, APIError) and error.code == _SERVER_ERROR:
+                    if await self._is_deleted():
+                        return
+                    if self._told != (told := str(error)):
+                        self._js.client.report(error)
+                    self._told = told
+                elif not is_transient_for_client(error):
                     self._end(error)
                     return
             wants = self._messages is None and self._member in members_of(self._config)
@@ -293,11 +325,12 @@ class GroupMember:
                 pass
 
     async def _join(self, filters: list[str]) -> None:
+        self._hand_out.begin()
         messages = await self._consumer.pull(filters)
         if messages is not None and self._over.is_set():
             messages.stop()
         elif messages is not None:
-            self._messages = messages
+            self._messages, self._told = messages, ""
             self._news.set()
 
     async def _is_deleted(self) -> bool:
@@ -343,21 +376,24 @@ class GroupMember:
         messages, self._messages = self._messages, None
         if messages is None:
             return 0
-        waiting = [
+        waiting = [] if self._next is None else [self._next]
+        self._next = None
+        waiting += [
             GroupMsg(self._js.client, frame)
             for frame in messages.take_queued(messages.pending_msgs)
         ]
         messages.stop()
+        # What is another instance's by now would be taken from it.
+        ours = await self._hand_out.current(waiting)
         try:
-            for message in waiting:
+            for message in ours:
                 await message.nak()
         except JetsparkError:
             pass  # they come again after ack_wait
-        return len(waiting)
+        return len(ours)
 
     async def _is_pinned(self) -> bool:
-        headers = None if self._last is None else self._last.headers
-        return await self._consumer.is_pinned(None if headers is None else headers.get(_PIN))
+        return await self._consumer.is_pinned(pin_of(self._last))
 
     def __repr__(self) -> str:
         return f"GroupMember({self._place.group!r}, {self._member!r})"

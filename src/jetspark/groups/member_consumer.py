@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.errors import (
@@ -13,6 +13,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.groups.documents import PRIORITY_GROUP, Place
+from jetspark.jetstream.documents.consumers import ConsumerConfig
 
 if TYPE_CHECKING:
     from jetspark.jetstream.consumers.pull import PullConsumer
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 _LEAST = 1.0
 """Seconds of a pull request and of a pin, at least."""
+
+
+class ConsumerState(NamedTuple):
+    """Of the server."""
+
+    pin: str | None
+    """Of the instance that gets the messages now."""
+    floor: int
+    """The sequence up to which everything is acknowledged."""
 
 
 class MemberConsumer:
@@ -35,6 +45,9 @@ class MemberConsumer:
         self._name = place.consumer(member)
         self._options = options
         self.ack_wait: float = options["ack_wait"].total_seconds()
+        backoff = [wait.total_seconds() for wait in ConsumerConfig(**options).backoff or ()]
+        self.redelivered_after = min([self.ack_wait, *backoff[:1]])
+        """Seconds until a message comes again for the first time, at least."""
         self._found: PullConsumer | None = None
         self._since: float | None = None
         """When it was first found with another configuration."""
@@ -83,11 +96,15 @@ class MemberConsumer:
 
     async def is_pinned(self, pin: str | None) -> bool:
         """Whether the server sends the member's messages to the client with this pin."""
-        info = await self.info() if pin else None
-        return info is not None and any(
-            state.group == PRIORITY_GROUP and state.pinned_client_id == pin
-            for state in info.priority_groups
-        )
+        state = await self.state() if pin else None
+        return state is not None and state.pin == pin
+
+    async def state(self) -> ConsumerState | None:
+        """None when there is none."""
+        if (info := await self.info()) is None:
+            return None
+        pins = [one.pinned_client_id for one in info.priority_groups if one.group == PRIORITY_GROUP]
+        return ConsumerState(pins[0] if pins else None, info.ack_floor.stream_seq)
 
     async def info(self) -> ConsumerInfo | None:
         """None when there is none."""

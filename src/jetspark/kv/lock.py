@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -38,7 +37,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.kv.lock_key import RENEWALS, LockKey, LockRecord, Seen, pause
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.timestamps import Seconds, in_seconds, uptime
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
@@ -50,12 +49,6 @@ LEASE = 10.0
 
 _USABLE = 0.9
 """The part of a lease that the holder counts on: clocks do not run equally fast."""
-
-
-def _now() -> float:
-    """Seconds that also pass while the machine sleeps, where the system can tell."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 @checked
@@ -95,7 +88,7 @@ class Lock:
         self._revision = 0
         """Of the last write that is known to be stored."""
         self._until = 0.0
-        """When the holder has to stop, by `_now`."""
+        """When the holder has to stop, by `uptime`."""
         self._lost: LockLostError | None = None
         self._changed = asyncio.Event()
         """Set while the lock is not held."""
@@ -112,7 +105,7 @@ class Lock:
     @property
     def held(self) -> bool:
         """Whether it is held by this object, and its lease goes on."""
-        return self._token is not None and self._lost is None and _now() < self._until
+        return self._token is not None and self._lost is None and uptime() < self._until
 
     @property
     def lost(self) -> bool:
@@ -234,7 +227,7 @@ class Lock:
                 if seen.record is not None and seen.record.id != self._at.record.id:
                     seen = await self._wait(watcher, seen)
                     continue
-                began = _now()
+                began = uptime()
                 try:
                     self._hold(await self._write_or_withdraw(seen.revision), began)
                     return
@@ -268,8 +261,8 @@ class Lock:
     async def _wait(self, watcher: Watcher, seen: Seen) -> Seen:
         """Until the record changes, or was the same for its lease."""
         assert seen.record is not None  # noqa: S101
-        end = _now() + seen.record.lease
-        while (left := end - _now()) > 0:
+        end = uptime() + seen.record.lease
+        while (left := end - uptime()) > 0:
             try:
                 entry = await watcher.next(left)
             except RequestTimeoutError:
@@ -303,7 +296,7 @@ class Lock:
     def _watch_the_clock(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if (left := self._until - _now()) <= 0:
+        if (left := self._until - uptime()) <= 0:
             self.lose("it was not renewed within its lease.")
         else:
             loop = self._js.client.loop
@@ -311,14 +304,14 @@ class Lock:
 
     async def _renew(self, began: float) -> None:
         while self._lost is None:
-            await asyncio.sleep(max(began + self._lease / RENEWALS - _now(), 0))
+            await asyncio.sleep(max(began + self._lease / RENEWALS - uptime(), 0))
             began = await self._renew_once()
 
     async def _renew_once(self) -> float:
         """Returns when the lease began again, at the latest; ends with the lease."""
-        first = _now()
+        first = uptime()
         while self._lost is None:
-            began = _now()
+            began = uptime()
             try:
                 self._renewed(await self._at.write(self._revision), began)
                 return began

@@ -11,7 +11,8 @@ Contract
   for a refused request; then it sends a new one.
 - A lost delivery, the last one too, is reported within twice the heartbeat as
   SequenceMismatchError, unless other clients pull from the consumer: they may have got it. With
-  acks it is delivered again after ack_wait; without acks it is lost, as with a lost link.
+  acks it is delivered again after ack_wait; without acks it is lost, as with a lost link. With acks
+  and a pinned client it is not reported: the clients take turns, so others have got most of them.
 - It ends with an error when the consumer is deleted or not a pull consumer, and when the server
   does not understand the request. Buffered messages are given out first; then the iterator raises.
   With a callback the error is reported. It stays in `error`.
@@ -77,7 +78,8 @@ class ConsumerMessages(FrameReader[JsMsg]):
     ) -> None:
         self._api = api
         self._names = {"stream": stream, "consumer": consumer}
-        on_missing = None if alone else self._on_missing
+        shared = priority is not None and priority.pinned and acks
+        on_missing = None if alone else _ignore if shared else self._on_missing
         client = api.client
         self._pull = ContinuousPull(
             api,
@@ -300,3 +302,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
+
+
+def _ignore(missing: int) -> None:
+    pass

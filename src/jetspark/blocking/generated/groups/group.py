@@ -73,10 +73,10 @@ class GeneratedConsumerGroup:
 
         Iterate the result, or give a callback, called in a thread of its own, and acknowledge each
         message. `ack_wait`: seconds until a message comes again; after as long the next instance
-        takes over from one that is not heard of. `max_ack_pending`: messages under way; with more
-        than one the order of a partition holds only while nothing fails. `options`: other fields of
-        ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a static
-        group also when there is no such member. How it goes on and ends: see
+        takes over from one that is not heard of. `max_ack_pending`: messages under way, at least 1;
+        with more than one the order of a partition holds only while nothing fails. `options`: other
+        fields of ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a
+        static group also when there is no such member. How it goes on and ends: see
         `jetspark.groups.member`.
         """
         return GroupMember(
