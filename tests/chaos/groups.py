@@ -3,9 +3,10 @@
 Four members, each with two instances that are processes of their own, share an elastic group, while
 a publisher counts in many keys. In each turn one of these happens: a member is dropped or added, an
 instance leaves, it is killed (kill -9), or it stands still for longer than ack_wait (SIGSTOP) and
-goes on. Wrong is: a key's number that was first handled before a smaller one, one that was never
-handled, one that was handled again after its ack was confirmed (but for the one message that an
-instance had when it stood still), and a takeover that took longer than twice ack_wait.
+goes on, most often one that is getting messages. Wrong is: a key's number that was first handled
+before a smaller one, one that was never handled, one that was handled again after its ack was
+confirmed (but for the one message that an instance had taken when it stood still), and a takeover
+that took longer than twice ack_wait.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from jetspark.server import NatsServer
 MEMBERS = ("m1", "m2", "m3", "m4")
 KEYS = 24
 _END_WITHIN = 60.0
+_BUSY = 0.3
+"""Seconds since its last message in which an instance counts as the pinned one."""
 
 
 @dataclass
@@ -85,7 +88,13 @@ class Instance:
         self._number = number
         self._figures = figures
         self._process: asyncio.subprocess.Process | None = None
-        self._may_repeat = False
+        self._stood_still: float | None = None
+        """Since when, until what it had in hand then is told."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is getting messages."""
+        return self.last is not None and time.monotonic() - self.last < _BUSY
 
     async def start(self, url: str, ack_wait: float, told: int) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -95,17 +104,23 @@ class Instance:
             pass_fds=[told],
         )
 
-    def told(self, what: str, key: str, number: int) -> None:
+    def told(self, what: str, key: str, number: int, taken: float) -> None:
         """One of its lines."""
         if what == "ready":
             self.ready.set()
         elif what == "confirmed":
             self._figures.confirmed.add((key, number))
-        elif (key, number) in self._figures.confirmed and self._may_repeat:
-            self._may_repeat = False
+        elif (key, number) in self._figures.confirmed and self._had_in_hand(taken):
+            self._figures.handled["in hand"] += 1
         else:
             self.last = time.monotonic()
             self._figures.handle(key, number, f"{self.member}, instance {self._number},")
+
+    def _had_in_hand(self, taken: float) -> bool:
+        """Whether it stood still between taking a message and telling of it; once."""
+        had = self._stood_still is not None and taken < self._stood_still
+        self._stood_still = None
+        return had
 
     async def kill(self) -> None:
         assert self._process is not None
@@ -123,10 +138,10 @@ class Instance:
     def stand_still(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        self._stood_still = time.monotonic()
 
     def go_on(self) -> None:
         assert self._process is not None
-        self._may_repeat = True
         self._process.send_signal(signal.SIGCONT)
 
 
@@ -152,8 +167,8 @@ class Campaign:
     def _read(self) -> None:
         *lines, self._rest = (self._rest + os.read(self._pipe[0], 1 << 16)).split(b"\n")
         for line in lines:
-            what, instance, key, number = line.decode().split()
-            self._all[int(instance)].told(what, key, int(number))
+            what, instance, key, number, taken = line.decode().split()
+            self._all[int(instance)].told(what, key, int(number), float(taken))
 
     async def start(self, member: str) -> Instance:
         instance = Instance(len(self._all), member, self._figures)
@@ -175,6 +190,10 @@ class Campaign:
             return
         self._figures.turns[what] += 1
         instance = self._rng.choice(self._instances)
+        busy = [one for one in self._instances if one.busy]
+        if what == "stands still" and busy and self._rng.random() < 0.8:
+            instance = self._rng.choice(busy)
+            self._figures.turns["of these with messages"] += 1
         self._instances.remove(instance)
         if what == "instance leaves":
             await instance.leave()
@@ -189,7 +208,7 @@ class Campaign:
             self._pauses.add(asyncio.create_task(self._pause(instance)))
         if (
             instance.last is not None
-            and gone - instance.last < 0.3
+            and gone - instance.last < _BUSY
             and instance.member in self._members
             and any(one.member == instance.member for one in self._instances)
         ):

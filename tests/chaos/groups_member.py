@@ -1,7 +1,8 @@
 """One instance of a member of `tests.chaos.groups`: `URL MEMBER INSTANCE ACK_WAIT TOLD`.
 
 It writes a line into the pipe TOLD, which all instances share, before it acknowledges a message and
-after that was confirmed: the lines come in the order in which these things happened.
+after that was confirmed: the lines come in the order in which these things happened. The first of
+them says when the message was taken (time.monotonic, which is the same for all processes).
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import os
 import random
 import sys
 import threading
+import time
 
 import jetspark
 from jetspark.errors import JetsparkError
 
 
 async def _consume(url: str, member: str, instance: str, ack_wait: float, told: int) -> None:
-    def tell(what: str, key: str = "-", number: str = "0") -> None:
-        os.write(told, f"{what} {instance} {key} {number}\n".encode())
+    def tell(what: str, key: str = "-", number: str = "0", taken: float = 0.0) -> None:
+        os.write(told, f"{what} {instance} {key} {number} {taken}\n".encode())
 
     async with jetspark.connect(url, ping_interval=2) as nc:
         group = await nc.jetstream().elastic_group("S", "cg")
@@ -29,8 +31,9 @@ async def _consume(url: str, member: str, instance: str, ack_wait: float, told: 
 
             async def consume() -> None:
                 async for message in messages:
+                    taken = time.monotonic()
                     key, number = message.subject, message.data.decode()
-                    tell("handled", key, number)
+                    tell("handled", key, number, taken)
                     await asyncio.sleep(random.random() * 0.01)
                     try:
                         await message.ack_sync(timeout=ack_wait)
