@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ class Arrivals:
     def __init__(self) -> None:
         self._times: dict[int, int] = {}
         self._changed = threading.Condition()
+        self.failure: Callable[[], object] = lambda: None
+        """Why nothing comes any more."""
 
     def add(self, numbers: Iterable[int], when: int) -> None:
         with self._changed:
@@ -32,14 +34,15 @@ class Arrivals:
                 self._times.setdefault(number, when)
             self._changed.notify_all()
 
-    def wait(self, numbers: Iterable[int], timeout: float = 120.0) -> dict[int, int]:
+    def wait(self, numbers: Iterable[int], timeout: float = 60.0) -> dict[int, int]:
         """The times of all of these. Raises AssertionError for messages that do not come."""
         wanted = list(numbers)
         with self._changed:
             if not self._changed.wait_for(
                 lambda: all(number in self._times for number in reversed(wanted)), timeout
             ):
-                raise AssertionError(f"a message did not arrive within {timeout:g} s")
+                why = self.failure() or ""
+                raise AssertionError(f"a message did not arrive within {timeout:g} s: {why}")
             return {number: self._times[number] for number in wanted}
 
 

@@ -126,19 +126,19 @@ def jetspark_parquet(job: Job) -> Measure:
 
 
 def jetspark_stream(job: Job) -> Measure:
-    return _to_stream(job, "at-least-once")
+    return _to_stream(job, {"guarantee": "at-least-once"})
 
 
 def jetspark_exactly_once(job: Job) -> Measure:
-    return _to_stream(job, "exactly-once")
+    return _to_stream(job, {"guarantee": "exactly-once", "prepareStream": "true"})
 
 
-def _to_stream(job: Job, guarantee: str) -> Measure:
+def _to_stream(job: Job, settings: dict[str, str]) -> Measure:
     def sink(rows: DataFrame, _: Arrivals) -> Any:
         return (
             rows.selectExpr(f"'{_TARGET}.row' AS subject", "data")
             .writeStream.format("jetstream")
-            .options(servers=job.url, stream=_TARGET, guarantee=guarantee)
+            .options(**settings, servers=job.url, stream=_TARGET)
         )
 
     with RawLink(job.url) as link:
@@ -172,7 +172,7 @@ def _latency(
     watching: Callable[[Arrivals], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Measure:
     arrivals = Arrivals()
-    open_session = _our_session if job.settings["ours"] else session
+    open_session = our_session if job.settings["ours"] else session
     with open_session(job) as spark, RawLink(job.url) as link:
         _remove(link, STREAM)
         make_stream(link, STREAM)
@@ -186,6 +186,7 @@ def _latency(
         with watching(arrivals):
             quick = job.settings["ours"]
             query = (_quick(rows, checkpoint, writer.start) if quick else writer.start)()
+            arrivals.failure = query.exception
             send = _steady if "rate" in job.settings else _single
             warm = job.warm_messages
             _single(job, link, arrivals, range(warm))
@@ -205,7 +206,7 @@ def _latency(
 
 
 @contextmanager
-def _our_session(job: Job) -> Iterator[SparkSession]:
+def our_session(job: Job) -> Iterator[SparkSession]:
     from jetspark.spark.session import close_session, local_session
 
     spark = local_session(

@@ -191,7 +191,7 @@ def test_what_is_lost_fails_the_read_or_is_left_out(
         ({"endingOffsets": "x"}, "Option 'endingOffsets' must be earliest, latest or a sequence"),
         ({"subjects": "elsewhere"}, "Option 'subjects': no message under 'elsewhere' is in 'SPARK"),
         ({"credsFile": "/none"}, "credsFile '/none' cannot be read: No such file or directory."),
-        ({"path": "x"}, "Option 'path' is for files: load() without one, and the option 'stream'."),
+        ({"path": "x"}, "Option 'path' is for files: load() without one, and the option 'stream'"),
     ],
 )
 def test_mistakes_are_one_sentence(
