@@ -122,7 +122,7 @@ def test_rows_that_come_while_a_table_is_compacted_are_kept(
 def test_compactions_at_the_same_moment_do_not_double_rows(
     format_: Format, made: Callable[[Format], Table], tmp_path: Path
 ) -> None:
-    """deltalake by itself lets both commit. One does it; the others find nothing, or are told."""
+    """deltalake by itself lets both commit. Each file is replaced once; the others are told."""
     made(format_)
     tables = [open_table(format_, TableName(path=str(tmp_path / "table"))) for _ in range(4)]
     barrier = threading.Barrier(4)
@@ -140,7 +140,7 @@ def test_compactions_at_the_same_moment_do_not_double_rows(
         one.start()
     for one in threads:
         one.join()
-    assert said.count("20") == 1, said
+    assert sum(int(one) for one in said if one.isdigit()) == 20, said
     assert all(
         "is being compacted" in one or "was changed" in one for one in said if not one.isdigit()
     )
