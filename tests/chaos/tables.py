@@ -581,7 +581,9 @@ def _killing(
 
     run = spark_runs.Watch.run
 
-    def watch(self: spark_runs.Watch, queries: Mapping[str, StreamingQuery], stop: Stop) -> None:
+    def watch(
+        self: spark_runs.Watch, queries: Mapping[str, StreamingQuery], stop: Stop, **_: object
+    ) -> None:
         started.append(True)
         if kill in (None, "before"):
             run(self, queries, stop)

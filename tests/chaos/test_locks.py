@@ -18,7 +18,7 @@ async def test_no_old_token_is_accepted_after_a_newer_one_while_holders_die_and_
     assert figures.resource.wrong == []
     assert len(figures.resource.holders) > 5
     assert figures.unexpected < 5
-    assert figures.pauses > 1
+    assert figures.pauses > 0
     assert figures.killed > 1
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def stream(
     shared_server: NatsServer, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> str:
-    """With an elastic group of two members and a static group of none."""
+    """With an elastic group of two members and a static group of one."""
     needs_server("2.11")
     name = unique("S")
     with blocking.connect(shared_server.url) as nc:
@@ -28,7 +28,7 @@ def stream(
         js.create_stream(name=name, subjects=[f"{name}.*"], storage="memory")
         workers = js.create_elastic_group(name, "workers", max_members=3)
         workers.add_members(["ann", "bob"])
-        js.create_static_group(name, "fixed", max_members=2, filters=["x.*"])
+        js.create_static_group(name, "fixed", max_members=2, filters=["x.*"], members=["cy"])
     return name
 
 
@@ -42,7 +42,7 @@ def test_ls_and_info_show_members_and_partitions(
     assert run(shared_server, "ls", stream) == app.DONE
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["group", "kind", "partitions", "members", "active"],
-        ["fixed", "static", "2", "0", "0"],
+        ["fixed", "static", "2", "1", "0"],
         ["workers", "elastic", "3", "2", "0"],
     ]
     with blocking.connect(shared_server.url) as nc:
@@ -58,7 +58,8 @@ def test_ls_and_info_show_members_and_partitions(
     (document,) = json.loads(capsys.readouterr().out)
     assert document == {
         "group": "fixed", "kind": "static", "stream": stream, "subjects": ["x.*"],
-        "partitions": 2, "members": [],
+        "partitions": 2,
+        "members": [{"member": "cy", "active": False, "partitions": [0, 1]}],
     }  # fmt: skip
 
 

@@ -158,6 +158,8 @@ class GroupMember:
                     self._next = GroupMsg(self._js.client, frame)
                 if (message := await self._current()) is not None:
                     self._hand_out.handed_out()
+                    if self._callback is None:
+                        self._js.client.hooking.handed_out((message,))
                     self._idle = False
                     self._last = message
                     return message

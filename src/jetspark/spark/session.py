@@ -8,6 +8,7 @@ terminal, and have ended when `close_session` returns or `local_session` raises.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -32,6 +33,8 @@ SHORT_JOB = ("-XX:TieredStopAtLevel=1",)
 produces slower code."""
 
 _STOP_SECONDS = 60.0
+_SOCKET_NAME, _LONGEST_SOCKET = 45, 100
+"""Bytes of a socket's name in its folder, and of the path that every system takes."""
 
 _preloader: Preloader | None = None
 """Of the one JVM that a program can have."""
@@ -74,7 +77,7 @@ def local_session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
-        if os.name == "posix":
+        if os.name == "posix" and _socket_fits(conf or {}):
             # Over TCP the first packets of each task wait 40 ms for a delayed ACK.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -82,6 +85,14 @@ def local_session(
         builder = builder.config(name, value)
     with _preloaded(master, conf or {}, log_file):
         return SessionStart(builder, log_file, jvm_options, conf).session()
+
+
+def _socket_fits(conf: Mapping[str, str]) -> bool:
+    """Whether Spark's Unix sockets, in Java's folder for temporary files, have paths that are short
+    enough."""
+    found = re.search(r"-Djava\.io\.tmpdir=(\S+)", conf.get("spark.driver.extraJavaOptions", ""))
+    folder = found[1] if found is not None else "/tmp"  # noqa: S108
+    return len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
 
 
 @contextmanager
