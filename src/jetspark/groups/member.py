@@ -160,8 +160,7 @@ class GroupMember:
                     self._hand_out.handed_out()
                     if self._callback is None:
                         self._js.client.hooking.handed_out((message,))
-                    self._idle = False
-                    self._last = message
+                    self._idle, self._last = False, message
                     return message
             except StopAsyncIteration:
                 self._leave_messages(messages)
