@@ -173,15 +173,8 @@ class SnapshotTransfer:
         # It ends in the chunk's size and number, unless an import has mapped it.
         *_, size, number = subject.split(".")
         self._count += 1
-        if (
-            size.isdigit()
-            and number.isdigit()
-            and (int(size), int(number))
-            != (
-                len(piece),
-                self._count,
-            )
-        ):
+        told = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
+        if told not in (None, (len(piece), self._count)):
             raise MissedHeartbeatError("a part of the snapshot did not arrive")
         self._unanswered.append(subject)
 

@@ -34,7 +34,7 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.target import check_columns
-from jetspark.spark.options import parse_options
+from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.starting import begun
 from jetspark.spark.table_files import local_path
 from jetspark.spark.table_rules import Wanted
@@ -119,7 +119,7 @@ class Ingest:
                 )
             return
         if self._bucket is not None:
-            bucket_table.check_source(parse_options(self.options))
+            bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
         check_library(self._lakehouse.format)
         self._check_place_of_checkpoint()
@@ -144,7 +144,7 @@ class Ingest:
 
     def _columns(self) -> dict[str, str]:
         """Names and types ("": not known), without columns that are added for partitions."""
-        columns = parse_options(self.options).columns
+        columns = self._source.columns
         if self.json_schema is None:
             return dict.fromkeys(columns, "")
         return json_columns(self.json_schema, "--json", columns)
@@ -189,7 +189,7 @@ class Ingest:
         """
         if self._bucket is None or self._lakehouse is None:
             return 0
-        return bucket_table.remove_gone_keys(parse_options(self.options), self._lakehouse)
+        return bucket_table.remove_gone_keys(self._source, self._lakehouse)
 
     def rows(self, source: DataFrame) -> DataFrame:
         """The rows of the table from those of the source."""
@@ -212,6 +212,11 @@ class Ingest:
             )
         writer = rows.writeStream.format(PARQUET).option("path", self.to.rstrip("/"))
         return writer.partitionBy(*names) if names else writer
+
+    @cached_property
+    def _source(self) -> SourceOptions:
+        """Raises ConfigError."""
+        return parse_options(self.options)
 
     @cached_property
     def _lakehouse(self) -> LakehouseOptions | None:
@@ -240,7 +245,7 @@ class Ingest:
         return None if folder is None else _format_of(folder)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        streams = table.streams_text(parse_options(self.options))
+        streams = table.streams_text(self._source)
         options = {"writerName": f"the run on {streams}", **self.table_options}
         found = in_catalog(self.to) if format_ is Format.ICEBERG else None
         if found is None:
@@ -258,7 +263,7 @@ class Ingest:
 
     @property
     def _bucket(self) -> str | None:
-        return parse_options(self.options).bucket
+        return self._source.bucket
 
     def _wanted(self) -> Wanted | None:
         """None for a table that Spark's file systems may not reach: only the sink checks it."""
@@ -271,7 +276,7 @@ class Ingest:
             format=PARQUET if lakehouse is None else PREFIX + lakehouse.format,
             partition_by=[name for name, _ in self._partitions()],
             names=self._names(),
-            streams=[table.streams_text(parse_options(self.options))],
+            streams=[table.streams_text(self._source)],
             is_messages=self._bucket is None,
             adopt=self.adopt,
             lakehouse=lakehouse,

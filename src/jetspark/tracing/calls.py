@@ -103,7 +103,7 @@ async def trace_message(
 def _refused_inbox(error: PermissionsError, prefix: str) -> PermissionsError:
     return PermissionsError(
         f"Tracing needs the permission to publish to {prefix + '.>'!r}, where the servers' reports "
-        f"come.",
+        "come.",
         error.operation,
         error.subject,
     )
