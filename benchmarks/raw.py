@@ -10,8 +10,9 @@ import json
 import random
 import secrets
 import socket
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 SUBJECTS = 100
@@ -164,32 +165,41 @@ def make_stream(link: RawLink, stream: str) -> None:
     )
 
 
-def fill(url: str, stream: str, messages: int, size: int) -> None:
-    """A new stream in files with messages of random bytes, every one acknowledged."""
+Payloads: TypeAlias = Callable[[int], bytes]
+"""The next so many payloads, one behind the other."""
+
+
+def fill(url: str, stream: str, messages: int, size: int, payloads: Payloads | None = None) -> None:
+    """A new stream in files with messages, every one acknowledged. As `publish`."""
     with RawLink(url) as link:
         make_stream(link, stream)
-        publish(link, stream, messages, size)
+        publish(link, stream, messages, size, payloads)
         stored = link.api(f"STREAM.INFO.{stream}")["state"]["last_seq"]
         if stored != messages:
             raise RuntimeError(f"stream {stream} holds {stored} of {messages} messages")
 
 
-def publish(link: RawLink, stream: str, messages: int, size: int) -> None:
-    """Publish in blocks, a few of them ahead of their acks."""
+def publish(
+    link: RawLink, stream: str, messages: int, size: int, payloads: Payloads | None = None
+) -> None:
+    """Publish in blocks, a few of them ahead of their acks.
+
+    `payloads` have `size` bytes each. Without them they are random bytes, which are never the same:
+    whoever writes the messages somewhere cannot compress them away.
+    """
     inbox = f"{link.inbox}.ack"
     sid = link.subscribe(inbox)
     lines = [f"PUB {stream}.{n:02} {inbox} {size}\r\n".encode() for n in range(SUBJECTS)]
-    # Random and never the same: whoever writes the messages somewhere cannot compress them away.
     dice = random.Random(size)
     block = max(1, min(_BLOCK_MESSAGES, _BLOCK_BYTES // (size + 64)))
     acks = _Acks(link)
     sent = 0
     while sent < messages:
         count = min(block, messages - sent)
-        payloads = dice.randbytes(count * size)
+        block_of = payloads(count) if payloads else dice.randbytes(count * size)
         link.send(
             b"".join(
-                b"%b%b\r\n" % (lines[(sent + i) % SUBJECTS], payloads[i * size : (i + 1) * size])
+                b"%b%b\r\n" % (lines[(sent + i) % SUBJECTS], block_of[i * size : (i + 1) * size])
                 for i in range(count)
             )
         )

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import raw
+from benchmarks.flights import FlightPayloads
 from benchmarks.measure import Job, Measure, Stopwatch, Tally, pid_cpu
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
@@ -36,11 +37,15 @@ _OF_SERVER = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     contestant_options(parser, _LABELS)
+    parser.add_argument(
+        "--flights", action="store_true", help="the payloads are the demo's flights as JSON"
+    )
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
     with _stage(options) as job:
-        what = f"{options.messages:,} messages of {options.size:,} bytes"
+        kind = "flights as JSON" if options.flights else "messages"
+        what = f"{options.messages:,} {kind} of {job.size:,} bytes"
         title = f"Backfill: {what}"
         yield race(options, __name__, chosen(options, _LABELS), job, title, "raw_drain")
         title = f"CPU of the server: {what}"
@@ -53,18 +58,19 @@ def _stage(options: argparse.Namespace) -> Iterator[Job]:
     from jetspark import blocking
     from jetspark.server import NatsServer
 
+    payloads = FlightPayloads() if options.flights else None
     with NatsServer(name="benchmarks") as server, tempfile.TemporaryDirectory() as folder:
         job = Job(
             url=server.url,
             messages=options.messages,
-            size=options.size,
+            size=payloads.size if payloads else options.size,
             warm_messages=options.warm_up,
         )
         for stream, messages in (
             (job.warm_stream, job.warm_messages),
             (job.stream, job.messages),
         ):
-            raw.fill(job.url, stream, messages, job.size)
+            raw.fill(job.url, stream, messages, job.size, payloads)
             with blocking.connect(job.url) as nc:
                 nc.jetstream().backup_stream(stream, Path(folder, stream))
         # The contestants' environment: `settings` has numbers only.

