@@ -10,8 +10,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 kernel = Extension(
     "jetspark.wire._kernel",
-    ["src/jetspark/wire/_kernel.c", "src/jetspark/wire/_archive.c"],
-    depends=["src/jetspark/wire/_archive.h"],
+    [f"src/jetspark/wire/{name}.c" for name in ("_kernel", "_archive", "_json", "_json_columns")],
+    depends=[f"src/jetspark/wire/{name}.h" for name in ("_archive", "_json", "_json_columns")],
     extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3"],
     optional=True,
     py_limited_api=True,

@@ -2,27 +2,21 @@
 
 The kernels: equal content, rows and errors, nothing but BackupError, and content within what one
 call may unpack. Backup: rows or a BackupError. With `--sanitize` the C kernel is first built with
-AddressSanitizer and UndefinedBehaviorSanitizer (gcc), which end the process at the first access
-outside of a buffer.
+sanitizers.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import random
-import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+from tests.fuzz import sanitized
 
 
 def spoiled(data: bytes, rng: random.Random) -> bytes:
@@ -129,47 +123,16 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) 
     return ends
 
 
-def _sanitized(arguments: list[str]) -> int:
-    """The same command again, with a kernel that is checked at each access."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "_kernel.abi3.so"
-        sources = [str(ROOT / f"src/jetspark/wire/{name}.c") for name in ("_kernel", "_archive")]
-        include = f"-I{sysconfig.get_path('include')}"
-        build = ["gcc", "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, *sources]
-        subprocess.run([*build, "-o", str(library)], check=True)
-        asan = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
-        environment = {
-            **os.environ,
-            "LD_PRELOAD": asan,
-            "ASAN_OPTIONS": "detect_leaks=0",
-            "PYTHONMALLOC": "malloc",
-        }
-        command = [sys.executable, "-m", "tests.fuzz.archives", *arguments]
-        return subprocess.run([*command, "--kernel", str(library)], env=environment).returncode
-
-
-def _load(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("jetspark.wire._kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    import jetspark.wire
-
-    sys.modules[spec.name] = jetspark.wire._kernel = module  # type: ignore[attr-defined]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sanitize", action="store_true")
-    parser.add_argument("--kernel", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.sanitize:
-        return _sanitized([str(given.count), "--seed", str(given.seed)])
-    if given.kernel:
-        _load(given.kernel)
+        arguments = [str(given.count), "--seed", str(given.seed)]
+        return sanitized.run_again("tests.fuzz.archives", arguments)
+    sanitized.load()
     from jetspark.wire import _kernel, _python_kernel  # type: ignore[attr-defined]
 
     print(f"kernel: {_kernel.__file__}", file=sys.stderr)

@@ -158,10 +158,10 @@ def test_spark_and_arrow_agree_on_the_schema() -> None:
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:
-    check_schema(SCHEMA, COLUMNS)
-    check_schema(schema_of(["seq", "data"]), ["seq", "data"])
+    check_schema(SCHEMA, schema_of(COLUMNS))
+    check_schema(schema_of(["seq", "data"]), schema_of(["seq", "data"]))
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_schema(StructType([StructField("seq", LongType())]), COLUMNS)
+        check_schema(StructType([StructField("seq", LongType())]), schema_of(COLUMNS))
 
 
 # -- which streams, and from where to where --------------------------------------------------

@@ -14,6 +14,7 @@ from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
+from jetspark.spark.reading import with_json
 from jetspark.spark.short_errors import without_traceback
 from jetspark.subjects import nearest_name, subjects_overlap
 
@@ -85,12 +86,13 @@ class JetStreamBackupReader(DataSourceReader):
         if not isinstance(partition, BackupPartition):
             return iter(())
         options = self._options
-        return partition.backup.read_part(
+        batches = partition.backup.read_part(
             partition.part,
             subjects=options.subjects,
             columns=options.columns,
             limits=options.limits(),
         )
+        return with_json(options, batches)
 
 
 def check_subjects(backup: Backup, subjects: tuple[str, ...]) -> None:

@@ -26,7 +26,7 @@ from jetspark.spark import bucket_table, table
 from jetspark.spark.checkpoint_files import with_quick_checkpoint
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
-from jetspark.spark.json_payloads import json_columns, with_json_fields
+from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.lakehouse.options import (
     PREFIX,
@@ -162,7 +162,9 @@ class Ingest:
         """
         register_formats(spark)
         try:
-            reader = spark.readStream.format("jetstream").options(**dict(self.options))
+            reader = spark.readStream.format("jetstream").options(
+                **dict(self.options), **self._parsing
+            )
             if self._bucket is not None:
                 reader = reader.option("presentValues", "true")
             rows = self.rows(reader.load())
@@ -196,13 +198,17 @@ class Ingest:
         rows = (
             source
             if self.json_schema is None
-            else with_json_fields(source, self.json_schema, "--json")
+            else with_json_fields(source, self.json_schema, "--json", parsed=bool(self._parsing))
         )
         for name, expression in self._partitions():
             _check_column(name, expression, rows.columns)
             if expression is not None:
                 rows = _of_partition(name, expression, rows)
         return rows
+
+    @property
+    def _parsing(self) -> dict[str, str]:
+        return {} if self.json_schema is None else parsing(self.options, self.json_schema, "--json")
 
     def _writer(self, rows: DataFrame) -> DataStreamWriter:
         names = [name for name, _ in self._partitions()]

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TypeVar
 
+from jetspark.bulk.json_fields import TYPES
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
+from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -103,6 +105,18 @@ def streams(name: str, value: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ConfigError(f"Option {name!r} names a stream twice.")
     return names
+
+
+def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
+    """The fields of a schema in DDL, all of types that the source parses: names and types."""
+    fields = check_fields(value, f"Option {name!r}:")
+    for field, kind in fields.items():
+        if kind not in TYPES:
+            raise ConfigError(
+                f"Option {name!r}: the source parses {', '.join(TYPES).upper()} only; {field} is "
+                "something else: use from_json on data."
+            )
+    return tuple(fields.items())
 
 
 def pattern(name: str, value: str) -> str:

@@ -51,6 +51,7 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "streamPattern": ("stream_pattern", values.pattern),
     "subjects": ("subjects", values.subjects),
     "columns": ("columns", values.columns),
+    "jsonSchema": ("json_fields", values.json_fields),
     "startingOffsetsByTimestampStrategy": ("strategy", _strategy),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", values.whole),
     "minOffsetsPerTrigger": ("min_offsets_per_trigger", values.whole),
@@ -114,6 +115,8 @@ class SourceOptions:
     """A regular expression for whole names, instead of `streams`."""
     subjects: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
+    json_fields: tuple[tuple[str, str], ...] = ()
+    """Names and types of further columns, out of JSON payloads."""
     starting: Mapping[str, Positions] = field(default_factory=dict)
     ending: Mapping[str, Positions] = field(default_factory=dict)
     strategy: str = "error"
@@ -278,6 +281,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
         reading.setdefault("columns", BUCKET_COLUMNS)
     _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)
+    if "json_fields" in reading:
+        _check_json(reading)
     for wanted in (*starting.values(), *ending.values()) if "streams" in reading else ():
         wanted.check(reading["streams"])
     if reading.get("backfill", BACKFILLS[0]) != BACKFILLS[0]:
@@ -298,6 +303,22 @@ def _check_backfill(reading: Mapping[str, Any]) -> None:
                 f"Option 'backfill' cannot be used with {name!r}: such a stream is read by direct "
                 "gets."
             )
+
+
+def _check_json(reading: Mapping[str, Any]) -> None:
+    columns = reading.get("columns", COLUMNS)
+    if "bucket" in reading:
+        raise ConfigError("Option 'jsonSchema' is for streams: use from_json on a bucket's values.")
+    if "data" not in columns:
+        raise ConfigError("Option 'jsonSchema' needs the column data, which 'columns' leaves out.")
+    taken = {name.casefold() for name in columns}
+    for name, _ in reading["json_fields"]:
+        if name.casefold() in taken:
+            raise ConfigError(
+                f"Option 'jsonSchema': there is another column {name}, which Spark could not "
+                "distinguish: use from_json on data."
+            )
+        taken.add(name.casefold())
 
 
 def _check_columns(columns: Sequence[str], *, of_bucket: bool) -> None:

@@ -18,7 +18,7 @@ from jetspark.spark.checkpoint_files import with_quick_checkpoint
 from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
-from jetspark.spark.json_payloads import with_json_fields
+from jetspark.spark.json_payloads import parsing, with_json_fields
 from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.options import parse_options
@@ -139,9 +139,15 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
 def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSession) -> DataFrame:
     where = ("sources", name)
     reader = spark.read if source.static else spark.readStream
-    rows = _of(pipeline, where, reader.format(source.format).options(**dict(source.options)).load)
+    parsed: dict[str, str] = {}
+    if source.json is not None and source.format == "jetstream":
+        ask = partial(parsing, source.options, source.json, "json")
+        parsed = _of(pipeline, (*where, "json"), ask)
+    options = dict(source.options) | parsed
+    rows = _of(pipeline, where, reader.format(source.format).options(**options).load)
     if source.json is not None:
-        rows = _of(pipeline, (*where, "json"), partial(with_json_fields, rows, source.json, "json"))
+        action = partial(with_json_fields, rows, source.json, "json", parsed=bool(parsed))
+        rows = _of(pipeline, (*where, "json"), action)
     if source.watermark is not None:
         action = partial(rows.withWatermark, *source.watermark)
         rows = _of(pipeline, (*where, "watermark"), action)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.json_fields import JsonFields
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.many_streams import streams_of
 from jetspark.bulk.proof import leading, proven
@@ -253,13 +254,25 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     if not isinstance(partition, RangePartition):
         return
     for wanted in partition.ranges:
-        yield from read_range(
-            options.connection,
-            wanted,
-            options.limits(),
-            columns=options.columns,
-            fail_on_data_loss=options.fail_on_data_loss,
+        yield from with_json(
+            options,
+            read_range(
+                options.connection,
+                wanted,
+                options.limits(),
+                columns=options.columns,
+                fail_on_data_loss=options.fail_on_data_loss,
+            ),
         )
+
+
+def with_json(
+    options: SourceOptions, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The batches, with the fields of JSON payloads if the options ask for them."""
+    if not options.json_fields:
+        return batches
+    return map(JsonFields(dict(options.json_fields)).of, batches)
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

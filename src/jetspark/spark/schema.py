@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    IntegerType,
     LongType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -55,18 +61,34 @@ BUCKET_SCHEMA = StructType(
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
-def schema_of(columns: Sequence[str]) -> StructType:
-    """These columns, in this order."""
-    return StructType([_FIELDS[name] for name in columns])
+_JSON: Mapping[str, DataType] = {
+    "string": StringType(),
+    "tinyint": ByteType(),
+    "smallint": ShortType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+}
 
 
-def check_schema(asked: StructType, columns: Sequence[str]) -> None:
-    """Raise ConfigError for a schema other than that of these columns."""
+def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = ()) -> StructType:
+    """These columns, in this order, and the fields of JSON payloads behind them."""
+    found = [_FIELDS[name] for name in columns]
+    if json_fields:
+        found = [
+            StructField("data", BinaryType()) if field.name == "data" else field for field in found
+        ]
+    return StructType([*found, *(StructField(name, _JSON[kind]) for name, kind in json_fields)])
+
+
+def check_schema(asked: StructType, fixed: StructType) -> None:
+    """Raise ConfigError for a schema other than the fixed one."""
     # A catalog table may have made columns nullable.
-    if _shape(asked) != _shape(schema_of(columns)):
+    if _shape(asked) != _shape(fixed):
         raise ConfigError(
-            f"format jetstream has a fixed schema ({', '.join(columns)}): leave .schema(…) out and "
-            "use the option columns, or select(…), for example from_json on data."
+            f"format jetstream has a fixed schema ({', '.join(fixed.names)}): leave .schema(…) out "
+            "and use the option columns, or select(…), for example from_json on data."
         )
 
 

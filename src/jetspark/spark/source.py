@@ -39,16 +39,17 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The columns of the option `columns`. Spark asks on load, so options are checked then.
+        """The columns of the options `columns` and `jsonSchema`. Spark asks on load, so options are
+        checked then.
 
         Raises ConfigError.
         """
-        return schema_of(self._parsed.columns)
+        return schema_of(self._parsed.columns, self._parsed.json_fields)
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
         """The batch reader. Raises ConfigError."""
-        check_schema(schema, self._parsed.columns)
+        check_schema(schema, self.schema())
         if self._parsed.backup is not None:
             return JetStreamBackupReader(self._parsed)
         return JetStreamBatchReader(self._parsed)
@@ -56,7 +57,7 @@ class JetStreamDataSource(DataSource):
     @without_traceback
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:
         """The streaming reader. Raises ConfigError."""
-        check_schema(schema, self._parsed.columns)
+        check_schema(schema, self.schema())
         return JetStreamStreamReader(self._parsed)
 
     @without_traceback

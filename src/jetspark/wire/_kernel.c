@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "_archive.h"
+#include "_json_columns.h"
 
 #define MAX_MESSAGE ((long long)128 << 20)
 #define MAX_CONTROL_LINE ((Py_ssize_t)1 << 20)
@@ -1606,6 +1607,7 @@ static PyMethodDef functions[] = {
     {"split_frames", (PyCFunction)(void (*)(void))split_frames, METH_VARARGS | METH_KEYWORDS, NULL},
     {"highway", highway, METH_VARARGS, NULL},
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
+    {"json_columns", json_columns, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},
     {"stream_position", stream_position, METH_O, NULL},
     {"stream_sequence", stream_sequence, METH_O, NULL},

@@ -23,6 +23,8 @@ from jetspark.wire._python_frames import FrameRun as FrameRun
 from jetspark.wire._python_frames import control_event as control_event
 from jetspark.wire._python_frames import refuse as refuse
 from jetspark.wire._python_frames import split_frames as split_frames
+from jetspark.wire._python_json import JsonKind as JsonKind
+from jetspark.wire._python_json import json_columns as json_columns
 from jetspark.wire._python_messages import Delivered as Delivered
 from jetspark.wire._python_messages import MessageFrame as MessageFrame
 from jetspark.wire._python_messages import deliver as deliver

@@ -23,6 +23,7 @@ from jetspark.wire._python_kernel import (
     Event,
     FrameRun,
     HeaderPairs,
+    JsonKind,
     archive_entry,
 )
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         S2Decoder,
         deliver,
         header_pairs,
+        json_columns,
         reply_fields,
         split_frames,
         stream_position,
@@ -84,6 +86,7 @@ else:
     S2Decoder = _implementation.S2Decoder
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
+    json_columns = _implementation.json_columns
     look = memoryview if IMPLEMENTATION == "c" else bytes
     reply_fields = _implementation.reply_fields
     split_frames = _implementation.split_frames
@@ -104,6 +107,7 @@ __all__ = [
     "Event",
     "FrameRun",
     "HeaderPairs",
+    "JsonKind",
     "MessageFrame",
     "RecordDecoder",
     "S2Decoder",
@@ -111,6 +115,7 @@ __all__ = [
     "deliver",
     "frame_of",
     "header_pairs",
+    "json_columns",
     "look",
     "reply_fields",
     "split_frames",

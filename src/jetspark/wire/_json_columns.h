@@ -1,0 +1,16 @@
+/* json_columns of the kernel: see _python_json.py. */
+
+#ifndef JETSPARK_JSON_COLUMNS_H
+#define JETSPARK_JSON_COLUMNS_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#ifndef PY_SSIZE_T_CLEAN
+#define PY_SSIZE_T_CLEAN
+#endif
+#include <Python.h>
+
+PyObject *json_columns(PyObject *self, PyObject *args);
+
+#endif

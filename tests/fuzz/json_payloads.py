@@ -1,0 +1,59 @@
+"""Payloads that are JSON, nearly, of which all kernels make equal columns.
+
+`python -m tests.fuzz.json_payloads 1000000`; with `--sanitize` the C kernel is first built with
+sanitizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import struct
+import sys
+from itertools import accumulate
+from types import ModuleType
+
+from tests.fuzz import sanitized
+from tests.support.json_payloads import FIELDS, payload
+
+_ROWS = 100
+
+
+def fuzz(count: int, kernels: list[ModuleType], seed: int = 0) -> int:
+    """So many payloads; how many of them the kernels have parsed."""
+    from jetspark.bulk.json_fields import TYPES
+
+    names = tuple(name.encode() for name in FIELDS)
+    kinds = bytes(TYPES[kind][0] for kind in FIELDS.values())
+    rng = random.Random(seed)
+    left = 0
+    for _ in range(count // _ROWS):
+        rows = [payload(rng) for _ in range(_ROWS)]
+        ends = list(accumulate(map(len, rows), initial=0))
+        data, offsets = b"".join(rows), struct.pack(f"={len(ends)}i", *ends)
+        seen = [kernel.json_columns(data, offsets, names, kinds) for kernel in kernels]
+        assert seen.count(seen[0]) == len(seen), rows
+        left += sum(one.bit_count() for one in seen[0][0])
+    return count - left
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sanitize", action="store_true")
+    given = parser.parse_args()
+    if given.sanitize:
+        arguments = [str(given.count), "--seed", str(given.seed)]
+        return sanitized.run_again("tests.fuzz.json_payloads", arguments)
+    sanitized.load()
+    from jetspark.wire import _kernel, _python_kernel  # type: ignore[attr-defined]
+
+    print(f"kernel: {_kernel.__file__}", file=sys.stderr)
+    parsed = fuzz(given.count, [_python_kernel, _kernel], given.seed)
+    print(f"{parsed:,} of {given.count:,} were plain objects")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""JSON payloads that the source parses: the columns of Spark's own parser."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.json_payloads import FIELDS, payload
+
+from jetspark.errors import ConfigError
+from jetspark.spark.json_payloads import parsing, with_json_fields
+from jetspark.spark.options import parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+DDL = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items())
+
+
+@pytest.mark.spark
+def test_rows_are_those_of_sparks_parser(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("JSON")
+    rng = random.Random(7)
+    admin.create(name, name)
+    admin.fill([(name, payload(rng)) for _ in range(20_000)])
+    options = {"servers": shared_server.url, "stream": name}
+    more = parsing(options, DDL, "json")
+    assert more
+    by_spark = spark.read.format("jetstream").options(**options).load()
+    by_source = spark.read.format("jetstream").options(**options, **more).load()
+    expected = with_json_fields(by_spark, DDL, "json")
+    found = with_json_fields(by_source, DDL, "json", parsed=True)
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    left = {row.seq for row in by_source.where("data IS NOT NULL").select("seq").collect()}
+    assert 5_000 < len(left) < 12_000
+    pairs = zip(found.orderBy("seq").collect(), expected.orderBy("seq").collect(), strict=True)
+    different = [(repr(one), repr(other)) for one, other in pairs if repr(one) != repr(other)]
+    assert not different[:5]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options"),
+    [
+        ("a ARRAY<STRING>", {}),
+        ("a STRING, at TIMESTAMP", {}),
+        ("a STRING NOT NULL", {}),
+        ("a STRING, A INT", {}),
+        ("data STRING", {}),
+        ("a STRING", {"bucket": "B"}),
+        ("a STRING", {"Columns": "data"}),
+    ],
+)
+def test_what_the_source_does_not_parse_is_left_to_spark(ddl: str, options: dict[str, str]) -> None:
+    assert parsing(options, ddl, "json") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"jsonSchema": "a ARRAY<INT>"}, "a is something else: use from_json on data"),
+        ({"jsonSchema": "a STRNG"}, "no type STRNG .did you mean STRING"),
+        ({"jsonSchema": "a STRING, Seq INT"}, "another column Seq"),
+        ({"jsonSchema": "a STRING, A INT"}, "another column A"),
+        ({"jsonSchema": "a STRING", "columns": "seq"}, "needs the column data"),
+    ],
+)
+def test_wrong_schemas_are_refused(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_options({"stream": "S", **options})
+
+
+def test_a_bucket_has_no_schema() -> None:
+    with pytest.raises(ConfigError, match="is for streams"):
+        parse_options({"bucket": "B", "jsonSchema": "a STRING"})

@@ -1,0 +1,137 @@
+"""Payloads that are JSON objects, nearly: for comparing parsers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+FIELDS = {
+    "t": "string",
+    "y": "tinyint",
+    "h": "smallint",
+    "i": "int",
+    "l": "bigint",
+    "d": "double",
+    "b": "boolean",
+    "naïve": "string",
+}
+"""Types of fields, by their names."""
+
+_PLAIN = {
+    "string": [
+        '"x"',
+        '""',
+        '"é ß 漢 😀"',
+        '"a\\nb\\"c\\\\\\/"',
+        '"\\u00e9\\ud83d\\ude00\\u0000"',
+        "null",
+    ],
+    "tinyint": ["0", "-128", "127", "7", "null"],
+    "smallint": ["0", "-32768", "32767", "null"],
+    "int": ["0", "2147483647", "-2147483648", "12", "null"],
+    "bigint": ["0", "999999999999999999", "-1", "1700000000000000000", "null"],
+    "double": [
+        *("0", "1", "-1.5", "0.1", "1e3", "-0.0", "1E-7", "123456789.123456789", "5e-324", "null"),
+        *("0.1234567890123456789", "9007199254740993", "1.7976931348623157e308", "1e22", "1e23"),
+        *("123456789012345678901234567890", "2.2250738585072011e-308", "0.30000000000000004"),
+    ],
+    "boolean": ["true", "false", "null"],
+}
+_ODD = (
+    *(
+        "-0",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "1e",
+        "1e400",
+        "-1e400",
+        "128",
+        "-129",
+        "255",
+        "40000",
+        "1.0",
+        "1e2",
+    ),
+    *("2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "NaN"),
+    *(
+        "Infinity",
+        "-Infinity",
+        '"NaN"',
+        '"12"',
+        '"true"',
+        "True",
+        "nul",
+        "tru",
+        "",
+        "[]",
+        "{}",
+        "[1,2]",
+    ),
+    *('{"a":{"b":[null,"x",-1.5e3]}}', '"\\ud800"', '"\\x"', '"\\u12"', '"tab\t"', "'x'", '"open'),
+    *("1" * 30, "1" * 60, "0." + "3" * 50, "[" * 40 + "]" * 40, '"' + "\\u0041" * 500 + '"', "1 2"),
+    *("/* x */ 1", "0x10", "1_000", "--1", "1.5.5", "1e5e5"),
+)
+_SPACES = ("", "", "", " ", "\n", "\t ", "\r\n")
+_WRONG = (
+    b"",
+    b" ",
+    b"null",
+    b"1",
+    b'"x"',
+    b"[]",
+    b"{",
+    b"}",
+    b"{}",
+    b"{,}",
+    b"[{}]",
+    b"\xff",
+    b"{}{}",
+)
+
+
+def payload(rng: random.Random) -> bytes:
+    """An object, of which about half are plain."""
+    if rng.random() < 0.03:
+        return rng.choice(_WRONG)
+    odd = rng.random() < 0.4
+    names = rng.sample(sorted(FIELDS), rng.randint(0, len(FIELDS)))
+    if rng.random() < 0.4:
+        names.append(rng.choice(("other", "T", "", "_corrupt_record", "x.y")))
+    if odd and names and rng.random() < 0.2:
+        names.append(rng.choice(names))
+    members = []
+    for name in names:
+        kind = FIELDS.get(name) or rng.choice(sorted(_PLAIN))
+        if odd and rng.random() < 0.3:
+            kind = rng.choice(sorted(_PLAIN))
+        value = rng.choice(_ODD if odd and rng.random() < 0.3 else _PLAIN[kind])
+        key = json.dumps(name, ensure_ascii=rng.random() < 0.5)
+        if rng.random() < 0.05 and name in FIELDS:
+            key = f'"\\u{ord(name[0]):04x}{key[2:]}'
+        members.append(_spaced(rng, key, ":", value))
+    text = _spaced(rng, "{", _spaced(rng, ",".join(members)), "}")
+    data = text.encode("utf-8", "surrogatepass")
+    return _spoiled(data, rng) if odd and rng.random() < 0.3 else data
+
+
+def _spaced(rng: random.Random, *parts: str) -> str:
+    return "".join(rng.choice(_SPACES) + part for part in parts) + rng.choice(_SPACES)
+
+
+def _spoiled(data: bytes, rng: random.Random) -> bytes:
+    out = bytearray(data)
+    at = rng.randint(0, len(out))
+    kind = rng.random()
+    if kind < 0.4:
+        out[at : at + 1] = rng.choice(
+            (b'"', b"\\", b",", b"{", b"}", b"\x00", b"\xff", b"\xc3", b"1")
+        )
+    elif kind < 0.7:
+        del out[at : at + rng.randint(1, 3)]
+    else:
+        out[at:at] = rng.choice(
+            (b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xc0\x80", b"x", b",", b"\\u")
+        )
+    return bytes(out)
