@@ -46,13 +46,11 @@ class Query:
     def exception(self) -> None:
         return None
 
+    def awaitTermination(self, seconds: float) -> bool:
+        return self.looks < 0
+
     def stop(self) -> None:
         self.stopped = True
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_runs, "_LOOK_SECONDS", 0.0)
 
 
 def run(query: Query, outcome: Outcome | None = None, stop: Stop | None = None) -> Watch:

@@ -57,12 +57,13 @@ def quiet_spark(
 
         from jetspark.spark.failures import explain
         from jetspark.spark.jvm import WrongSettingError, last_words
-        from jetspark.spark.session import SHORT_JOB, close_session, local_session
+        from jetspark.spark.session import close_session, local_session, short_job
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
         conf = _temporary(folder) | dict(settings or {})
-        options = SHORT_JOB if messages is not None and messages <= _SHORT_JOB_MESSAGES else ()
+        short = messages is not None and messages <= _SHORT_JOB_MESSAGES
+        options = short_job(conf) if short else []
         try:
             with _logs_in(log):
                 with spinner("starting Spark …", quiet=quiet):
@@ -215,7 +216,9 @@ class Watch:
         try:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
-                while failure is None and any(query.isActive for query in queries.values()):
+                while failure is None and (
+                    active := [one for one in queries.values() if one.isActive]
+                ):
                     stop.check()
                     for name, query in queries.items():
                         self.done[name].update(query)
@@ -231,7 +234,7 @@ class Watch:
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
                     if display.disable:
                         self._say_now_and_then(display)
-                    time.sleep(_LOOK_SECONDS)
+                    _wait(active[0])
         finally:
             for name, query in queries.items():
                 query.stop()
@@ -260,6 +263,14 @@ class Watch:
         rate = done.rows / max(time.monotonic() - self._began, 0.001)
         line = f"{done.rows:,} rows written · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
+
+
+def _wait(query: StreamingQuery) -> None:
+    """Until it is time to look, or the query has ended."""
+    from pyspark.errors import StreamingQueryException
+
+    with suppress(StreamingQueryException):
+        query.awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -11,13 +11,16 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -28,16 +31,26 @@ from jetspark.spark.jvm import SessionStart, kill
 from jetspark.spark.table_keeper import settle
 from jetspark.spark.workers.preloading import Preloader, preloading
 
-SHORT_JOB = ("-XX:TieredStopAtLevel=1",)
-"""JVM options for short jobs: only the first of its two compilers, which is faster to compile, but
-produces slower code."""
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Environment variables with options for each JVM."""
 
 _STOP_SECONDS = 60.0
+_WAKE_SECONDS = 0.02
 _SOCKET_NAME, _LONGEST_SOCKET = 45, 100
 """Bytes of a socket's name in its folder, and of the path that every system takes."""
 
 _preloader: Preloader | None = None
 """Of the one JVM that a program can have."""
+
+
+def short_job(conf: Mapping[str, str]) -> list[str]:
+    """JVM options for short jobs, where compiling and preparing costs more than slower code.
+
+    One thread collects garbage, unless the user has chosen a collector.
+    """
+    given = [conf.get("spark.driver.extraJavaOptions", ""), *map(os.environ.get, _JAVA_OPTIONS)]
+    collector = re.search(r"-XX:[+]Use\w+GC\b", " ".join(filter(None, given)))
+    return ["-XX:TieredStopAtLevel=1", *([] if collector else ["-XX:+UseSerialGC"])]
 
 
 def local_session(
@@ -144,5 +157,18 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 
 
 def _stop(session: SparkSession) -> None:
+    server: Any = session.sparkContext._accumulatorServer
+    server.shutdown = partial(end_server, server, server.shutdown)
     with suppress(Exception):  # the JVM has ended already
         session.stop()
+
+
+def end_server(server: Any, shutdown: Callable[[], None]) -> None:
+    """PySpark's server of accumulators looks twice a second whether it has to end, and whenever
+    somebody connects."""
+    ending = threading.Thread(target=shutdown, daemon=True)
+    ending.start()
+    while ending.is_alive():
+        ending.join(_WAKE_SECONDS)
+        with suppress(OSError), socket.socket(server.address_family) as link:
+            link.connect(server.server_address)
