@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.functions import unix_date, unix_micros
 from tests.support.json_payloads import FIELDS, payload
 
 from jetspark.errors import ConfigError
@@ -15,7 +16,7 @@ from jetspark.spark.options import parse_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items())
 
 
-@pytest.mark.spark
 def test_rows_are_those_of_sparks_parser(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:
@@ -32,7 +32,7 @@ def test_rows_are_those_of_sparks_parser(
     admin.create(name, name)
     admin.fill([(name, payload(rng)) for _ in range(20_000)])
     options = {"servers": shared_server.url, "stream": name}
-    more = parsing(options, DDL, "json")
+    more = parsing(spark, options, DDL, "json")
     assert more
     by_spark = spark.read.format("jetstream").options(**options).load()
     by_source = spark.read.format("jetstream").options(**options, **more).load()
@@ -41,25 +41,43 @@ def test_rows_are_those_of_sparks_parser(
     assert found.schema.simpleString() == expected.schema.simpleString()
     left = {row.seq for row in by_source.where("data IS NOT NULL").select("seq").collect()}
     assert 5_000 < len(left) < 12_000
-    pairs = zip(found.orderBy("seq").collect(), expected.orderBy("seq").collect(), strict=True)
+    pairs = zip(_rows(found), _rows(expected), strict=True)
     different = [(repr(one), repr(other)) for one, other in pairs if repr(one) != repr(other)]
     assert not different[:5]
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    # Spark has years that Python's dates do not have.
+    numbers = {"at": unix_micros("at"), "on": unix_date("on")}
+    return frame.withColumns(numbers).orderBy("seq").collect()
 
 
 @pytest.mark.parametrize(
     ("ddl", "options"),
     [
         ("a ARRAY<STRING>", {}),
-        ("a STRING, at TIMESTAMP", {}),
-        ("a STRING NOT NULL", {}),
+        ("a STRING, at TIMESTAMP_NTZ", {}),
+        ("a DECIMAL(10,2)", {}),
         ("a STRING, A INT", {}),
         ("data STRING", {}),
         ("a STRING", {"bucket": "B"}),
         ("a STRING", {"Columns": "data"}),
     ],
 )
-def test_what_the_source_does_not_parse_is_left_to_spark(ddl: str, options: dict[str, str]) -> None:
-    assert parsing(options, ddl, "json") == {}
+def test_what_the_source_does_not_parse_is_left_to_spark(
+    spark: SparkSession, ddl: str, options: dict[str, str]
+) -> None:
+    assert parsing(spark, options, ddl, "json") == {}
+
+
+def test_with_the_former_rules_for_times_they_are_left_to_spark(spark: SparkSession) -> None:
+    found = parsing(spark, {}, "a STRING NOT NULL, at TIMESTAMP", "json")
+    assert found == {"jsonSchema": "`a` string, `at` timestamp_ltz"}
+    spark.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    try:
+        assert parsing(spark, {}, "at TIMESTAMP", "json") == {}
+    finally:
+        spark.conf.unset("spark.sql.legacy.timeParserPolicy")
 
 
 @pytest.mark.parametrize(

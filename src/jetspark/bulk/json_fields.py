@@ -23,6 +23,8 @@ TYPES: Final[Mapping[str, tuple[JsonKind, Any]]] = {
     "bigint": (JsonKind.INT64, pa.int64()),
     "double": (JsonKind.DOUBLE, pa.float64()),
     "boolean": (JsonKind.TRUTH, pa.bool_()),
+    "date": (JsonKind.DAY, pa.date32()),
+    "timestamp": (JsonKind.TIME, pa.timestamp("us", tz="UTC")),
 }
 """The types of fields, by their names in Spark."""
 

@@ -28,6 +28,7 @@ _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
     "integer": "int",
     "long": "bigint",
     "real": "float",
+    "timestamp_ltz": "timestamp",
 }
 """The names by which Spark writes types; that of TIMESTAMP depends on a setting."""
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."

@@ -162,12 +162,12 @@ class Ingest:
         """
         register_formats(spark)
         try:
-            reader = spark.readStream.format("jetstream").options(
-                **dict(self.options), **self._parsing
-            )
+            ddl = self.json_schema
+            parsed = {} if ddl is None else parsing(spark, self.options, ddl, "--json")
+            reader = spark.readStream.format("jetstream").options(**self.options).options(**parsed)
             if self._bucket is not None:
                 reader = reader.option("presentValues", "true")
-            rows = self.rows(reader.load())
+            rows = self._rows(reader.load(), parsed=bool(parsed))
             writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
@@ -193,22 +193,18 @@ class Ingest:
             return 0
         return bucket_table.remove_gone_keys(self._source, self._lakehouse)
 
-    def rows(self, source: DataFrame) -> DataFrame:
+    def _rows(self, source: DataFrame, *, parsed: bool) -> DataFrame:
         """The rows of the table from those of the source."""
         rows = (
             source
             if self.json_schema is None
-            else with_json_fields(source, self.json_schema, "--json", parsed=bool(self._parsing))
+            else with_json_fields(source, self.json_schema, "--json", parsed=parsed)
         )
         for name, expression in self._partitions():
             _check_column(name, expression, rows.columns)
             if expression is not None:
                 rows = _of_partition(name, expression, rows)
         return rows
-
-    @property
-    def _parsing(self) -> dict[str, str]:
-        return {} if self.json_schema is None else parsing(self.options, self.json_schema, "--json")
 
     def _writer(self, rows: DataFrame) -> DataStreamWriter:
         names = [name for name, _ in self._partitions()]

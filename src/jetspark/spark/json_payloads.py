@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.json_fields import TYPES
 from jetspark.errors import ConfigError
@@ -24,6 +24,9 @@ KEPT = ("stream", "subject", "seq", "timestamp", "headers")
 _OPTION = "jsonSchema"
 _PAYLOADS = ("data", "value")
 _WHOLE = "_parsed"
+_SAID = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
+_TIMES = {"date", "timestamp"}
+_POLICY = "spark.sql.legacy.timeParserPolicy"
 """Of a stream's rows, and of a bucket's."""
 
 
@@ -41,7 +44,7 @@ def json_columns(ddl: str, said: str, columns: Iterable[str]) -> dict[str, str]:
     return dict.fromkeys(kept, "") | fields | {CORRUPT: "string"}
 
 
-def parsing(options: Mapping[str, str], ddl: str, said: str) -> dict[str, str]:
+def parsing(spark: SparkSession, options: Mapping[str, str], ddl: str, said: str) -> dict[str, str]:
     """Options of format jetstream with which it parses what it can of `with_json_fields` itself.
 
     Empty when the fields have other types than it knows, or names that Spark could not distinguish
@@ -50,11 +53,14 @@ def parsing(options: Mapping[str, str], ddl: str, said: str) -> dict[str, str]:
     names = {name.casefold() for name in options}
     if {"bucket", "columns", _OPTION.casefold()} & names:
         return {}
-    fields = check_fields(ddl, said)
+    fields = {field.name: field.dataType.simpleString() for field in _schema(ddl, said)}
     columns = [name.casefold() for name in (*fields, *KEPT, "data", _WHOLE)]
     if len(set(columns)) < len(columns) or not set(fields.values()) <= set(TYPES):
         return {}
-    return {_OPTION: ddl}
+    if _TIMES & set(fields.values()) and spark.conf.get(_POLICY) == "LEGACY":
+        return {}
+    quoted = {name.replace("`", "``"): _SAID.get(kind, kind) for name, kind in fields.items()}
+    return {_OPTION: ", ".join(f"`{name}` {kind}" for name, kind in quoted.items())}
 
 
 def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = False) -> DataFrame:
@@ -65,18 +71,14 @@ def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = F
     `said`: the name of the schema's option, for messages. `parsed`: the source was loaded with the
     options of `parsing`, which were not empty. Raises ConfigError.
     """
-    fields = check_fields(ddl, said) if parsed else {}
+    schema = _schema(ddl, said)
+    fields = schema.names if parsed else []
     columns = [name for name in source.columns if name not in fields]
     payload, kept = _divided(columns, said)
     json_columns(ddl, said, columns)
-    try:
-        schema = StructType.fromDDL(ddl)
-    except PySparkException as error:
-        raise ConfigError(f"{said} {ddl!r} is no schema: {explain(error)}") from error
-    assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
     whole = F.from_json(
         F.make_valid_utf8(F.col(payload).cast("string")),
-        schema.add(CORRUPT, "string"),
+        StructType([*schema, StructField(CORRUPT, StringType())]),
         {"columnNameOfCorruptRecord": CORRUPT},
     )
     rows = source.withColumn(_WHOLE, whole)
@@ -86,6 +88,16 @@ def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = F
     # all columns. It is null where the source has left no payload.
     found = [F.coalesce(F.col(_WHOLE).getField(name), _named(name)).alias(name) for name in fields]
     return rows.select(*kept, *found, F.col(_WHOLE).getField(CORRUPT).alias(CORRUPT))
+
+
+def _schema(ddl: str, said: str) -> StructType:
+    check_fields(ddl, said)
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException as error:
+        raise ConfigError(f"{said} {ddl!r} is no schema: {explain(error)}") from error
+    assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
+    return schema
 
 
 def _named(name: str) -> Column:

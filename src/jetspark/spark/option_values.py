@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_JSON_TYPES = ", ".join(TYPES).upper() + "_LTZ"
 _MOST = 2**63 - 1  # numbers go to Spark, which keeps them in a long
 _MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
 
@@ -113,8 +114,8 @@ def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
     for field, kind in fields.items():
         if kind not in TYPES:
             raise ConfigError(
-                f"Option {name!r}: the source parses {', '.join(TYPES).upper()} only; {field} is "
-                "something else: use from_json on data."
+                f"Option {name!r}: the source parses {_JSON_TYPES} only; {field} is something "
+                "else: use from_json on data."
             )
     return tuple(fields.items())
 

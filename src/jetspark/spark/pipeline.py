@@ -141,7 +141,7 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
     reader = spark.read if source.static else spark.readStream
     parsed: dict[str, str] = {}
     if source.json is not None and source.format == "jetstream":
-        ask = partial(parsing, source.options, source.json, "json")
+        ask = partial(parsing, spark, source.options, source.json, "json")
         parsed = _of(pipeline, (*where, "json"), ask)
     options = dict(source.options) | parsed
     rows = _of(pipeline, where, reader.format(source.format).options(**options).load)

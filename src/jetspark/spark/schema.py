@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
     DoubleType,
     IntegerType,
     LongType,
@@ -69,6 +70,8 @@ _JSON: Mapping[str, DataType] = {
     "bigint": LongType(),
     "double": DoubleType(),
     "boolean": BooleanType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
 }
 
 

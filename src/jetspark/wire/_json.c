@@ -9,6 +9,7 @@
 #define MOST_NAME 1000           /* bytes; Spark's parser has a limit, too */
 #define MOST_TEXT ((size_t)1 << 20)
 #define MOST_NUMBER 40
+#define MOST_TIME 40
 
 typedef struct {
     const uint8_t *at, *end;
@@ -260,6 +261,80 @@ static int real_of(const Number *n, JsonReal real, double *value) {
     return isfinite(*value);
 }
 
+/* -- times -------------------------------------------------------------------------------------- */
+
+/* Takes so many digits. */
+static int digits(Cursor *c, int count, int *value) {
+    *value = 0;
+    for (; count > 0; count--) {
+        if (!is_digit(c))
+            return 0;
+        *value = *value * 10 + (*c->at++ - '0');
+    }
+    return 1;
+}
+
+/* Takes 2026-01-31, of year 1 on; days since 1970. */
+static int date(Cursor *c, int64_t *days) {
+    static const int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int year, month, day;
+    if (!digits(c, 4, &year) || !take(c, '-') || !digits(c, 2, &month) || !take(c, '-') ||
+        !digits(c, 2, &day) || year < 1 || month < 1 || month > 12 || day < 1 ||
+        day > lengths[month - 1])
+        return 0;
+    int leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    if (month == 2 && day == 29 && !leap)
+        return 0;
+    /* Years from March on, so that the leap day is their last one. */
+    int64_t from = month > 2 ? year : year - 1;
+    int64_t months = month > 2 ? month - 3 : month + 9;
+    *days = from * 365 + from / 4 - from / 100 + from / 400 + (months * 153 + 2) / 5 + day - 719469;
+    return 1;
+}
+
+/* Takes 2026-01-31T12:00:00.123456Z, or another offset; microseconds since 1970. */
+static int instant(Cursor *c, int64_t *micros) {
+    int64_t days;
+    int hours, minutes, seconds, fraction = 0, offset = 0;
+    if (!date(c, &days) || !(take(c, 'T') || take(c, ' ')) || !digits(c, 2, &hours) ||
+        !take(c, ':') || !digits(c, 2, &minutes) || !take(c, ':') || !digits(c, 2, &seconds) ||
+        hours > 23 || minutes > 59 || seconds > 59)
+        return 0;
+    if (take(c, '.')) {
+        int count = 0;
+        for (; is_digit(c) && count < 9; c->at++, count++)
+            if (count < 6)
+                fraction = fraction * 10 + (*c->at - '0');
+        if (count == 0)
+            return 0;
+        for (; count < 6; count++)
+            fraction *= 10;
+    }
+    if (!take(c, 'Z')) {
+        int sign = take(c, '+') ? 1 : take(c, '-') ? -1 : 0;
+        int over, more;
+        if (sign == 0 || !digits(c, 2, &over) || !take(c, ':') || !digits(c, 2, &more) ||
+            over > 17 || more > 59)
+            return 0;
+        offset = sign * (over * 60 + more) * 60;
+    }
+    int64_t second = days * 86400 + hours * 3600 + minutes * 60 + seconds - offset;
+    *micros = second * 1000000 + fraction;
+    return 1;
+}
+
+/* A string that is a date or a time as a whole. */
+static int time_value(Cursor *c, JsonKind kind, int64_t *value) {
+    JsonText text;
+    uint8_t plain[MOST_TIME];
+    if (!string(c, &text) || text.plain > sizeof plain)
+        return 0;
+    json_plain(&text, plain);
+    Cursor inside = {plain, plain + text.plain};
+    return (kind == DAY ? date(&inside, value) : instant(&inside, value)) &&
+           inside.at == inside.end;
+}
+
 /* -- values ------------------------------------------------------------------------------------- */
 
 static int skip_value(Cursor *c, int depth) {
@@ -338,6 +413,9 @@ static int field_value(Cursor *c, JsonField *field, JsonReal real) {
     case TRUTH:
         field->whole = take_word(c, "true", 4);
         return field->whole || take_word(c, "false", 5);
+    case DAY:
+    case TIME:
+        return time_value(c, field->kind, &field->whole);
     case DOUBLE:
         return number(c, &n) && real_of(&n, real, &field->real);
     default:

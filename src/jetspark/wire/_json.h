@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { TEXT, INT8, INT16, INT32, INT64, DOUBLE, TRUTH, KINDS } JsonKind;
+typedef enum { TEXT, INT8, INT16, INT32, INT64, DOUBLE, TRUTH, DAY, TIME, KINDS } JsonKind;
 
 typedef enum { ABSENT, NOTHING, VALUE } JsonState; /* NOTHING: null */
 
@@ -24,7 +24,7 @@ typedef struct {
     size_t name_size;
     JsonKind kind;
     JsonState state;
-    int64_t whole; /* TRUTH, too */
+    int64_t whole; /* also of TRUTH; days and microseconds since 1970 */
     double real;
     JsonText text;
 } JsonField;

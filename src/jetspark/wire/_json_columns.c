@@ -21,7 +21,7 @@ static double json_real(const char *number) {
 }
 
 static Py_ssize_t width_of(JsonKind kind) {
-    return kind == INT8 ? 1 : kind == INT16 ? 2 : kind == INT32 ? 4 : 8;
+    return kind == INT8 ? 1 : kind == INT16 ? 2 : kind == INT32 || kind == DAY ? 4 : 8;
 }
 
 static PyObject *zeros(Py_ssize_t size) {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
+from datetime import date
 from enum import IntEnum
 from itertools import pairwise
 from math import isfinite
@@ -26,6 +28,10 @@ class JsonKind(IntEnum):
     INT64 = 4
     DOUBLE = 5
     TRUTH = 6
+    DAY = 7
+    """A date: days since 1970."""
+    TIME = 8
+    """A date, a time and an offset: microseconds since 1970."""
 
 
 _FORMATS = {
@@ -34,6 +40,8 @@ _FORMATS = {
     JsonKind.INT32: "i",
     JsonKind.INT64: "q",
     JsonKind.DOUBLE: "d",
+    JsonKind.DAY: "i",
+    JsonKind.TIME: "q",
 }
 _WHOLE = {
     JsonKind.INT8: 2**7 - 1,
@@ -41,6 +49,14 @@ _WHOLE = {
     JsonKind.INT32: 2**31 - 1,
     JsonKind.INT64: 2**63 - 1,
 }
+
+
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_INSTANT = re.compile(
+    _DATE.pattern + r"[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.]([0-9]{1,9}))?"
+    r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 class _Left(Exception):
@@ -178,6 +194,8 @@ def _value(kind: JsonKind, value: Any) -> Any:
         return value
     if kind is JsonKind.TEXT:
         return _text(value)
+    if kind in (JsonKind.DAY, JsonKind.TIME):
+        return _time(kind, value)
     if not isinstance(value, _Number):
         raise _Left
     if kind is not JsonKind.DOUBLE:
@@ -198,6 +216,23 @@ def _text(value: Any) -> bytes:
     elif not isinstance(value, str):
         raise _Left
     return _plain(value, MOST_TEXT)
+
+
+def _time(kind: JsonKind, value: Any) -> int:
+    pattern = _DATE if kind is JsonKind.DAY else _INSTANT
+    found = None if not isinstance(value, str) else pattern.fullmatch(value)
+    if found is None:
+        raise _Left
+    days = date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH
+    if kind is JsonKind.DAY:
+        return days
+    hours, minutes, seconds = int(found[4]), int(found[5]), int(found[6])
+    over, more = int(found[9] or 0), int(found[10] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59 or over > 17 or more > 59:
+        raise _Left
+    offset = (over * 60 + more) * (-60 if found[8] == "-" else 60)
+    second = days * 86400 + hours * 3600 + minutes * 60 + seconds - offset
+    return second * 1_000_000 + int((found[7] or "0").ljust(6, "0")[:6])
 
 
 def _whole(value: _Number, most: int) -> int:
