@@ -46,6 +46,46 @@ def test_rows_are_those_of_sparks_parser(
     assert not different[:5]
 
 
+@pytest.mark.parametrize("kind", ["STRING", "STRUCT<a: INT>"])
+def test_a_payload_that_is_not_one_object_is_kept(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    kind: str,
+) -> None:
+    name = unique("JSON")
+    kept = [
+        b"",
+        b" \n",
+        b'{"id":"1"}\n{"id":"2"}',
+        b'{"id":"1"},{"id":"2"}',
+        b'{"id":"1"} and more',
+        b'[{"id":"1"}]',
+        b'{"id":"1"',
+        b"null",
+        b'{"id":"1"}}',
+        b'{"id":"1"},"n":2',
+        b'{"o":{"a":1}} {}',
+    ]
+    whole = [
+        b"{}",
+        b' {"id":"1"}\n',
+        b'{"id":"} {"}',
+        b'{"o":{"a":1},"l":[{} , {"b":2}],"id":"1"}',
+        b'{"id":"1","id":"2"}',
+    ]
+    admin.create(name, name)
+    admin.fill([(name, data) for data in [*kept, *whole]])
+    options = {"servers": shared_server.url, "stream": name}
+    ddl = f"id STRING, o {kind}"
+    more = parsing(spark, options, ddl, "json")
+    rows = spark.read.format("jetstream").options(**options, **more).load()
+    found = with_json_fields(rows, ddl, "json", parsed=bool(more)).orderBy("seq").collect()
+    expected = [data.decode() for data in kept] + [None] * len(whole)
+    assert [row["_corrupt_record"] for row in found] == expected
+
+
 def _rows(frame: DataFrame) -> list[Row]:
     # Spark has years that Python's dates do not have.
     numbers = {"at": unix_micros("at"), "on": unix_date("on")}

@@ -58,7 +58,7 @@ class Ingest:
     """Columns, or `name=expression` in Spark SQL."""
     json_schema: str | None = None
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
-    columns in place of `data`, and a payload that does not parse is kept in `_corrupt_record`."""
+    columns in place of `data`. A payload that is not one object is kept in `_corrupt_record`."""
     checkpoint: str | None = None
     """Folder for the progress; `<to>/_checkpoint` if None."""
     follow: bool = False

@@ -1,4 +1,4 @@
-"""JSON payloads as columns; text that cannot be parsed is kept in a separate column.
+"""JSON payloads as columns; text that is no object is kept in a separate column.
 
 Spark's parser decides what a payload means. Where that is plain, the source parses it while it
 reads, for a tenth of the CPU (`bulk.json_fields`).
@@ -76,18 +76,32 @@ def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = F
     columns = [name for name in source.columns if name not in fields]
     payload, kept = _divided(columns, said)
     json_columns(ddl, said, columns)
+    text = F.make_valid_utf8(F.col(payload).cast("string"))
+    corrupt = F.coalesce(F.col(_WHOLE).getField(CORRUPT), _more_than_an_object(text))
     whole = F.from_json(
-        F.make_valid_utf8(F.col(payload).cast("string")),
+        text,
         StructType([*schema, StructField(CORRUPT, StringType())]),
         {"columnNameOfCorruptRecord": CORRUPT},
     )
-    rows = source.withColumn(_WHOLE, whole)
-    if not parsed:
-        return rows.select(*kept, f"{_WHOLE}.*")
     # What Spark has parsed comes first: an expression that is always needed is evaluated once for
     # all columns. It is null where the source has left no payload.
-    found = [F.coalesce(F.col(_WHOLE).getField(name), _named(name)).alias(name) for name in fields]
-    return rows.select(*kept, *found, F.col(_WHOLE).getField(CORRUPT).alias(CORRUPT))
+    found = [
+        F.coalesce(F.col(_WHOLE).getField(name), *([_named(name)] if parsed else [])).alias(name)
+        for name in schema.names
+    ]
+    return source.withColumn(_WHOLE, whole).select(*kept, *found, corrupt.alias(CORRUPT))
+
+
+def _more_than_an_object(text: Column) -> Column:
+    """The text if it is blank, or goes on behind its first object; else null.
+
+    Spark's parser reads the first object and stops. With brackets around it the text must be a
+    list of one.
+    """
+    listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRUCT<`_`: STRING>>")
+    # Most objects have their first brace at the end, and need no second look.
+    suspect = F.instr(text, "}") != F.greatest(F.length(text), F.lit(1))
+    return F.when(suspect & (F.coalesce(F.size(listed), F.lit(-1)) != 1), text)
 
 
 def _schema(ddl: str, said: str) -> StructType:
