@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.chaos.proxy import Proxy
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import links
+from jetspark.bulk import head, links
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
@@ -225,16 +225,78 @@ def test_range_from_earliest_begins_at_the_first_stored_message(
     assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(41, 101))
 
 
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("limited", [False, True])
 def test_what_is_removed_while_it_is_read_is_data_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    earliest: bool,
+    limited: bool,
 ) -> None:
     name = unique("OVERTAKEN")
-    admin.create(name, name)
-    admin.fill(numbered(name, 5_000, size=1000))
+    admin.create(name, name, **({"max_msgs": 5_000} if limited else {}))
+    admin.fill(numbered(name, 6_000 if limited else 5_000, size=1000))
     limits = ReadLimits(max_rows=100, pull_messages=200)
-    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    wanted = whole(admin.facts(name), from_earliest=earliest)
+    batches = read_range(make_options(shared_server.url), wanted, limits)
+    first = next(batches)["seq"].to_pylist()
+    if limited:
+        admin.fill(numbered(name, 4_000, size=1000))
+    else:
+        admin.purge(name, seq=4_001)
+    with pytest.raises(DataLossError, match="removed") as caught:
+        list(batches)
+    assert first[0] == wanted.start
+    assert first[-1] < caught.value.first <= caught.value.last
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    earliest: bool,
+) -> None:
+    """Gaps of a filter and of deleted messages are not those of the head, which follows."""
+    name = unique("FOLLOWED")
+    admin.create(name, f"{name}.*", max_msgs=6_000)
+    rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
+    admin.fill(rows)
+    facts = admin.facts(name)
+    subjects = (f"{name}.1",)
+    wanted = SequenceRange(
+        name, 1, facts.last_seq + 1, facts.created, subjects, from_earliest=earliest
+    )
+    limits = ReadLimits(max_rows=100, pull_messages=200)
+    for name_of_seconds in ("_FIRST_LOOK", "_LOOK_EVERY", "_SHARE"):
+        monkeypatch.setattr(head, name_of_seconds, 0)
+    found: list[int] = []
+    more = 3
+    for batch in read_range(make_options(shared_server.url), wanted, limits):
+        found += batch["seq"].to_pylist()
+        if more and len(found) > 400 * (4 - more):  # at sequence 1,200, 2,400, 3,600
+            more -= 1
+            admin.fill(rows[:700])
+    assert (found, more) == (list(range(2, 6_001, 3)), 0)
+
+
+def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("SOME")
+    admin.create(name, f"{name}.*", max_msgs=6_000)
+    rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
+    admin.fill(rows)
+    facts = admin.facts(name)
+    wanted = SequenceRange(
+        name, 1, facts.last_seq + 1, facts.created, (f"{name}.1",), from_earliest=True
+    )
+    limits = ReadLimits(max_rows=100, pull_messages=200)
+    batches = read_range(make_options(shared_server.url), wanted, limits)
     next(batches)
-    admin.purge(name, seq=4_001)
+    admin.fill(rows[:5_000])
     with pytest.raises(DataLossError, match="removed"):
         list(batches)
 

@@ -46,7 +46,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--json-schema", "subject STRING"], "the names subject are taken"),
         ([*INGEST, "--partition-by", "region"], "--partition-by region: there is no such column"),
         ([*INGEST, "--partition-by", "=x"], "--partition-by '=x': write a column, or name="),
-        ([*INGEST, "--interval", "0"], "--interval must be seconds above 0, not 0."),
+        ([*INGEST, "--interval", "-1"], "--interval must be seconds, 0 or more, not -1."),
         ([*INGEST, "--start", "yesterday"], "--start 'yesterday': write earliest, latest, "),
         ([*INGEST, "--start", "0"], "--start must be earliest, latest or a sequence number"),
         ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),

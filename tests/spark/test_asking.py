@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
-from jetspark.errors import AuthError, ServerRefusedError
+from jetspark.bulk.proof import leading
+from jetspark.errors import AuthError, ServerRefusedError, StreamNotFoundError
+from jetspark.spark import reading
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 
@@ -39,6 +41,29 @@ def test_a_question_goes_on_when_the_server_was_restarted(nats_server: NatsServe
     assert streams_facts(options)["S"].last_seq == 3
     nats_server.restart()
     assert streams_facts(options)["S"].last_seq == 3
+
+
+def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its facts and the proof, also two of them, one after the other."""
+    options = parse_options({"servers": nats_server.url, "streamPattern": "N.*"})
+    going = ["N2", "N4"]
+    with Admin(nats_server.url) as admin:
+        for number in range(5):
+            admin.create(f"N{number}", f"n{number}")
+
+        def proof(api: Any, names: Any) -> Any:
+            if going:
+                admin.call(f"STREAM.DELETE.{going.pop()}")
+            return leading(api, names)
+
+        monkeypatch.setattr(reading, "leading", proof)
+        assert list(streams_facts(options, running=True, sure=True)) == ["N0", "N1", "N3"]
+        named = parse_options({"servers": nats_server.url, "streams": "N0,N1"})
+        going.append("N1")
+        with pytest.raises(StreamNotFoundError):
+            streams_facts(named, sure=True)
 
 
 def test_a_question_waits_for_a_server_that_is_down(nats_server: NatsServer) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from tests.support.ports import free_port
 from tests.support.streams import Admin, numbered
 
@@ -209,6 +209,18 @@ def test_mistakes_are_one_sentence(
     assert "\n" not in str(error)
     # What Spark shows by itself: a few lines of its own worker and ours around the sentence.
     assert str(caught.value).count("\n") < 12, caught.value
+
+
+def test_a_mistake_in_a_streaming_query_is_the_last_thing_that_is_said(
+    spark: SparkSession, shared_server: NatsServer, stream: str, tmp_path: Path
+) -> None:
+    options = {"servers": shared_server.url, "stream": stream, "endingOffsets": "5"}
+    rows = spark.readStream.format("jetstream").options(**options).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(StreamingQueryException) as caught:
+        writer.start().awaitTermination()
+    assert str(explain(caught.value)).startswith("Option 'endingOffsets' is for spark.read; a stre")
+    assert "UnboundLocalError" not in str(caught.value)
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])

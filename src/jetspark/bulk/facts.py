@@ -40,6 +40,8 @@ class StreamFacts:
     """Time of the first message, as the server writes it; meaningless without messages."""
     subjects: tuple[str, ...] = ()
     """Its subjects, unless it stores messages under other ones."""
+    deleted: int = 0
+    """Messages that were deleted behind the first one."""
     holds_others: bool = False
     """It may store messages under other subjects: a mirror, sources, a subject transform."""
 
@@ -107,6 +109,7 @@ def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
         leader=leader_of(answer),
         oldest=state["first_ts"],
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
+        deleted=state.get("num_deleted", 0),
         holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
     )
 

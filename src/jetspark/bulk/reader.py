@@ -32,6 +32,7 @@ from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.head import Head
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
@@ -92,7 +93,7 @@ class _RangeReader:
         self._columns = columns
         self._strict = strict
         self._next = wanted.start  # all before it was delivered, or is not stored
-        self._unbroken = wanted.start  # all sequences from the start up to here were delivered
+        self._head = Head(options, wanted)
         self._end = wanted.end
         self._rows = Deliveries()
         self._reads_all = False  # in place of the server, we filter
@@ -176,8 +177,7 @@ class _RangeReader:
         had, told = len(rows), time.monotonic()
         with closing(snapshot_steps(link, self._options, wanted, rows)) as steps:
             for seen in steps:
-                if self._unbroken == self._next:
-                    self._extend_unbroken(had)
+                self._head.delivered(rows, had, self._next)
                 self._next = max(self._next, min(seen + 1, self._end))
                 self._retry.since = time.monotonic()
                 yield from self._flush_if_full()
@@ -219,8 +219,7 @@ class _RangeReader:
                 raise
             if behind is None:
                 break
-            if self._unbroken == self._next:
-                self._extend_unbroken(had)
+            self._head.delivered(self._rows, had, self._next)
             self._next = min(behind, self._end)
             self._retry.since = time.monotonic()
             yield from self._flush_if_full()
@@ -263,22 +262,8 @@ class _RangeReader:
         last = rows.last_sequence
         if last >= self._end:
             rows.truncate(had + bisect_left(rows.sequences(had), self._end))
-        if self._unbroken == self._next:
-            self._extend_unbroken(had)
+        self._head.delivered(rows, had, self._next)
         self._next = min(last + 1, self._end)
-
-    def _extend_unbroken(self, had: int) -> None:
-        rows = self._rows
-        count = len(rows) - had
-        if not count:
-            return
-        if rows.last_sequence - self._unbroken + 1 == count:
-            self._unbroken += count
-            return
-        for sequence in rows.sequences(had):
-            if sequence != self._unbroken:
-                return
-            self._unbroken += 1
 
     # -- proofs ----------------------------------------------------------------------------
 
@@ -325,6 +310,7 @@ class _RangeReader:
             return False
         self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
         self._check_head(facts)
+        self._head.seen(facts)
         self._last_stored = facts.last_seq
         if facts.last_seq < self._end - 1:
             self._lost(
@@ -357,15 +343,11 @@ class _RangeReader:
         return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
-        return self._strict and self._head_matters(facts) and self._unbroken < self._end
-
-    def _head_matters(self, facts: StreamFacts) -> bool:
-        wanted = self._wanted
-        return not (wanted.from_earliest or wanted.last_values or facts.keeps_last_per_subject)
+        return self._strict and self._head.matters(facts) and self._head.passed < self._end
 
     def _check_head(self, facts: StreamFacts) -> None:
-        first, last = self._unbroken, min(facts.first_seq, self._end) - 1
-        if first > last or not self._head_matters(facts):
+        first, last = self._head.passed, min(facts.first_seq, self._end) - 1
+        if first > last or not self._head.matters(facts):
             return
         message = (
             f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
@@ -383,6 +365,7 @@ class _RangeReader:
     # -- batches ---------------------------------------------------------------------------
 
     def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
+        self._head.watch(self._next)
         if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
             yield from self._flush()
 

@@ -46,7 +46,7 @@ def ingest(
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
     partition_by: Annotated[list[str] | None, _REPEATED] = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
-    interval: float = 5.0,
+    interval: Annotated[float, Parameter(allow_leading_hyphen=True)] = 5.0,
     checkpoint: str | None = None,
     adopt: Annotated[bool, Parameter(negative=())] = False,
     format: str | None = None,

@@ -64,7 +64,7 @@ class Ingest:
     follow: bool = False
     """Run until stopped, instead of ending with the messages that were there at the start."""
     interval: float = 5.0
-    """Seconds between two batches when following."""
+    """Seconds from one batch to the next when following; 0: without a pause."""
     adopt: bool = False
     """Continue a table that jetspark has not written, with its query's checkpoint in `checkpoint`:
     the caller is responsible that the two belong together. For a Delta or Iceberg table: add the
@@ -94,8 +94,8 @@ class Ingest:
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
-        if not 0 < self.interval < float("inf"):
-            raise ConfigError(f"--interval must be seconds above 0, not {self.interval:g}.")
+        if not 0 <= self.interval < float("inf"):
+            raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint)):
             if place is not None and not place.strip():
                 raise ConfigError(f"{flag} is empty: name a folder.")

@@ -23,6 +23,7 @@ from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import (
     ConfigError,
+    StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation
@@ -33,6 +34,8 @@ from jetspark.spark.subject_filters import check_subjects
 from jetspark.subjects import nearest_name
 
 logger = logging.getLogger("jetspark.spark")
+
+_NAMED = 20  # streams in a message
 
 
 class RangePartition(InputPartition):
@@ -81,16 +84,24 @@ def _facts(
         if not names and not running:
             raise ConfigError(
                 f"No stream matches streamPattern {options.stream_pattern!r}; there are "
-                f"{', '.join(every) or 'none'}."
+                f"{', '.join(every[:_NAMED]) or 'none'}"
+                f"{f' and {len(every) - _NAMED:,} more' if len(every) > _NAMED else ''}."
             )
     # A caller in doubt asks again with `sure`.
     patience = 0.0 if running and not sure else NOT_FOUND_SECONDS
     facts, missing = streams_of(api, names, not_found_for=patience)
-    if not running and options.stream_pattern is None:
-        for error in missing.values():
-            raise error if options.bucket is None else _no_bucket(options.bucket, api)
-    if sure:
-        facts = leading(api, facts)
+    must_exist = not running and options.stream_pattern is None
+    for error in missing.values() if must_exist else ():
+        raise error if options.bucket is None else _no_bucket(options.bucket, api)
+    while sure:
+        try:
+            facts = leading(api, facts)
+            break
+        except StreamNotFoundError:
+            # Deleted since, like those that had been missing before.
+            facts, missing = streams_of(api, facts, not_found_for=patience)
+            if must_exist or not missing:
+                raise
     if options.present_values:
         facts = {name: replace(one, keeps_last_per_subject=True) for name, one in facts.items()}
     for one in facts.values():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
@@ -55,10 +57,13 @@ class JetStreamDataSource(DataSource):
         return JetStreamBatchReader(self._parsed)
 
     @without_traceback
-    def streamReader(self, schema: StructType) -> JetStreamStreamReader:
-        """The streaming reader. Raises ConfigError."""
-        check_schema(schema, self.schema())
-        return JetStreamStreamReader(self._parsed)
+    def streamReader(self, schema: StructType) -> JetStreamStreamReader | Refusal:
+        """The streaming reader. Raises ConfigError when it is first asked."""
+        try:
+            check_schema(schema, self.schema())
+            return JetStreamStreamReader(self._parsed)
+        except ConfigError as error:
+            return Refusal(error)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
@@ -71,6 +76,29 @@ class JetStreamDataSource(DataSource):
         """The streaming writer. Raises ConfigError and as `prepare`, before a row is written."""
         options = parse_sink_options(self.options).for_streaming()
         return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
+
+
+class Refusal(DataSourceStreamReader):
+    """In place of a reader. An error while the reader is made would end as an UnboundLocalError, in
+    PySpark's attempt to stop it."""
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    @without_traceback
+    def latestOffset(self, *_: Any) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    @without_traceback
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raises the error."""
+        raise self._error
 
 
 def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:

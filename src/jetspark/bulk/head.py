@@ -1,0 +1,100 @@
+"""Whether a stream's head has overtaken the reader of a range.
+
+Limits and purges remove a stream's oldest messages, also while they are read. What is removed
+behind the reader is no loss. Where it has delivered every sequence, that is plain. A gap, though,
+may be a message that was deleted or filtered out, or one that was removed before its turn. So while
+there are gaps, the head is looked at now and then: it only moves forward, and if it has not reached
+the first gap by now, nothing that the reader has passed was removed before its turn.
+
+A range from "the earliest message" begins with its first row, wherever the head is then.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from jetspark.bulk import links
+from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.proof import leading
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import JetsparkError
+from jetspark.wire.kernel import Deliveries
+
+_FIRST_LOOK, _LOOK_EVERY = 1.0, 1.0
+_SHARE = 20
+"""One part of the time at most goes to looking."""
+
+
+class Head:
+    """The head of a range's stream."""
+
+    def __init__(self, options: ConnectOptions, wanted: SequenceRange) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._begun = not wanted.from_earliest
+        self._moves = False
+        self._exempt = False
+        self._look_at = time.monotonic() + _FIRST_LOOK
+        self.passed = wanted.start
+        """Each message before this sequence was delivered, or was not stored when its turn came."""
+
+    def matters(self, facts: StreamFacts) -> bool:
+        """Whether messages that are removed from the head are a loss."""
+        wanted = self._wanted
+        return self._begun and not (wanted.last_values or facts.keeps_last_per_subject)
+
+    def seen(self, facts: StreamFacts) -> None:
+        """Facts of the stream, before it is read."""
+        self._moves = bool(facts.limits) and not (
+            self._wanted.last_values or facts.keeps_last_per_subject
+        )
+
+    def delivered(self, rows: Deliveries, had: int, position: int) -> None:
+        """Rows have come, from index `had` on. `position`: of the reader, before them."""
+        count = len(rows) - had
+        if not count:
+            return
+        if not self._begun:
+            self._begun = self._exempt = True
+            self._look_at = 0.0
+            self.passed = position = rows.sequences(had)[0]
+        if self.passed != position:
+            return
+        if rows.last_sequence - self.passed + 1 == count:
+            self.passed += count
+            return
+        for sequence in rows.sequences(had):
+            if sequence != self.passed:
+                return
+            self.passed += 1
+
+    def watch(self, position: int) -> None:
+        """Look at it, if that is due. `position`: of the reader."""
+        began = time.monotonic()
+        if not self._moves or self.passed >= position or began < self._look_at:
+            return
+        with suppress(JetsparkError):  # then the next look, or the range's end, decides
+            if self._has_not_come_to(self.passed):
+                self.passed = position
+        now = time.monotonic()
+        self._look_at = now + max(_LOOK_EVERY, _SHARE * (now - began))
+
+    def _has_not_come_to(self, passed: int) -> bool:
+        name = self._wanted.stream
+        with links.borrowed(self._options) as link:
+            api = StreamAPI(link)
+            facts = api.stream(name)
+            if facts.copies > 1:  # a former leader's head is an old one
+                facts = leading(api, [name])[name]
+        if facts.created != self._wanted.created:
+            return False
+        # The first rows may have come while the head went on: where there are other reasons for
+        # gaps, the range has only begun behind them.
+        exempt, self._exempt = self._exempt and self._has_other_gaps(facts), False
+        return exempt or facts.first_seq <= passed
+
+    def _has_other_gaps(self, facts: StreamFacts) -> bool:
+        return bool(self._wanted.subjects) or facts.deleted > 0
