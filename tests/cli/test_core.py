@@ -63,7 +63,7 @@ def test_sub_prints_lines_of_json(shared_server: NatsServer, unique: Callable[[s
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_the_ordinary_end_of_sub(
     number: int, shared_server: NatsServer, unique: Callable[[str], str]
 ) -> None:
@@ -75,8 +75,9 @@ def test_a_signal_is_the_ordinary_end_of_sub(
         assert end(command, number) == (0, "x\n", "")
 
 
-@pytest.mark.parametrize("command", [["sub", "a"], ["events"]])
-def test_a_signal_before_it_listens_is_no_ordinary_end(command: list[str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("command", [["sub", "a"], ["pub", "a", "b"], ["stream", "ls"]])
+def test_a_signal_before_it_listens_is_no_ordinary_end(command: list[str], number: int) -> None:
     """The server accepts, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
@@ -84,8 +85,8 @@ def test_a_signal_before_it_listens_is_no_ordinary_end(command: list[str]) -> No
         with jetspark(*command, "--server", url) as process:
             connection, _ = silent.accept()
             with connection:
-                code, out, _ = end(process, signal.SIGINT)
-    assert (code, out) == (130, "")
+                code, out, _ = end(process, number)
+    assert (code, out) == (128 + number, "")
 
 
 def test_what_would_command_a_terminal_is_shown_as_text(

@@ -140,7 +140,7 @@ def test_mistakes_are_one_sentence(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["b"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_backup_that_is_interrupted_leaves_nothing(
     number: int, shared_server: NatsServer, js: JetStream, unique: Callable[[str], str],
     tmp_path: Path,
@@ -160,6 +160,37 @@ def test_a_backup_that_is_interrupted_leaves_nothing(
         return
     assert (code, out, err) == (128 + number, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
+    number: int,
+    shared_server: NatsServer,
+    js: JetStream,
+    unique: Callable[[str], str],
+    make_server: MakeServer,
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.15")  # older ones have no stream before the end
+    name = unique("LARGE")
+    js.create_stream(name=name, subjects=[name])
+    for _ in range(200):
+        js.publish(name, os.urandom(200_000))
+    js.backup_stream(name, tmp_path / "b")
+    with blocking.connect(make_server().url) as nc:
+        there = nc.jetstream()
+        arguments = ["stream", "restore", str(tmp_path / "b"), "--server", str(nc.current_server)]
+        with jetspark(*arguments) as command:
+            while not there.stream_names().all():
+                assert command.poll() is None
+            command.send_signal(number)
+            code, _, err = finish(command)
+        if code == 0:  # it was quicker
+            assert there.stream_info(name).state.messages == 200
+            return
+        assert (code, err) == (128 + number, "")
+        assert there.stream_names().all() == []
 
 
 def test_sizes_and_limits_are_written_for_people() -> None:

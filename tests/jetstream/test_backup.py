@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.jetstream.eventually import eventually
+from tests.support.frame_proxy import FrameProxy
 from tests.support.raw_client import RawClient
 from tests.support.s2 import decompress, entries
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from jetspark.client.messages import Message
     from jetspark.full_client import Client
-    from jetspark.jetstream.documents import StoredMsg
+    from jetspark.jetstream.documents import PubAck, StoredMsg
     from jetspark.server import NatsServer
 
 ALL = 300
@@ -643,6 +644,119 @@ async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
         assert await gone(there, name)
 
 
+class Deaf(FrameProxy):
+    """Its first connection takes so many bytes of the client, and then forwards no more."""
+
+    def __init__(self, target: int, hears: int) -> None:
+        super().__init__(target)
+        self.hears = hears
+        self.connections = 0
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        first = self.connections == 1
+        while data := await reader.read(65536):
+            if first:
+                self.hears -= len(data)
+            if not first or self.hears > 0:
+                writer.write(data)
+
+
+async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_stream(
+    js: JetStream,
+    unique: Callable[[str], str],
+    make_server: MakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restore, "SILENCE", 0.5)
+    monkeypatch.setattr(restore, "STALLED", 0.5)
+    name = unique("SILENT")
+    await js.create_stream(name=name, subjects=[name])
+    for _ in range(40):
+        await js.publish(name, os.urandom(100_000))
+    await js.backup_stream(name, tmp_path / "b")
+    server = make_server()
+    async with Deaf(server.port, 1_500_000) as proxy, connect(proxy.url) as nc:
+        with pytest.raises(BackupError, match="has sent nothing about the restore") as failed:
+            await JetStream(nc).restore_stream(tmp_path / "b")
+        assert not hasattr(failed.value, "__notes__")
+        assert proxy.connections == 2
+        assert await gone(JetStream(nc), name)
+
+
+async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
+    js: JetStream,
+    elsewhere: JetStream,
+    filled: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.15")  # older ones have no stream before the end
+    monkeypatch.setattr(restore, "CHUNK", 2048)
+    await js.backup_stream(filled, tmp_path / "b")
+
+    acks: list[PubAck] = []
+
+    async def publish_and_raise(step: BackupProgress) -> None:
+        if step.done == step.total:
+            await eventually(there)
+            acks.append(await elsewhere.publish(f"{filled}.0", b"of somebody else"))
+            raise KeyError("enough")
+
+    async def there() -> bool:
+        return not await gone(elsewhere, filled)
+
+    with pytest.raises(KeyError) as failed:
+        await elsewhere.restore_stream(tmp_path / "b", progress=publish_and_raise)
+    assert failed.value.__notes__ == [
+        f'There is a stream "{filled}" that this restore has not made, or not alone.'
+    ]
+    assert (await elsewhere.get_msg(filled, acks[0].seq)).data == b"of somebody else"
+
+
+async def test_a_restore_after_one_that_was_killed_says_what_is_there(
+    js: JetStream,
+    unique: Callable[[str], str],
+    make_server: MakeServer,
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.15")
+    name, server = unique("KILL9"), make_server()
+    await js.create_stream(name=name, subjects=[name])
+    for _ in range(40):
+        await js.publish(name, os.urandom(100_000))
+    await js.backup_stream(name, tmp_path / "b")
+    code = (
+        "import os, signal, sys; from jetspark import blocking\n"
+        "def kill(step):\n"
+        "    if step.done * 2 > step.total: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with blocking.connect(sys.argv[1]) as nc:\n"
+        "    nc.jetstream().restore_stream(sys.argv[2], progress=kill)\n"
+    )
+    command = [sys.executable, "-c", code, server.url, str(tmp_path / "b")]
+    killed = await asyncio.to_thread(subprocess.run, command, timeout=60, check=False)
+    assert killed.returncode == -9
+    async with connect(server.url) as nc:
+        there = JetStream(nc)
+        left = (await there.stream_info(name)).state.messages
+        assert left < 40
+        with pytest.raises(NameInUseError) as refused:
+            await there.restore_stream(tmp_path / "b")
+        assert str(refused.value) == (
+            f'Stream "{name}" exists already, and has {left} of the backup\'s 40 messages: it may '
+            "be left of a restore that was interrupted; delete it then, and restore again."
+        )
+        await there.delete_stream(name)
+        await there.create_stream(name=name, subjects=[name, f"{name}.more"])
+        with pytest.raises(NameInUseError, match="exists already") as refused:
+            await there.restore_stream(tmp_path / "b")
+        assert "interrupted" not in str(refused.value)
+    server.kill()  # an orderly end waits for what the restore still sends
+
+
 async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
     js: JetStream, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -760,16 +874,21 @@ async def test_a_server_side_failure_is_reported_with_its_text(
 class ScriptedRestore:
     """Takes a restore: answers no chunk at all, or the first one with `answer`."""
 
-    def __init__(self, js: JetStream, answer: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, js: JetStream, answer: dict[str, Any] | None = None, **differs: object
+    ) -> None:
         self.nc = js.client
         self.prefix = self.nc.new_inbox()
         self.js = JetStream(self.nc, api_prefix=self.prefix)
         self.answer = answer
+        self.differs = differs
+        self.config: dict[str, Any] = {}
         self.chunks: list[bytes] = []
         self.deleted = False
 
     async def __aenter__(self) -> ScriptedRestore:
         self.nc.subscribe(f"{self.prefix}.STREAM.RESTORE.*", callback=self._accept)
+        self.nc.subscribe(f"{self.prefix}.STREAM.INFO.*", callback=self._inform)
         self.nc.subscribe(f"{self.prefix}.STREAM.DELETE.*", callback=self._delete)
         self.nc.subscribe(f"{self.prefix}.chunks", callback=self._take)
         await self.nc.flush()
@@ -779,6 +898,7 @@ class ScriptedRestore:
         pass
 
     async def _accept(self, msg: Message) -> None:
+        self.config = json.loads(msg.data)["config"]
         kind = "io.nats.jetstream.api.v1.stream_restore_response"
         answer = {"type": kind, "deliver_subject": f"{self.prefix}.chunks"}
         await msg.respond(json.dumps(answer).encode())
@@ -787,6 +907,16 @@ class ScriptedRestore:
         self.chunks.append(msg.data)
         if self.answer is not None:
             await msg.respond(json.dumps(self.answer).encode())
+
+    async def _inform(self, msg: Message) -> None:
+        """The stream that was to be restored, and without messages."""
+        answer = {
+            "type": "io.nats.jetstream.api.v1.stream_info_response",
+            "config": self.config | self.differs,
+            "created": "2026-01-01T00:00:00Z",
+            "state": {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0},
+        }
+        await msg.respond(json.dumps(answer).encode())
 
     async def _delete(self, msg: Message) -> None:
         self.deleted = True
@@ -815,22 +945,32 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
             await scripted.js.restore_stream(tmp_path / "b")
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"
-    assert failed.value.__notes__ == [f'Part of stream "{filled}" may have been restored.']
+    assert failed.value.__notes__ == [
+        f'Stream "{filled}" may be there with a part of its {ALL - 1} messages: '
+        "delete it before you restore again."
+    ]
 
 
 async def test_a_failed_restore_keeps_a_stream_that_another_client_created(
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
     await js.backup_stream(filled, tmp_path / "b")
-    for err_code, deleted in ((10130, False), (10062, True)):
+    cases: list[tuple[int, dict[str, object], bool]] = [
+        (10130, {}, False),
+        (10062, {}, True),
+        (10062, {"subjects": ["other"]}, False),
+        (10062, {"mirror": {"name": "M"}}, False),
+    ]
+    for err_code, differs, deleted in cases:
         answer = {
             "type": "io.nats.jetstream.api.v1.stream_create_response",
             "error": {"code": 400, "err_code": err_code, "description": "no"},
         }
-        async with ScriptedRestore(js, answer) as scripted:
-            with pytest.raises(APIError):
+        async with ScriptedRestore(js, answer, **differs) as scripted:
+            with pytest.raises(APIError) as failed:
                 await scripted.js.restore_stream(tmp_path / "b")
         assert scripted.deleted is deleted
+        assert bool(getattr(failed.value, "__notes__", ())) is bool(differs)
 
 
 async def test_after_a_failure_the_server_waits_for_nothing_more(

@@ -56,7 +56,8 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line; returns the exit code.
 
     0: done. 1: failed, with one sentence on standard error. 2: unknown command or option.
-    128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM.
+    128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM, 129 by
+    a closed terminal.
     """
     try:
         code = make_app(next(iter(arguments), ""))(arguments)
@@ -72,6 +73,8 @@ def run(arguments: Sequence[str]) -> int:
         console.fail(f"This needs {missing.name}: pip install 'jetspark[{extra}]'.")
         return FAILED
     except StopRequested as stop:
+        if notes := getattr(stop, "__notes__", ()):  # what it could not clean up
+            console.fail("\n".join(notes))
         return stop.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

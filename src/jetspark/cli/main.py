@@ -14,9 +14,12 @@ _EXTRA = frozenset({"cyclopts", "rich"})
 
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code (see `jetspark.cli.app.run`)."""
-    # Explicitly, since the first process of a container does not get SIGTERM by default.
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _stop)
+    # Explicitly, since the first process of a container does not get SIGTERM by default. Closing
+    # the terminal is no reason to leave things behind either; nohup, which ignores it, stays.
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stop)
     try:
         try:
             from jetspark.cli.app import run

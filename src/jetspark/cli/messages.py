@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -13,7 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from jetspark.cli import console
-from jetspark.cli.signals import Stop
+from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
@@ -92,30 +90,12 @@ def harmless(text: str) -> str:
 def run_until_stopped(
     work: Coroutine[object, object, None], *, endless: Callable[[], bool]
 ) -> None:
-    """Runs the work to its end, or until Ctrl-C or SIGTERM.
+    """Runs the work to its end, or until a signal to stop.
 
-    These are the normal end of `endless` work. Otherwise raises StopRequested: it is not done.
+    That is the normal end of `endless` work. Otherwise raises StopRequested: it is not done.
     """
-    stop = Stop()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101
-
-        def request_stop(number: int) -> None:
-            if stop.requested is None:  # an orderly end is not interrupted
-                stop.requested = number
-                task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # An exception raised by a handler could be lost inside the event loop.
-            if sys.platform != "win32" and signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, request_stop, number)
-        await work
-
     try:
-        asyncio.run(main())
-    except asyncio.CancelledError:
+        run_until_signal(work)
+    except StopRequested:
         if not endless():
-            stop.check()
+            raise

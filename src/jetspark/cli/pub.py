@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.messages import (
@@ -13,6 +11,7 @@ from jetspark.cli.messages import (
     read_headers,
     read_payload,
 )
+from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
 from jetspark.errors import ConfigError
 
@@ -57,5 +56,5 @@ def pub(
             if isinstance(nc.last_error, jetspark.PermissionsError):
                 raise nc.last_error
 
-    asyncio.run(publish())
+    run_until_signal(publish())
     console.say(f"{count:,} published to {subject}, {len(data):,} bytes each.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import jetspark
 from jetspark.cli.messages import (
     CountOption,
@@ -14,6 +12,7 @@ from jetspark.cli.messages import (
     read_payload,
     show,
 )
+from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
 
 
@@ -56,4 +55,4 @@ def request(
             async for reply in replies:
                 show(reply, as_json=json)
 
-    asyncio.run(ask())
+    run_until_signal(ask())

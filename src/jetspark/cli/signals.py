@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
+
+T = TypeVar("T")
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not there on Windows
 
@@ -54,6 +57,42 @@ class Stop:
         """Raises StopRequested after a signal; for long loops."""
         if self.requested is not None:
             raise StopRequested(self.requested)
+
+
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, in which a signal to stop cancels the work; raises StopRequested then.
+
+    The work cleans up first, and further signals do not interrupt that. Notes that it adds to its
+    CancelledError, about what it could not clean up, are those of the StopRequested.
+    """
+    import asyncio  # not for commands that do without it
+
+    stop = Stop()
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+
+        def request_stop(number: int) -> None:
+            if stop.requested is None:
+                stop.requested = number
+                task.cancel()
+
+        # An exception raised by a handler could be lost inside the event loop.
+        for number in () if sys.platform == "win32" else _handlers():
+            loop.add_signal_handler(number, request_stop, number)
+        try:
+            return await work
+        except asyncio.CancelledError as cancelled:
+            if stop.requested is None:
+                raise
+            request = StopRequested(stop.requested)
+            for note in getattr(cancelled, "__notes__", ()):
+                request.add_note(note)
+            raise request from None
+
+    return asyncio.run(main())
 
 
 @contextmanager

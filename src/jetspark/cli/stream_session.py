@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -16,7 +13,7 @@ from rich.text import Text
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.signals import StopRequested
+from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
 from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
 from jetspark.subjects import nearest_name
@@ -42,8 +39,7 @@ def with_jetstream(
 ) -> T:
     """Connect, do the work, close. `stream` and `consumer`: the names that the user typed.
 
-    Ctrl-C and SIGTERM cancel the work, which cleans up, and raise KeyboardInterrupt and
-    StopRequested.
+    A signal to stop cancels the work, which cleans up, and raises StopRequested.
     """
 
     streams = [stream] if isinstance(stream, str) else stream
@@ -67,20 +63,14 @@ def with_jetstream(
 def with_client(
     server: str | None, context: str | None, work: Callable[[Client], Awaitable[T]]
 ) -> T:
-    """Connect, do the work, close. Ctrl-C and SIGTERM as with `with_jetstream`."""
+    """Connect, do the work, close. Signals as with `with_jetstream`."""
     options = where(server, context)
 
     async def main() -> T:
-        task = asyncio.current_task()
-        if task is not None and sys.platform != "win32":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with jetspark.connect(**options) as nc:
             return await work(nc)
 
-    try:
-        return asyncio.run(main())
-    except asyncio.CancelledError:
-        raise StopRequested(signal.SIGTERM) from None
+    return run_until_signal(main())
 
 
 def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:

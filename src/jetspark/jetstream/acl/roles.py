@@ -263,9 +263,11 @@ class Roles(CoreRoles):
     def restore(self, stream: str) -> Permissions:
         """Restore a stream that does not exist: restore_stream, `jetspark stream restore`.
 
-        A restore that fails half-way deletes the partial stream, so this allows deleting it.
+        A restore that fails half-way looks whether there is a partial stream, and deletes it, so
+        this allows both.
         """
-        restored = self._about(stream, (js_api.STREAM_RESTORE, js_api.STREAM_DELETE))
+        calls = (js_api.STREAM_RESTORE, js_api.STREAM_INFO, js_api.STREAM_DELETE)
+        restored = self._about(stream, calls)
         return restored | Permissions(publish=(f"$JS.SNAPSHOT.RESTORE.{stream}.*",))
 
     def events(

@@ -4,16 +4,17 @@ Contract: the backup is verified on disk before anything is sent. The archive is
 few at a time, each acknowledged by the server. Servers differ when a sender just stops: before 2.12
 they forget it after 5 s; later ones may create the stream from what came, whole or, from 2.15 on,
 in part. So when anything fails, or the call is cancelled, the archive is ended with invalid bytes,
-the answer awaited, and a stream that the server may have created is deleted; after a reconnect if
-need be. Only the last step, when all was sent, cannot be undone: when the call is cancelled or the
-connection lost then, the outcome is unknown, and the error says so. A restored stream that is
-shorter than `backup.json` says is deleted again.
+the answer awaited, and a stream that the server has created for it is deleted (`left_over`); over a
+new link if the present one is silent. A note on the error says when that was not possible. Only the
+last step, when all was sent, cannot be undone: when the call is cancelled or the connection lost
+then, the outcome is unknown, and the error says so. A restored stream that is shorter than
+`backup.json` says is deleted again. Nothing can be done when this process is killed: the next
+restore, refused because the stream exists, says what that may be.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from jetspark.errors import (
     JetsparkError,
     NameInUseError,
     NoRespondersError,
-    StreamNotFoundError,
+    RequestTimeoutError,
     UnsupportedByServerError,
 )
 from jetspark.jetstream.api import Api
@@ -41,6 +42,7 @@ from jetspark.jetstream.backup.backup import (
     report,
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
+from jetspark.jetstream.backup.left_over import LeftOver
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import from_wire
@@ -57,8 +59,11 @@ CHUNK: Final = 256 * 1024
 LAST_STEP_WITHIN: Final = 3600.0
 """Seconds for the server to create the stream after all was sent."""
 
-CLEAN_UP_WITHIN: Final = 15.0
+CLEAN_UP_WITHIN: Final = 20.0
 """Seconds after a failure for a new link, and for the server to give up the attempt."""
+
+STALLED: Final = 5.0
+"""Seconds without an answer after which cleaning up goes on over a new link."""
 
 _WINDOW: Final = 8
 # A server before 2.12 that fails with more chunks on their way blocks the connection for ever.
@@ -90,6 +95,10 @@ class RestoreCalls:
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
         and an exception of it ends the restore.
 
+        When it fails or is interrupted, the part that the server has restored is deleted, within
+        20 s; the error has a note (`__notes__`) when that was not possible. A process that is
+        killed leaves that part on servers from 2.15 on.
+
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
         backup that needs a newer server, APIError when the server refuses, and as every API call
@@ -99,10 +108,14 @@ class RestoreCalls:
         name = backup.stream
         wire = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
-        answer = await long_call(
-            self._api, ANSWER_WITHIN, "the restore", js_api.STREAM_RESTORE, request, name
-        )
-        transfer = _Transfer(self._api, backup, answer["deliver_subject"])
+        left_over = LeftOver(self._api, backup, wire)
+        try:
+            answer = await long_call(
+                self._api, ANSWER_WITHIN, "the restore", js_api.STREAM_RESTORE, request, name
+            )
+        except NameInUseError as error:
+            raise await left_over.explained(error) from None
+        transfer = _Transfer(self._api, backup, answer["deliver_subject"], left_over)
         try:
             done = await transfer.send(progress)
             info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
@@ -145,8 +158,9 @@ class RestoreCalls:
 class _Transfer:
     """Sends the archive to the server."""
 
-    def __init__(self, api: Api, backup: StreamBackup, subject: str) -> None:
+    def __init__(self, api: Api, backup: StreamBackup, subject: str, left_over: LeftOver) -> None:
         self._api = api
+        self._left_over = left_over
         self._client = api.client
         self._backup = backup
         self._stream = backup.stream
@@ -194,26 +208,36 @@ class _Transfer:
         """After an error, leave no partial stream behind."""
         if self._last and self._answer is None:
             return  # the outcome is unknown
+        note: str | None = self._left_over.suspicion
         try:
             async with asyncio.timeout(CLEAN_UP_WITHIN):
-                await self._linked()
-                await self._send_invalid_end()
-                await self._api.call(js_api.STREAM_DELETE, stream=self._stream)
-        except StreamNotFoundError:
-            pass
+                while not await self._server_has_given_up():
+                    await self._client.force_reconnect()
+                note = await self._left_over.delete()
+        except asyncio.CancelledError as cancelled:
+            error = cancelled  # once more: this is the one that the caller sees
+            raise
         except (JetsparkError, TimeoutError):
-            error.add_note(f'Part of stream "{self._stream}" may have been restored.')
+            pass
+        finally:
+            if note is not None:
+                error.add_note(note)
 
-    async def _send_invalid_end(self) -> None:
-        """Send invalid bytes and the end; returns when the server has given up."""
-        with contextlib.suppress(NoRespondersError):
-            if self._answer is None:
-                for piece in (_NO_ARCHIVE, b""):
-                    reply = await self._client.request(
-                        self._subject, piece, timeout=CLEAN_UP_WITHIN
-                    )
-                    if reply.data:
-                        return
+    async def _server_has_given_up(self) -> bool:
+        """Send invalid bytes and the end; False when the link is silent."""
+        await self._linked()
+        if self._answer is not None:
+            return True
+        for piece in (_NO_ARCHIVE, b""):
+            try:
+                reply = await self._client.request(self._subject, piece, timeout=STALLED)
+            except NoRespondersError:
+                return True
+            except RequestTimeoutError:
+                return False
+            if reply.data:
+                return True
+        return True
 
     async def _linked(self) -> None:
         while not self._client.is_connected:

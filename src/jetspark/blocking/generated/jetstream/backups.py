@@ -78,6 +78,10 @@ class GeneratedBackupCalls:
         caller's thread with a BackupProgress now and then; the restore waits for it, and an
         exception of it ends the restore.
 
+        When it fails or is interrupted, the part that the server has restored is deleted, within
+        20 s; the error has a note (`__notes__`) when that was not possible. A process that is
+        killed leaves that part on servers from 2.15 on.
+
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
         backup that needs a newer server, APIError when the server refuses, and as every API call

@@ -1,0 +1,102 @@
+"""What a restore that was interrupted has left on the server.
+
+Server 2.15 creates the stream at the first bytes of the archive and keeps it with the messages that
+came, whatever happens then; 2.12 to 2.14 may create it when the sender stops. Contract: only a
+stream that this restore has made is deleted. One that has another shape, messages from before the
+backup or messages from after the restore began is somebody else's, or somebody uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jetspark.errors import JetsparkError, NameInUseError, StreamNotFoundError
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.backup.folder import StreamBackup
+from jetspark.jetstream.documents import StreamConfig, StreamInfo
+from jetspark.jetstream.documents.document import from_wire
+from jetspark.wire import js_api
+
+
+class LeftOver:
+    """The stream of one restore, which begins now; `config` is what the server was sent."""
+
+    def __init__(self, api: Api, backup: StreamBackup, config: dict[str, Any]) -> None:
+        self._api = api
+        self._backup = backup
+        self._name = backup.stream
+        self._config = from_wire(StreamConfig, config)
+        self._began = time.monotonic()
+
+    async def delete(self) -> str | None:
+        """Delete what this restore has left; a sentence about a stream that it has not made.
+
+        Raises as every API call.
+        """
+        with contextlib.suppress(StreamNotFoundError):
+            if not self._is_ours(await self._info()):
+                return (
+                    f'There is a stream "{self._name}" that this restore has not made, '
+                    "or not alone."
+                )
+            await self._api.call(js_api.STREAM_DELETE, stream=self._name)
+        return None
+
+    async def explained(self, error: NameInUseError) -> NameInUseError:
+        """The error of a restore that was refused, when an earlier one may be the reason."""
+        try:
+            info = await self._info()
+        except JetsparkError:
+            return error
+        there, whole = info.state, self._backup.state
+        if not self._has_same_shape(info) or there.messages >= whole.messages:
+            return error
+        if there.messages and (there.first_seq, there.first_ts) != (
+            whole.first_seq,
+            whole.first_ts,
+        ):
+            return error
+        return NameInUseError(
+            error.code,
+            error.err_code,
+            error.description,
+            f'Stream "{self._name}" exists already, and has {there.messages:,} of the backup\'s '
+            f"{whole.messages:,} messages: it may be left of a restore that was interrupted; "
+            "delete it then, and restore again.",
+        )
+
+    @property
+    def suspicion(self) -> str:
+        """The sentence for when nothing could be done, or found out."""
+        return (
+            f'Stream "{self._name}" may be there with a part of its '
+            f"{self._backup.state.messages:,} messages: delete it before you restore again."
+        )
+
+    async def _info(self) -> StreamInfo:
+        return from_wire(StreamInfo, await self._api.call(js_api.STREAM_INFO, stream=self._name))
+
+    def _is_ours(self, info: StreamInfo) -> bool:
+        state, whole = info.state, self._backup.state
+        if not self._has_same_shape(info):
+            return False
+        if not state.messages or state.first_ts is None or state.last_ts is None:
+            return not state.messages
+        # By the server's clock, which gave the messages their times.
+        now = info.ts or datetime.now(UTC)
+        began = now - timedelta(seconds=time.monotonic() - self._began)
+        oldest = whole.first_ts or state.first_ts
+        return (
+            state.first_seq >= whole.first_seq and oldest <= state.first_ts <= state.last_ts < began
+        )
+
+    def _has_same_shape(self, info: StreamInfo) -> bool:
+        def shape(config: StreamConfig) -> tuple[object, ...]:
+            subjects = sorted(config.subjects or ())
+            mirrors = (config.mirror is not None, len(config.sources or ()))
+            return subjects, config.retention, config.storage, config.description or "", mirrors
+
+        return shape(info.config) == shape(self._config)
