@@ -366,3 +366,45 @@ def test_a_table_of_a_catalog_is_in_iceberg(format_: str) -> None:
 )
 def test_sparks_marks_are_no_part_of_the_sentence(text: str, sentence: str) -> None:
     assert str(explain(RuntimeError(text))) == sentence
+
+
+class _Failed(RuntimeError):
+    """As PySpark's exceptions keep what Java says."""
+
+    def __init__(self, text: str, trace: str) -> None:
+        super().__init__(text)
+        self._cause = RuntimeError()
+        self._cause._stackTrace = trace  # type: ignore[attr-defined]
+
+
+_CLEANING = (
+    "\tSuppressed: org.apache.spark.SparkException: abort: Traceback (most recent call last):\n"
+    "jetspark.errors.ConnectionFailure: while cleaning up\n\n\tat a.b\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("trace", "sentence"),
+    [
+        (
+            "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n" + _CLEANING +
+            "Caused by: org.apache.spark.SparkException: [X] commit: Traceback:\n"
+            "jetspark.errors.ServerRefusedError: Connection refused.\n\n\tat a.b\n" + _CLEANING,
+            "Connection refused.",
+        ),
+        (
+            "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n"
+            "Caused by: java.io.IOException: Broken disk\n\tat a.b\n",
+            "Broken disk",
+        ),
+        (
+            "java.lang.IllegalStateException: batch 0 doesn't exist\n\tat a.b",
+            "The query's checkpoint has lost its batch 0: it was removed while the query ran. To "
+            "begin anew, remove what is left of it and of the query's table, or name other "
+            "folders.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_reason_of_a_failed_commit_is_told(trace: str, sentence: str) -> None:
+    text = "[STREAM_FAILED] Writing job failed. SQLSTATE: XXKST"
+    assert str(explain(_Failed(text, trace))) == sentence

@@ -115,7 +115,9 @@ def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
     commit_batch(table, "q", 0, written(table, 0, 10))
     shutil.rmtree(folder)
     table = make_table(format_, name, SCHEMA, ())
-    with pytest.raises(TableError, match="none of this query's batches 0 to 2: it was removed"):
+    with pytest.raises(
+        TableError, match="does not have this query's batches 0 to 2: it was removed"
+    ):
         commit_batch(table, "q", 3, written(table, 30, 40))
     assert commit_batch(table, "q", 3, written(table, 30, 40), adopt=True)
     assert commit_batch(table, "q", 4, ())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
@@ -15,6 +17,8 @@ from jetspark.errors import AuthError, ServerRefusedError, StreamNotFoundError
 from jetspark.spark import reading
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
+from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +98,22 @@ def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServ
     with pytest.raises(ServerRefusedError):
         streams_facts(options)
     assert time.monotonic() - began < 10
+
+
+def test_a_query_waits_for_a_server_that_its_process_has_never_reached(
+    nats_server: NatsServer,
+) -> None:
+    options = _filled(nats_server)
+    nats_server.stop()
+    reader = JetStreamStreamReader(parse_options({**options, "startingOffsets": "earliest"}))
+    writer = JetStreamDataSource({"servers": nats_server.url, "stream": "S", "subject": "s"})
+    columns = StructType([StructField("data", BinaryType())])
+    with ThreadPoolExecutor(2) as pool:
+        planned = pool.submit(reader.initialOffset)
+        made = pool.submit(writer.streamWriter, columns, False)
+        nats_server.start()
+        assert planned.result()["streams"]["S"]["next"] == 1
+        assert made.result()._target.subjects == ("s",)
 
 
 def test_credentials_that_were_revoked_are_reported_at_once(

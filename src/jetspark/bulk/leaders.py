@@ -18,6 +18,12 @@ _answered: set[ConnectOptions] = set()
 """Servers that have answered this process before."""
 
 
+def expect(options: ConnectOptions) -> None:
+    """For a process that works for a running query: these servers are not new to it, so one that
+    cannot be reached is restarting, and not a wrong address."""
+    _answered.add(options)
+
+
 class Leaders:
     """The leaders of streams on the servers of `options`. Each question uses a link of its own."""
 
@@ -33,7 +39,7 @@ class Leaders:
 
         `at_once_if_new`: servers that have never answered this process get one attempt only. So a
         wrong address, or a server that was not started, is an error at once, while a running query
-        survives the restart of a server.
+        survives the restart of a server (see `expect`).
         """
         self._options = options
         self._within = within

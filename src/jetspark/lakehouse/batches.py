@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jetspark.errors import CommitConflict, TableError
 from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.table import Table, TableName
 
 CONFLICT_SECONDS = 120.0
 """How long a commit is retried after conflicts with others."""
@@ -34,6 +34,38 @@ def added(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) ->
 def replaced(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
     """Their rows are all that the table has."""
     table.replace(files, numbers)
+
+
+def gone(name: TableName, batch: int) -> TableError:
+    """The error for a table that is not there any more at this batch."""
+    lost = "" if not batch else f" with {_batches_before(batch)}"
+    return TableError(
+        f"{name} has gone{lost}: it was removed. Bring it back; or, to begin anew, remove the "
+        "query's checkpoint and what is left of the table, or take other folders for both."
+    )
+
+
+def _replaced(name: TableName, batch: int) -> TableError:
+    """The error for a table that is not the query's any more at this batch."""
+    return TableError(
+        f"{name} does not have {_batches_before(batch)}: it was removed or replaced. Bring it "
+        "back; or, to begin anew, remove the query's checkpoint and take another table; or set "
+        "the option 'adoptTable' to true for one run to go on without them."
+    )
+
+
+def _batches_before(batch: int) -> str:
+    return "this query's batch 0" if batch == 1 else f"this query's batches 0 to {batch - 1}"
+
+
+def check_has_batches(table: Table, writer: str, batch: int) -> None:
+    """Raises TableError for a table that has none of the batches before this one, of a writer that
+    has to continue."""
+    if batch == 0 or last_batch(table, writer) is not None:
+        return
+    table.refresh()
+    if last_batch(table, writer) is None:
+        raise _replaced(table.name, batch)
 
 
 def last_batch(table: Table, writer: str) -> int | None:
@@ -64,14 +96,8 @@ def commit_batch(
         if last is not None and last >= batch:
             return False
         if last is None and batch > 0 and not adopt:
-            table.refresh()
-            if last_batch(table, writer) is not None:
-                continue
-            raise TableError(
-                f"{table.name} has none of this query's batches 0 to {batch - 1}: it was removed "
-                "or replaced. Bring it back; or write to another table with a new checkpoint; or "
-                "set the option 'adoptTable' to true for one run to go on without them."
-            )
+            check_has_batches(table, writer, batch)
+            continue
         numbers = {_batch(writer): batch}
         if last is None and name is not None:
             _check_name(table, writer, name, adopt)

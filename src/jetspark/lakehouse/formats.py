@@ -48,6 +48,13 @@ def format_of(folder: Path) -> Format | None:
     return None
 
 
+def is_gone(format_: Format, name: TableName) -> bool:
+    """Whether a table that was there is not any more; cheap, and only known of a local folder."""
+    folder = _folder(name)
+    log = "_delta_log" if format_ is Format.DELTA else "metadata"
+    return folder is not None and not (folder / log).is_dir()
+
+
 def check_library(format_: Format) -> None:
     """Raises ConfigError if the format's library is not installed."""
     _opener(format_)

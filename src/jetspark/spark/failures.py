@@ -14,6 +14,11 @@ _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
 _MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
 _CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
+_LOST_BATCH = re.compile(r"\b(batch \d+) doesn't exist")
+_SUPPRESSED = re.compile(r"^\t+Suppressed: .*?(?=^\t*Caused by: |\Z)", re.MULTILINE | re.DOTALL)
+_CAUSE = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*[\w$]+: (.+)$", re.MULTILINE)
+_SAY_NOTHING = ("Writing job ", "Job aborted", "Task failed while writing")
+"""Beginnings of sentences of Spark whose reason is in the exception's cause."""
 _GOES_ON = "run the same again, which goes on where it was."
 # Texts in Spark's chains of exceptions, and what to do.
 _KNOWN = {
@@ -38,8 +43,16 @@ def explain(error: BaseException) -> JetsparkError:
     for known, sentence in _KNOWN.items():
         if known in whole:
             return _explained(sentence, error)
-    ours = _OURS.findall(text)
-    if ours:
+    if lost := _LOST_BATCH.search(whole):
+        return _explained(
+            f"The query's checkpoint has lost its {lost[1]}: it was removed while the query ran. "
+            "To begin anew, remove what is left of it and of the query's table, or name other "
+            "folders.",
+            error,
+        )
+    # What was said while cleaning up is not the reason.
+    parts = [_SUPPRESSED.sub("", part) for part in (text, *_causes(error))]
+    if ours := next(filter(None, map(_OURS.findall, parts)), None):
         sentence = ours[-1][1]
     elif python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
@@ -49,6 +62,9 @@ def explain(error: BaseException) -> JetsparkError:
         sentence = condition[2]
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
+    if _MARKS.sub("", sentence).startswith(_SAY_NOTHING):
+        causes = [one for part in parts for one in _CAUSE.findall(part)]
+        sentence = causes[-1] if causes else sentence
     return _explained(_MARKS.sub("", sentence).strip(), error)
 
 

@@ -29,8 +29,8 @@ from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
 from jetspark.spark.starting import begun
-from jetspark.spark.table_files import HadoopFiles, local_path
-from jetspark.spark.table_rules import Wanted
+from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
+from jetspark.spark.table_rules import Wanted, check_whole
 from jetspark.spark.table_state import read_checkpoint
 
 T = TypeVar("T")
@@ -101,7 +101,13 @@ def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
         _of(pipeline, ("checkpoint",), action)
     for name, sink in pipeline.sinks.items():
         wanted = _wanted(pipeline, name, sink, adopt)
-        if wanted is not None:
+        if wanted is None:
+            own = _checkpoint(pipeline, name)
+            if (here := local_path(own)) is not None:
+                state = read_checkpoint(LocalFiles(), here)
+                action = partial(check_whole, state, own, "and what the query has written")
+                _of(pipeline, ("sinks", name), action)
+        else:
             _of(pipeline, ("sinks", name), partial(table.look_ahead, wanted))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from jetspark.bulk.leaders import expect
 from jetspark.errors import ConfigError
 from jetspark.spark.backup import JetStreamBackupReader
 from jetspark.spark.batch import JetStreamBatchReader
@@ -75,6 +76,7 @@ class JetStreamDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
         """The streaming writer. Raises ConfigError and as `prepare`, before a row is written."""
         options = parse_sink_options(self.options).for_streaming()
+        expect(options.connection)  # Spark asks anew, in another process, for each batch and commit
         return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
 
 

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.leaders import expect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.spark import interest, planning
@@ -53,6 +54,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
+        expect(self._options.connection)
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._asked: dict[str, StreamFacts] | None = None

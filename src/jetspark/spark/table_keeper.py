@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.errors import ConfigError
 from jetspark.spark.table_claim import Claim
 from jetspark.spark.table_files import HadoopFiles
-from jetspark.spark.table_note import Note, Notes
+from jetspark.spark.table_note import FOLDER, Note, Notes
 from jetspark.spark.table_rules import Wanted
 from jetspark.spark.table_state import read_progress
 
@@ -37,6 +37,7 @@ class Keeper:
         self.query: StreamingQuery | None = None
         self.place = place
         self._files = files
+        self._table = wanted.table
         self._notes = Notes(files, wanted.table)
         self._note = note
         self._checkpoint = wanted.checkpoint
@@ -86,7 +87,9 @@ class Keeper:
 
     def _remember(self) -> None:
         progress = read_progress(self._files, self._checkpoint)
-        if progress is not None and progress != self._note.progress:
+        if progress is None or progress == self._note.progress:
+            return
+        if self._files.names(f"{self._table}/{FOLDER}") is not None:  # the table was not removed
             self._note = msgspec.structs.replace(self._note, progress=progress)
             self._notes.write(self._files, self._note)
 

@@ -78,6 +78,8 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     _check_place(checkpoint, wanted)
     note = table.note
+    if table.batch is None or note is None or checkpoint.query is not None:  # else it is rebuilt
+        check_whole(checkpoint, wanted.checkpoint, f"and {here}, or {wanted.start_again}")
     if note is not None and note.progress is not None and note.format != wanted.format:
         _refuse(
             f"{here} is a table in {_format(note.format)}, not in {_format(wanted.format)}: "
@@ -109,6 +111,16 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         )
     _check_numbers(table.batch, checkpoint, wanted, note)
     return Step.GO_ON
+
+
+def check_whole(checkpoint: CheckpointState, name: str, advice: str) -> None:
+    """Raises ConfigError for a checkpoint that was removed while a query used it, and has only what
+    was planned since. `advice`: what to remove beside it, or to do in place of that."""
+    if checkpoint.lost is not None:
+        _refuse(
+            f"{name} has lost its batch {checkpoint.lost} and those before: it was removed, "
+            f"perhaps with the table, while a query used it. To begin anew, remove it {advice}."
+        )
 
 
 def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:

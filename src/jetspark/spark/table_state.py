@@ -48,6 +48,8 @@ class CheckpointState:
     """Other files in the folder of a new checkpoint."""
     table: str | None = None
     """The table of files whose folder contains a new checkpoint."""
+    lost: int | None = None
+    """The batch before the last planned one, if the checkpoint does not have it: Spark needs it."""
 
     @property
     def is_new(self) -> bool:
@@ -81,7 +83,8 @@ def read_table(files: Files, table: str, checkpoint: str) -> TableState:
 
 def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
     """The state of a checkpoint."""
-    planned, committed = (_last(files.names(f"{checkpoint}/{log}")) for log in _LOGS)
+    names_of = {log: files.names(f"{checkpoint}/{log}") for log in _LOGS}
+    planned, committed = (_last(names_of[log]) for log in _LOGS)
     if planned is None and committed is None:
         names = sorted(files.names(checkpoint) or ())
         return CheckpointState(
@@ -93,6 +96,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
         query=_query(files.read(f"{checkpoint}/metadata")),
         planned=planned,
         committed=committed,
+        lost=planned - 1 if planned and planned - 1 not in _numbers(names_of["offsets"]) else None,
         end=_entry(files, checkpoint, "offsets", planned),
     )
 

@@ -16,7 +16,7 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.reader import LakehouseReader, read_schema
-from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.lakehouse.target import prepare, prepare_for_query
 from jetspark.spark.lakehouse.writer import LakehouseBatchWriter, LakehouseStreamWriter
 from jetspark.spark.short_errors import without_traceback
 
@@ -58,14 +58,14 @@ class _LakehouseDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
-        """The streaming writer. Raises ConfigError, before a row is written."""
+        """The streaming writer. Raises ConfigError and TableError, before a row is written."""
         options = self._parsed.for_streaming()
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' would replace the table with every batch; use 'append', or "
                 "foreachBatch and in it mode('overwrite') or the option 'keys'."
             )
-        return LakehouseStreamWriter(options, prepare(options, schema), replace=False)
+        return LakehouseStreamWriter(options, prepare_for_query(options, schema), replace=False)
 
 
 class DeltaDataSource(_LakehouseDataSource):

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from jetspark.errors import CommitConflict, ConfigError
+from jetspark.lakehouse.batches import check_has_batches, gone
 from jetspark.lakehouse.formats import find_table, make_table
 from jetspark.lakehouse.schemas import (
     Differences,
@@ -29,9 +30,29 @@ from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import staged
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.writer import Target
+from jetspark.spark.table_files import LocalFiles, local_path
+from jetspark.spark.table_state import read_checkpoint
 
 _UNWRITTEN = ("time(", "geometry", "geography")
 """Beginnings of the names of types that older versions of Spark lack."""
+
+
+def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
+    """As `prepare`, for a batch of a streaming query, of which only the first creates the table:
+    a later one has lost its rows with it.
+
+    Raises TableError for a table that is gone, as far as a checkpoint on this machine shows it.
+    """
+    checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
+    if checkpoint is not None and not options.adopt:
+        state = read_checkpoint(LocalFiles(), checkpoint)
+        if state.planned:
+            table = find_table(options.format, options.name)
+            if table is None:
+                raise gone(options.name, state.planned)
+            if state.query is not None:
+                check_has_batches(table, state.query, state.planned)
+    return prepare(options, schema)
 
 
 def prepare(options: LakehouseOptions, schema: StructType) -> Target:

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
-from jetspark.lakehouse.formats import open_table
+from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, gone, replaced
+from jetspark.lakehouse.formats import find_table, is_gone, open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove
@@ -54,6 +54,8 @@ class _Sink:
         self._replace = replace
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+        if is_gone(self._options.format, self._options.name):
+            raise gone(self._options.name, 0)
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
         files = FileWriter(self._target.layout, self._target.storage, f"part-{part:05}")
@@ -111,7 +113,10 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor. Raises ConfigError for a null in a required column."""
+        """Runs on an executor.
+
+        Raises ConfigError for a null in a required column, TableError for a table that is gone.
+        """
         return self._write(needed_query_id(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -120,7 +125,9 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
-        table = open_table(self._options.format, self._options.name)
+        table = find_table(self._options.format, self._options.name)
+        if table is None:
+            raise gone(self._options.name, batchId)
         with self._changing(table, files) as change:
             commit_batch(
                 table,

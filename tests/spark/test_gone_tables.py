@@ -1,0 +1,146 @@
+"""Nothing is written where a query's table was removed while the query runs, and the next run tells
+what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from jetspark.errors import ConfigError, PipelineError, TableError
+from jetspark.lakehouse.formats import Format, find_table, make_table
+from jetspark.lakehouse.table import TableName
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.lakehouse import writer as writing
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
+from jetspark.spark.pipeline import check_tables
+from jetspark.spark.pipeline_file import read_pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jetspark.spark.lakehouse.writer import LakehouseStreamWriter
+
+SCHEMA = StructType([StructField("seq", LongType())])
+ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
+NAMES = [pytest.param(one, id=one) for one in Format]
+pytestmark = pytest.mark.parametrize("format_", NAMES)
+
+
+class Query:
+    """What Spark calls, and what it writes into the checkpoint, for each batch."""
+
+    def __init__(self, format_: Format, home: Path) -> None:
+        self.format, self.table, self.checkpoint = format_, home / "lake", home / "lake/_checkpoint"
+
+    def plan(self, batch: int) -> None:
+        (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        if not batch:
+            (self.checkpoint / "metadata").write_text(json.dumps({"id": "q"}))
+        (self.checkpoint / "offsets" / str(batch)).write_text("v1\n{}\n{}")
+
+    def writer(self, **more: str) -> LakehouseStreamWriter:
+        source = {Format.DELTA: DeltaDataSource, Format.ICEBERG: IcebergDataSource}[self.format]
+        place = {"path": str(self.table), "checkpointLocation": str(self.checkpoint)}
+        return source({**place, **more}).streamWriter(SCHEMA, False)
+
+    def run(self, batch: int) -> None:
+        self.plan(batch)
+        writer = self.writer()
+        writer.commit([writer.write(iter([ROWS]))], batch)
+
+    @property
+    def files(self) -> set[str]:
+        """Those of the table, without the checkpoint, which is Spark's."""
+        every = (one for one in self.table.rglob("*") if one.is_file())
+        return {str(one) for one in every if not one.is_relative_to(self.checkpoint)}
+
+
+@pytest.fixture
+def query(format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
+    monkeypatch.setattr(writing, "needed_query_id", lambda: "q")
+    found = Query(format_, tmp_path)
+    found.run(0)
+    return found
+
+
+def test_a_later_batch_does_not_create_a_table_again(query: Query) -> None:
+    query.run(1)
+    shutil.rmtree(query.table)
+    query.plan(2)
+    with pytest.raises(
+        TableError, match="lake has gone with this query's batches 0 to 1: it was removed"
+    ):
+        query.writer()
+    assert query.files == set()
+    assert query.writer(adoptTable="true") is not None
+
+
+def test_a_table_of_another_one_in_its_place_gets_no_file(query: Query) -> None:
+    query.run(1)
+    for one in query.table.iterdir():
+        if one != query.checkpoint:
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    other = make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    before = query.files
+    query.plan(2)
+    with pytest.raises(TableError, match=r"does not have .* 0 to 1: it was removed or replaced"):
+        query.writer()
+    assert query.files == before
+    assert other.schema.names == ["seq"]
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_tasks_and_commits_write_nothing_after_the_removal(batch: int, query: Query) -> None:
+    query.plan(batch)
+    writer = query.writer()
+    message = writer.write(iter([ROWS]))
+    shutil.rmtree(query.table)
+    with pytest.raises(TableError, match="lake has gone: it was removed"):
+        writer.write(iter([ROWS]))
+    with pytest.raises(TableError, match=r"lake has gone.*: it was removed"):
+        writer.commit([message], batch)
+    assert not query.table.exists()
+
+
+def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Query) -> None:
+    shutil.rmtree(query.table)
+    query.plan(1)  # by Spark, before it asks the sink
+    ingest = Ingest(options={"stream": "S"}, to=str(query.table), format=query.format)
+    with pytest.raises(ConfigError, match=r"has lost its batch 0.*To begin anew, remove it and"):
+        ingest.look_ahead()
+    # As after a run of a version that made the table again.
+    make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    with pytest.raises(ConfigError, match=r"has lost its batch 0"):
+        ingest.look_ahead()
+    shutil.rmtree(query.table)
+    ingest.look_ahead()
+
+
+def test_a_pipeline_tells_it_of_every_sink(
+    query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(query.table)
+    query.plan(1)
+    query.checkpoint.rename(tmp_path / "out")
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f'checkpoint = "{tmp_path}"\n[sources.s]\nstream = "S"\n'
+        '[sinks.out]\nformat = "jetstream"\nstream = "T"\nguarantee = "at-least-once"\n'
+    )
+    with pytest.raises(PipelineError, match=r"sink out: .*out has lost its batch 0"):
+        check_tables(read_pipeline(file))
+
+
+def test_a_first_batch_that_is_run_again_creates_its_table(format_: Any, tmp_path: Path) -> None:
+    query = Query(format_, tmp_path)
+    query.plan(0)
+    query.writer()
+    shutil.rmtree(query.table)
+    query.plan(0)
+    query.writer()
+    assert find_table(format_, TableName(path=str(query.table))) is not None
