@@ -53,8 +53,13 @@ class Query:
         self.stopped = True
 
 
-def run(query: Query, outcome: Outcome | None = None, stop: Stop | None = None) -> Watch:
-    watch = Watch(outcome or Outcome(), waiting=1234)
+def run(
+    query: Query,
+    outcome: Outcome | None = None,
+    stop: Stop | None = None,
+    counted: str = "written",
+) -> Watch:
+    watch = Watch(outcome or Outcome(), waiting=1234, counted=counted)
     watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())
     return watch
 
@@ -69,6 +74,11 @@ def test_progress_without_a_terminal_is_printed_in_lines(
     assert len(lines) == 3
     assert all(line.startswith("10 rows written · ") for line in lines)
     assert query.stopped
+
+
+def test_where_sql_chooses_rows_are_said_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    run(Query(8, first=3), counted="read")
+    assert capsys.readouterr().err.startswith("10 rows read · ")
 
 
 def test_the_first_batch_is_reported_at_once_and_only_once(

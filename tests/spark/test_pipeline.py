@@ -87,6 +87,19 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
             11,
             "sink s: The column 'data' must be binary or string, not double",
         ),
+        (
+            '[views.v]\nsql = "SELECT * FROM later"\n[views.later]\nsql = "SELECT * FROM orders"',
+            10,
+            "view v: sql uses the view later, which is below it: a view uses the sources",
+        ),
+        ('[views.v]\nsql = "SELECT * FROM V"', 10, "view v: sql uses itself: a view uses the"),
+        (
+            "[views.v]\nsql = \"SELECT 'x' AS data FROM orders\"\n"
+            '[sinks.s]\nformat = "jetstream"\n'
+            'stream = "$STREAM"\nservers = "$SERVER"\nsubject = "s"',
+            13,
+            "sink s: it writes into the stream .*, which is read for it again",
+        ),
         ('watermark = ["tme", "1 minute"]', 9, "source orders: .*`tme` cannot be resolved"),
     ],
 )
@@ -99,6 +112,7 @@ def test_a_check_finds_what_no_query_could_do(
     line: int,
     sentence: str,
 ) -> None:
+    more = more.replace("$STREAM", orders).replace("$SERVER", shared_server.url)
     if "[sinks" not in more:
         more += f'\n[sinks.s]\nformat = "parquet"\npath = "{tmp_path}/table"'
     with pytest.raises(PipelineError, match=rf"/pipeline\.toml:{line}: (?:{sentence})"):

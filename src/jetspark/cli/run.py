@@ -73,7 +73,7 @@ def run(
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
-    watch = Watch(outcome, waiting=servers.messages)
+    watch = Watch(outcome, waiting=servers.messages, counted="read")
     began = time.monotonic()
     stopped = None
     try:

@@ -164,11 +164,14 @@ class Watch:
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
     the first batch and then one a minute. `waiting`: the maximum number of messages for the first
-    batches.
+    batches; `counted`: what was done with the rows, "read" where a query does not write each.
     """
 
-    def __init__(self, outcome: Outcome, *, waiting: int | None = None) -> None:
+    def __init__(
+        self, outcome: Outcome, *, waiting: int | None = None, counted: str = "written"
+    ) -> None:
         self._outcome = outcome
+        self._counted = counted
         self._waiting = waiting
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
@@ -177,7 +180,7 @@ class Watch:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The rows that each query has written so far."""
+        """The rows that each query has read so far; each is written unless SQL chooses."""
         return {name: progress.rows for name, progress in self.done.items()}
 
     @property
@@ -261,7 +264,7 @@ class Watch:
                 return line
             return f"{line} · {self._waiting:,} messages in the stream"
         rate = done.rows / max(time.monotonic() - self._began, 0.001)
-        line = f"{done.rows:,} rows written · {rate:,.0f} messages/s"
+        line = f"{done.rows:,} rows {self._counted} · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -21,9 +21,11 @@ from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import parsing, with_json_fields
 from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import check_fit
-from jetspark.spark.options import parse_options
+from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.pipeline_lines import meant_by
+from jetspark.spark.pipeline_loops import check_no_loop
+from jetspark.spark.plan_sources import streaming_sources
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at, register_name
@@ -88,6 +90,21 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
     _define(pipeline, spark)
     for name, sink in pipeline.sinks.items():
         _check_sink(pipeline, name, sink, spark)
+    writes = {
+        name: parse_sink_options(sink.options)
+        for name, sink in pipeline.sinks.items()
+        if sink.format == _JETSTREAM
+    }
+    reads = {
+        name: [
+            one
+            for one in streaming_sources(spark.table(pipeline.sinks[name].rows))
+            if isinstance(one, SourceOptions)
+        ]
+        for name in writes
+    }
+    for name in writes:
+        _of(pipeline, ("sinks", name), partial(check_no_loop, name, writes, reads))
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
@@ -137,8 +154,10 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
     register_formats(spark)
     for name, source in pipeline.sources.items():
         _load(pipeline, name, source, spark).createOrReplaceTempView(name)
+    for name in pipeline.views:
+        spark.catalog.dropTempView(name)  # of an earlier run in this session
     for name, sql in pipeline.views.items():
-        action = partial(_view, sql, spark)
+        action = partial(_view, name, sql, [*pipeline.views], spark)
         _of(pipeline, ("views", name, "sql"), action).createOrReplaceTempView(name)
 
 
@@ -160,8 +179,9 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
     return rows
 
 
-def _view(sql: str, spark: SparkSession) -> DataFrame:
-    """Raises ConfigError for SQL that is not a query: Spark would execute a command at once."""
+def _view(name: str, sql: str, views: list[str], spark: SparkSession) -> DataFrame:
+    """Raises ConfigError for SQL that is not a query: Spark would execute a command at once; and
+    for a view that uses itself, or one below it."""
     jvm_session: Any = spark._jsparkSession
     parser = jvm_session.sessionState().sqlParser()
     plan = parser.parsePlan(sql)
@@ -170,7 +190,21 @@ def _view(sql: str, spark: SparkSession) -> DataFrame:
             "sql is a command, which Spark would execute at once; a view is a query: SELECT, "
             "WITH, VALUES, TABLE or FROM. Nothing was executed."
         )
-    return spark.sql(sql)
+    try:
+        return spark.sql(sql)
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            raise
+        unknown = (
+            str((error.getMessageParameters() or {}).get("relationName")).strip("`").casefold()
+        )
+        used = next((one for one in views if one.casefold() == unknown), None)
+        if used is None:
+            raise
+        what = "itself" if used == name else f"the view {used}, which is below it"
+        raise ConfigError(
+            f"sql uses {what}: a view uses the sources, and the views above it in the file."
+        ) from error
 
 
 def _is_query(parser: Any, plan: Any, sql: str) -> bool:

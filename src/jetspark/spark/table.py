@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,7 +23,8 @@ from jetspark.lakehouse.formats import open_table
 from jetspark.spark import table_claim
 from jetspark.spark.lakehouse.state import read_lakehouse_table
 from jetspark.spark.lakehouse.target import check_columns, check_fit
-from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.plan_sources import streaming_sources
 from jetspark.spark.starting import begun
 from jetspark.spark.table_batch import check_open_batch
 from jetspark.spark.table_claim import claim_on
@@ -139,20 +139,7 @@ def check_way(what: str, name: str, here: str) -> None:
 
 def _streams_of(rows: DataFrame) -> list[str]:
     """The streams of each source of a streaming DataFrame, in Spark's order."""
-    found = []
-    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if not leaf.isStreaming():
-            continue
-        try:
-            name = str(leaf.sourceName())
-        except Py4JError:
-            name = str(leaf.getClass().getSimpleName())
-        if name == "jetstream":
-            name = streams_text(parse_options(dict(leaf.extraOptions().asCaseSensitiveMap())))
-        found.append(name)
-    return found
+    return [one if isinstance(one, str) else streams_text(one) for one in streaming_sources(rows)]
 
 
 def _states(

@@ -1,0 +1,62 @@
+"""A sink whose rows come back to it is found, and others are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetspark.errors import ConfigError
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.pipeline_loops import check_no_loop
+from jetspark.spark.sink_options import SinkOptions, parse_sink_options
+
+
+def source(**options: str) -> SourceOptions:
+    return parse_options({"stream": "A", **options} if "streamPattern" not in options else options)
+
+
+def sink(stream: str, **options: str) -> SinkOptions:
+    return parse_sink_options({"stream": stream, **options})
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads"),
+    [
+        (sink("A"), source()),
+        (sink("A", servers="nats://h1,nats://h2"), source(servers="nats://h2,nats://h3")),
+        (sink("A"), source(streamPattern="A|B")),
+        (sink("A", subject="a.out"), source(subjects="a.*")),
+        (parse_sink_options({"bucket": "b"}), parse_options({"bucket": "b"})),
+    ],
+)
+def test_a_sink_that_writes_what_is_read_for_it_is_refused(
+    writes: SinkOptions, reads: SourceOptions
+) -> None:
+    with pytest.raises(ConfigError, match="which is read for it again: its rows would come back"):
+        check_no_loop("s", {"s": writes}, {"s": [reads]})
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads"),
+    [
+        (sink("B"), source()),
+        (sink("A", servers="nats://h1"), source(servers="nats://h2")),
+        (sink("A", user="u", password="p"), source(user="v", password="p")),
+        (sink("A", jetstreamDomain="d"), source()),
+        (sink("A", subject="a.out"), source(subjects="a.in")),
+        (sink("A"), source(subjects="a.in")),
+        (sink("AB"), source(streamPattern="A")),
+    ],
+)
+def test_a_sink_that_writes_something_else_is_not(
+    writes: SinkOptions, reads: SourceOptions
+) -> None:
+    check_no_loop("s", {"s": writes}, {"s": [reads]})
+
+
+def test_a_way_back_through_another_sink_is_found_and_a_chain_is_none() -> None:
+    writes = {"one": sink("B"), "two": sink("A")}
+    reads = {"one": [source()], "two": [source(stream="B")]}
+    with pytest.raises(ConfigError, match="'B', from which the sink two writes into 'A', which"):
+        check_no_loop("one", writes, reads)
+    check_no_loop("one", writes, reads | {"two": [source(stream="C")]})
+    check_no_loop("one", {**writes, "two": sink("C")}, reads)
