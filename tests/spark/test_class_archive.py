@@ -56,7 +56,7 @@ def test_jvm_starts_without_an_archive_until_there_is_one(folder: Path, java: Pa
     assert archive.jvm_options() == []
     assert archive.make()
     assert archive.jvm_options()[0] == f"-XX:SharedArchiveFile={archive.file}"
-    assert sorted(file.suffix for file in folder.iterdir()) == [".crc32", ".jsa", ".lock"]
+    assert sorted(file.suffix for file in folder.iterdir()) == [".crc32", ".jsa"]
 
 
 def test_damaged_archive_is_not_used(folder: Path, java: Path) -> None:
@@ -94,6 +94,24 @@ def test_what_a_killed_making_left_is_removed(folder: Path, java: Path) -> None:
     left.write_text("half of one")
     assert archive.make()
     assert not left.exists()
+
+
+def test_what_makers_of_other_archives_left_is_removed_unless_they_live(
+    folder: Path, java: Path
+) -> None:
+    import fcntl
+
+    for left in ("a.lock", "b.lock", "b.unfinished1", "c.unfinished2", "d.lock", "d.unfinished3"):
+        (folder / f"spark-4.0.0-{left}").write_text("")
+    with (folder / "spark-4.0.0-d.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        archive = made(folder, java)
+        assert {file.name for file in folder.iterdir()} == {
+            *("spark-4.0.0-d.lock", "spark-4.0.0-d.unfinished3"),
+            *(archive.file.name, archive.file.with_suffix(".crc32").name),
+        }
+    made(folder, java, "another")
+    assert {file.suffix for file in folder.iterdir()} == {".jsa", ".crc32"}
 
 
 def test_each_java_and_spark_has_an_archive_of_its_own(
@@ -204,7 +222,7 @@ def test_archive_that_is_being_made_is_not_removed(
     monkeypatch.setattr(class_archive, "_train", train)
     assert made(folder, java).sound()
     assert seen == [(1, True)]
-    assert [file.suffix for file in folder.glob("*.lock")] == [".lock"]
+    assert list(folder.glob("*.lock")) == []
 
 
 def test_folder_in_the_place_of_an_archive_is_replaced(folder: Path, java: Path) -> None:

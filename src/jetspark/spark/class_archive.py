@@ -81,9 +81,7 @@ class ClassArchive:
             if self.sound():
                 return True
             self._failed.unlink(missing_ok=True)
-            # Left by a process that was killed: the writer holds the lock.
-            for left in self._folder.glob(f"{self.file.stem}.unfinished*"):
-                left.unlink()
+            _remove_unfinished(self._folder, self.file.stem)
             unfinished = self.file.with_suffix(f".unfinished{os.getpid()}")
             try:
                 reason = _train(unfinished)
@@ -98,6 +96,7 @@ class ClassArchive:
             finally:
                 unfinished.unlink(missing_ok=True)
             self._remove_old()
+            self._remove_left()
             return True
 
     def make_later(self) -> bool:
@@ -138,6 +137,22 @@ class ClassArchive:
         for checksum in used[_KEPT:]:
             checksum.with_suffix(".jsa").unlink(missing_ok=True)
             checksum.unlink(missing_ok=True)
+
+    def _remove_left(self) -> None:
+        """What makers of other archives left that were killed."""
+        for kind in ("lock", "unfinished*"):
+            for file in self._folder.glob(f"spark-*.{kind}"):
+                stem = file.name.rpartition(".")[0]
+                if stem != self.file.stem:
+                    with _lock(self._folder / f"{stem}.lock", 0) as mine:
+                        if mine:
+                            _remove_unfinished(self._folder, stem)
+
+
+def _remove_unfinished(folder: Path, stem: str) -> None:
+    """For the holder of the lock: left by a maker that was killed."""
+    for left in folder.glob(f"{stem}.unfinished*"):
+        left.unlink(missing_ok=True)
 
 
 def class_archive() -> ClassArchive | None:
@@ -237,7 +252,7 @@ def _crc32(file: Path) -> str:
 
 @contextmanager
 def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
-    """Whether no other process holds it, after time for one to finish."""
+    """Whether no other process holds it, after time for one to finish. Who held it removes it."""
     import fcntl
 
     deadline = time.monotonic() + seconds
@@ -249,7 +264,10 @@ def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
                 pass
             else:
                 if _is_at(opened.fileno(), file):  # not removed in the meantime, with the archive
-                    yield True
+                    try:
+                        yield True
+                    finally:
+                        file.unlink(missing_ok=True)
                     return
                 continue
         if time.monotonic() >= deadline:
