@@ -60,9 +60,10 @@ LAYERS: dict[str, set[str]] = {
     "errors": {"err_codes"},
     "version": set(),
     "wire": VALUES,
+    "archives": VALUES | {"wire"},
     "connection": VALUES | {"wire"},
     "client": VALUES | {"wire", "connection"},
-    "jetstream": CORE,
+    "jetstream": CORE | {"archives"},
     "kv": VALUES | {"client", "jetstream", "wire.documents"},
     "objects": VALUES | {"client", "jetstream"},
     "services": VALUES | {"wire", "client", "jetstream"},
@@ -73,7 +74,7 @@ LAYERS: dict[str, set[str]] = {
     "groups": VALUES | {"wire", "client", "jetstream", "kv"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
-    "bulk": VALUES | {"wire", "connection.opening"} | SANS_IO,
+    "bulk": VALUES | {"wire", "archives", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
@@ -100,7 +101,7 @@ LIBRARIES: dict[str, set[str]] = {
 # Of the standard library: protocol without I/O, and no event loop where threads block.
 IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(VALUES | {"wire"}, IO),
+    **dict.fromkeys(VALUES | {"wire", "archives"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
         ("bulk", "lakehouse", "spark", "server", "connection.opening"), frozenset({"asyncio"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
-from jetspark.errors import BadNameError, BadQueueError, BadSubjectError
+from jetspark.errors import BadNameError, BadQueueError, BadSubjectError, ConfigError
 
 # What would break the line protocol if it got through; checked even when check_subjects is off.
 _BREAKS_PROTOCOL = re.compile(r"[\s\x00\ud800-\udfff]")
@@ -96,6 +97,15 @@ def subjects_overlap(one: str, other: str) -> bool:
         if a != b and "*" not in (a, b):
             return False
     return len(first) == len(second)
+
+
+def check_disjoint(what: str, filters: Sequence[str]) -> None:
+    """Raise ConfigError for two filters that one message can have; `what`: what they are."""
+    for one, other in combinations(filters, 2):
+        if subjects_overlap(one, other):
+            raise ConfigError(
+                f"{what}: {one!r} and {other!r} overlap; no message may be under two of them."
+            )
 
 
 def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

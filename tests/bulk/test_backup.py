@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,11 @@ from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.backup import Backup, open_backup
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
+from jetspark.cli import app
 from jetspark.connection.options import make_options
-from jetspark.errors import BackupError, ConfigError
+from jetspark.errors import BackupError, ConfigError, DataLossError
+from jetspark.jetstream import verify_backup
+from jetspark.jetstream.backup import backup as backing_up
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
@@ -60,6 +65,13 @@ def back_up(url: str, stream: str, folder: Path) -> Backup:
     with blocking.connect(url) as nc:
         nc.jetstream().backup_stream(stream, folder)
     return open_backup(folder)
+
+
+def without_archive(folder: Path) -> None:
+    """As the nats tool writes it."""
+    document = json.loads((folder / "backup.json").read_text())
+    del document["archive"]
+    (folder / "backup.json").write_text(json.dumps(document))
 
 
 def various(name: str, count: int) -> list[Row]:
@@ -140,8 +152,7 @@ def test_without_an_index_the_marks_in_the_blocks_count(
     assert any(name == "msgs/index.db" for name, _ in files)
     content = archives.tar_of([file for file in files if file[0] != "msgs/index.db"])
     (tmp_path / "backup" / "stream.tar.s2").write_bytes(archives.stream_of(content))
-    document = (tmp_path / "backup" / "backup.json").read_text().partition('"archive"')[0]
-    (tmp_path / "backup" / "backup.json").write_text(document.rstrip().rstrip(",") + "}")
+    without_archive(tmp_path / "backup")
     assert table(open_backup(tmp_path / "backup")).equals(expected)
 
 
@@ -163,6 +174,67 @@ def test_a_stream_that_is_written_to_meanwhile_ends_where_the_backup_began(
         expected = ordinary(server.url, admin, "S")
     backup = open_backup(tmp_path / "b")
     assert table(backup).equals(expected.slice(0, backup.facts.last_seq).combine_chunks())
+
+
+def test_messages_removed_while_the_server_sends_are_counted_and_told(
+    make_server: MakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(backing_up, "AHEAD", 1)  # the server is at most a window ahead
+    folder = tmp_path / "b"
+    server = make_server(binary=server_of("2.15"))
+    with Admin(server.url) as admin, blocking.connect(server.url) as nc:
+        admin.create("S", "S.>")
+        rng = random.Random(1)
+        admin.fill([("S.a", rng.randbytes(1000)) for _ in range(9_000)])
+        js = nc.jetstream()
+        removals = iter(
+            [lambda: js.purge_stream("S", seq=8_000), lambda: js.delete_msg("S", 8_500)]
+        )
+
+        def remove(_: BackupProgress) -> None:
+            for one in removals:
+                one()
+
+        made = js.backup_stream("S", folder, chunk_size=16_000, window_size=32_000, progress=remove)
+    lacks = f"lacks {made.removed:,} of 9,000 messages"
+    assert 0 < made.removed < 8_000
+    assert made.messages == 9_000 - made.removed
+    assert json.loads((folder / "backup.json").read_text())["archive"]["messages"] == made.messages
+    assert lacks in caplog.text
+    assert app.run(["backup", "info", str(folder)]) == 0
+    assert f"removed   {made.removed:,} of 9,000" in capsys.readouterr().out
+    for strip in (False, True):  # the nats tool writes no number
+        if strip:
+            without_archive(folder)
+        assert verify_backup(folder).removed == made.removed
+        backup = open_backup(folder)
+        with pytest.raises(DataLossError, match=f"{lacks}.*fail_on_data_loss"):
+            backup.read()
+        caplog.clear()
+        assert table(backup, fail_on_data_loss=False).num_rows == made.messages
+        assert lacks in caplog.text
+        assert app.run(["stream", "verify", str(folder)]) == 0
+        assert f"{made.messages:,} of 9,000 messages" in capsys.readouterr().out
+
+
+def test_messages_that_are_missing_and_still_stored_are_an_error(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = unique("STORED")
+    admin.create(name, name)
+    admin.fill(numbered(name, 50))
+    monkeypatch.setattr("jetspark.jetstream.backup.folder.messages_in", lambda *_: 48)
+    with pytest.raises(BackupError, match=r"sent 48 of 50 messages .* still has 50 of them"):
+        back_up(shared_server.url, name, tmp_path / "b")
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- other streams and folders ---------------------------------------------------------------------
@@ -202,8 +274,7 @@ def test_a_backup_under_a_uri_is_read(backup: Backup) -> None:
 
 
 def test_a_backup_of_the_nats_tool_has_no_size_to_compare(backup: Backup, tmp_path: Path) -> None:
-    text = (tmp_path / "backup" / "backup.json").read_text().partition('"archive"')[0]
-    (tmp_path / "backup" / "backup.json").write_text(text.rstrip().rstrip(",") + "}")
+    without_archive(tmp_path / "backup")
     assert table(open_backup(tmp_path / "backup")).num_rows == 2_000
 
 
@@ -239,12 +310,62 @@ def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is empty"):
         open_backup("")
     archive = tmp_path / "backup" / "stream.tar.s2"
-    archive.write_bytes(archive.read_bytes()[:-1])
+    data = archive.read_bytes()
+    archive.write_bytes(data[:-1])
     with pytest.raises(BackupError, match=r"bytes and not \d+, as backup.json says"):
         open_backup(tmp_path / "backup")
-    (tmp_path / "backup" / "backup.json").write_text('{"config": {}}')
-    with pytest.raises(BackupError, match=r"backup\.json is damaged"):
+    archive.write_bytes(data)
+    whole = json.loads((tmp_path / "backup" / "backup.json").read_text())
+    spoiled: tuple[dict[str, Any], ...] = (
+        {"config": {}},
+        {**whole, "archive": "x"},
+        {**whole, "state": {**whole["state"], "last_seq": "x"}},
+        {**whole, "state": {**whole["state"], "last_seq": 2**64 + 5}},
+        {**whole, "config": {**whole["config"], "max_msgs": "x"}},
+    )
+    for wrong in spoiled:
+        (tmp_path / "backup" / "backup.json").write_text(json.dumps(wrong))
+        for use in (open_backup, verify_backup):
+            with pytest.raises(BackupError, match=r"backup\.json is damaged: [^\n]+$"):
+                use(tmp_path / "backup")
+    with pytest.raises(ConfigError, match="nowhere is no backup of a stream: it does not exist"):
+        open_backup(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="it is a file, and no folder"):
+        open_backup(archive)
+    archive.unlink()
+    os.mkfifo(archive)
+    with pytest.raises(ConfigError, match="is no regular file"):
         open_backup(tmp_path / "backup")
+
+
+def test_wrong_arguments_are_one_sentence(backup: Backup) -> None:
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"subjects": [">.x"]}, "'>' may only be the last token"),
+        ({"subjects": ["a..b"]}, "an empty token"),
+        ({"subjects": [""]}, "it is empty"),
+        ({"subjects": "plain.>"}, r"subjects is .*, not 'plain\.>'"),
+        ({"subjects": ["a.*", "a.b"]}, r"subjects: 'a\.\*' and 'a\.b' overlap; no message"),
+        ({"columns": "seq"}, "columns is .*, not 'seq'"),
+        ({"columns": ["sequence", "seq"]}, "backup has no column 'sequence'"),
+        ({"columns": []}, "columns is empty"),
+        ({"start": "1"}, "start is .*, not '1'"),
+        ({"start": -1}, "start is .*, not -1"),
+        ({"end": 0}, "end is .*, not 0"),
+    )
+    for how, said in cases:
+        with pytest.raises(ConfigError, match=said):
+            backup.read(**how)
+
+
+def test_a_list_of_messages_is_split_into_as_many_parts_as_asked_for(tmp_path: Path) -> None:
+    stored = [(b"s.a", number, 1, b"", b"x" * 99) for number in range(1, 3_001, 3)]
+    content = archives.message_list(stored)
+    backup = open_backup(archives.write_backup(tmp_path / "b", content, 1, 3_000, 1_000))
+    parts = backup.parts(most=143)
+    sizes = [sum(batch.num_rows for batch in backup.read_part(part)) for part in parts]
+    assert sizes == [143] * 6 + [142]
+    rows = [batch for part in parts for batch in backup.read_part(part)]
+    assert pa.Table.from_batches(rows).combine_chunks().equals(table(backup))
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -261,9 +382,34 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         admin.fill(various("S", 3_000))
         admin.delete_messages("S", 5, 6, 700)
         back_up(server.url, "S", folder)
-    text = (folder / "backup.json").read_text().partition('"archive"')[0]
-    (folder / "backup.json").write_text(text.rstrip().rstrip(",") + "}")
+    without_archive(folder)
     return folder
+
+
+@pytest.mark.server
+def test_an_archive_of_another_backup_or_stream_is_an_error(whole: Path, tmp_path: Path) -> None:
+    def newer(document: dict[str, Any]) -> None:
+        document["state"]["last_seq"] += 100
+        document["state"]["messages"] += 100
+
+    def with_other_times(document: dict[str, Any]) -> None:
+        document["state"]["last_ts"] = "2026-01-01T00:00:00Z"
+
+    def with_fewer(document: dict[str, Any]) -> None:
+        document["state"]["messages"] -= 1
+
+    def renamed(document: dict[str, Any]) -> None:
+        document["config"]["name"] = "T"
+
+    listed = s2.decompress((whole / "stream.tar.s2").read_bytes()).startswith(b"NATSARC1")
+    folder = shutil.copytree(whole, tmp_path / "other")
+    for change in (newer, with_other_times, with_fewer, *([] if listed else [renamed])):
+        document = json.loads((whole / "backup.json").read_text())
+        change(document)
+        (folder / "backup.json").write_text(json.dumps(document))
+        for use in (lambda: table(open_backup(folder)), lambda: verify_backup(folder)):
+            with pytest.raises(BackupError, match=r"not of the same backup|is of stream 'S', and"):
+                use()
 
 
 @pytest.mark.server

@@ -44,8 +44,12 @@ def test_info_counts_by_subject(folder: Path, capsys: pytest.CaptureFixture[str]
     document = json.loads(capsys.readouterr().out)
     assert document["subjects"] == {"saved.1": 34, "saved.2": 34}
     assert (document["first"]["seq"], document["last"]["seq"]) == (1, 992)
-    assert app.run(["backup", "info", str(folder), "--subjects", "none", "--json"]) == 0
+    assert app.run(["backup", "info", str(folder), "--subjects", "saved.x", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["first"] is None
+    assert app.run(["backup", "info", str(folder), "--subjects", "save.a"]) == 1
+    said = capsys.readouterr().err
+    assert "--subjects: no message under 'save.a' is in the backup" in said
+    assert "did you mean 'saved.>'?" in said
 
 
 def test_a_range_is_extracted_to_parquet(
@@ -74,6 +78,13 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
         ("extract", str(folder), "--to", str(file)): f"Cannot write {file}: No such file",
         ("extract", str(folder), "--to", str(tmp_path / "p")): "The archive is damaged",
         ("extract", str(folder), "--to", "p", "--start", "5", "--end", "2"): "--end 2 is before",
+        ("extract", str(folder), "--to", "p", "--start", "-1"): "--start must be at least 1",
+        ("extract", str(folder), "--to", "p", "--end", "0"): "--end must be at least 1",
+        ("extract", str(folder), "--to", ""): "--to is empty",
+        ("extract", str(folder), "--to", "s3://a/b"): "--to is a file on this machine, not s3://",
+        ("info", str(folder), "--subjects", "saved.*,saved.a"): "'saved.*' and 'saved.a' overlap",
+        ("info", str(folder / "no")): "it does not exist",
+        ("info", "hdfs://nowhere/b"): "Cannot read the backup hdfs://nowhere/b: ",
     }.items():
         assert app.run(["backup", *arguments]) == 1
         said = capsys.readouterr().err

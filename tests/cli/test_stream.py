@@ -123,12 +123,10 @@ def test_mistakes_are_one_sentence(
             f'Stream "{orders}" exists already: delete it before it is restored.'
         ),
         ("restore", str(tmp_path), "--server", url): (
-            f"{tmp_path} is no backup of a stream: cannot read backup.json in it "
-            "(No such file or directory)."
+            f"{tmp_path} is no backup of a stream: there is no backup.json in it."
         ),
         ("verify", str(tmp_path)): (
-            f"{tmp_path} is no backup of a stream: cannot read backup.json in it "
-            "(No such file or directory)."
+            f"{tmp_path} is no backup of a stream: there is no backup.json in it."
         ),
         ("ls", "--server", gone): f"No server at {gone}: Connection refused.",
         ("ls", "--server", url, "--context", "x"): "Give either --server or --context.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.test_source import failure
+from tests.support import archives
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin
 
@@ -97,6 +98,18 @@ def test_what_does_not_fit_is_one_sentence(
     for file in folder.iterdir():
         (cut / file.name).write_bytes(file.read_bytes()[: 10**6])
     assert "The archive has 1000000 bytes and not" in str(failure(load(spark, cut).collect))
+
+
+def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stored = [(b"s.a", number, 1, b"", b"x") for number in range(1, 1_001)]
+    content = archives.message_list(stored)
+    folder = archives.write_backup(tmp_path / "b", content, 1, 1_500, 1_500)
+    lost = failure(load(spark, folder).collect)
+    assert "The backup of stream 'S' lacks 500 of 1,500 messages: they were removed" in str(lost)
+    frame = load(spark, folder, failOnDataLoss="false", minPartitions="7")
+    assert (frame.rdd.getNumPartitions(), frame.count()) == (7, 1_000)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Generator, Iterator
 from functools import partial
 
+from jetspark.archives.content import Content
+from jetspark.archives.messages import LIST_MAGIC, block_steps, is_list, list_steps
+from jetspark.archives.tar import files_of
 from jetspark.bulk import links
-from jetspark.bulk.archive.content import Content
-from jetspark.bulk.archive.messages import LIST_MAGIC, block_steps, is_list, list_steps
-from jetspark.bulk.archive.tar import blocks_of
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.proof import proven
 from jetspark.bulk.ranges import SequenceRange
@@ -120,7 +120,7 @@ def _steps(
         first.clear()
         while piece := transfer.more():
             file.write(piece)
-        blocks = blocks_of(file)
+        blocks = files_of(file).blocks
         if any(block.state is None for block in blocks):
             raise BackupError("It has no index.")
         yield from block_steps(file, wanted.stream, blocks, wanted.start, end, rows)

@@ -2,43 +2,50 @@
 
 A backup is a folder with `backup.json` and `stream.tar.s2`, as `jetspark stream backup` and `nats
 stream backup` write it, by any supported server. Its messages are those of the stream when the
-backup began: sequences up to the `last_seq` in `backup.json`. From servers before 2.15, messages
-that limits removed while it ran are left out. The archive is read as a stream, in bounded memory.
-The checksums in what is read are verified; an archive that is damaged, cut off or lacks a message
-is a BackupError.
+backup began, up to the `last_seq` in `backup.json`, but for those that were removed while it ran:
+from server 2.15 on all that were deleted, purged or removed by limits, before only by limits. They
+are counted (`Backup.removed`). The archive is read as a stream, in bounded memory. The checksums in
+what is read are verified, and the archive must be the one that `backup.json` is about: one that is
+damaged, cut off, another stream's or lacks a message is a BackupError. The SHA-256 of the whole
+file is compared by `verify_backup` only.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import Annotated, BinaryIO, TypeAlias
 
-import msgspec
 import pyarrow as pa
 
-from jetspark.bulk.archive.content import content_from
-from jetspark.bulk.archive.files import ARCHIVE, METADATA, absolute, opened, unreadable
-from jetspark.bulk.archive.messages import (
-    LIST_MAGIC,
-    block_steps,
-    is_list,
-    list_steps,
-    tombstones_of,
-)
-from jetspark.bulk.archive.states import BlockState, Deleted
-from jetspark.bulk.archive.tar import Block, blocks_of
+from jetspark.archives.content import content_from
+from jetspark.archives.contents import blocks_in, messages_in
+from jetspark.archives.messages import LIST_MAGIC, block_steps, list_steps
+from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, lacking, metadata_from
+from jetspark.archives.tar import Block
+from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, batches
+from jetspark.bulk.backup_files import absolute, opened, unreadable
 from jetspark.bulk.facts import StreamFacts, facts_of
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.subject_choice import SubjectChoice
-from jetspark.errors import BackupError
+from jetspark.errors import BackupError, ConfigError, DataLossError
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import (
+    check_disjoint,
+    check_subscribe_subject,
+    nearest_name,
+    subjects_overlap,
+)
 from jetspark.wire.kernel import Columns, Deliveries
 
-_WIDTH = 2048  # sequences in one bitmap
+logger = logging.getLogger("jetspark.bulk")
+
+_Count: TypeAlias = Annotated[int, range(1, 2**63)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +62,14 @@ class Part:
     """In a list: bytes of content before the first entry."""
 
 
+@checked
 @dataclass(frozen=True)
 class Backup:
     """A backup of a stream. `open_backup` makes one; reading opens the archive again each time."""
 
     folder: str
     """An absolute path, or a URI."""
+    metadata: Metadata
     facts: StreamFacts
     """The stream when the backup began; its creation time is not in a backup."""
     size: int
@@ -78,51 +87,79 @@ class Backup:
         Raises BackupError.
         """
         with self._archive() as file:
-            if is_list(content_from(file)):
-                return None
-            found = blocks_of(file)
-            if any(block.state is None for block in found):
-                found = self._by_marks(file, found)
-            return tuple(found)
+            found = blocks_in(file, self.metadata)
+        return None if found is None else tuple(found)
 
-    def _by_marks(self, file: BinaryIO, found: list[Block]) -> list[Block]:
-        """The same, with what the records say of deleted messages in place of an index."""
-        maps: dict[int, int] = {}
-        for sequence in tombstones_of(file, self.stream, found):
-            number, bit = divmod(sequence, _WIDTH)
-            maps[number] = maps.get(number, 0) | 1 << bit
-        deleted = Deleted(_WIDTH, maps)
-        state = BlockState(self.facts.first_seq, self.facts.last_seq, deleted, exact=False)
-        return [replace(block, state=state) for block in found]
+    @cached_property
+    def messages(self) -> int:
+        """The messages in the archive, up to the last sequence.
+
+        A list of messages by the `nats` tool is unpacked to count them. Raises BackupError.
+        """
+        said = self.metadata.archive
+        if said is not None and said.messages is not None:
+            return said.messages
+        with self._archive() as file:
+            return messages_in(file, self.metadata)
+
+    @property
+    def removed(self) -> int:
+        """Messages that were removed from the stream while it was backed up, and are not in it.
+
+        Nothing tells which ones, nor how they were removed. Raises BackupError.
+        """
+        return max(0, self.facts.messages - self.messages)
+
+    def check_removed(self, *, fail: bool) -> None:
+        """Raise DataLossError for messages that are not in the backup, or log a warning."""
+        facts = self.facts
+        if not self.removed:
+            return
+        message = lacking(self.stream, facts.messages, self.messages)
+        if fail:
+            hint = " Set failOnDataLoss (fail_on_data_loss) to false to read the others."
+            raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
+        logger.warning("%s", message)
 
     def read(
         self,
-        start: int | None = None,
-        end: int | None = None,
+        start: StreamSequence | None = None,
+        end: StreamSequence | None = None,
         *,
         subjects: Sequence[str] = (),
         columns: Sequence[str] = COLUMNS,
         limits: ReadLimits | None = None,
+        fail_on_data_loss: bool = True,
     ) -> Iterator[pa.RecordBatch]:
         """The messages from sequence `start` to before `end` (default: all), in order.
 
         As record batches of `arrow.schema_of(columns)`, within the limits of rows and bytes.
-        `subjects`: only messages under one of these, wildcards allowed. Raises BackupError.
+        `subjects`: only messages under one of these, wildcards allowed; they must not overlap.
+        With `fail_on_data_loss=False`, messages that were removed while the stream was backed up
+        are left out, with a warning in the log.
+
+        Raises ConfigError, DataLossError (see `removed`), BackupError.
         """
-        for part in self.parts(start, end):
-            yield from self.read_part(part, subjects=subjects, columns=columns, limits=limits)
+        check_choice(subjects, columns)
+        self.check_removed(fail=fail_on_data_loss)
+        parts = self.parts(start, end)
+        return (
+            batch
+            for part in parts
+            for batch in self.read_part(part, subjects=subjects, columns=columns, limits=limits)
+        )
 
     def parts(
         self,
-        start: int | None = None,
-        end: int | None = None,
+        start: StreamSequence | None = None,
+        end: StreamSequence | None = None,
         *,
-        most: int | None = None,
+        most: _Count | None = None,
     ) -> list[Part]:
         """The messages from `start` to before `end` in parts of about `most` (default: one part).
 
-        A part has whole blocks, and the index of the archive is read for it. A list of messages is
-        unpacked once to find where parts may begin. Raises BackupError.
+        Of message blocks, a part has whole ones, and the index of the archive is read for it. A
+        list of messages is unpacked once to find where parts begin. Raises BackupError.
         """
         first = max(self.facts.first_seq, start or 0)
         behind = self.facts.last_seq + 1
@@ -139,12 +176,20 @@ class Backup:
     def _split(self, start: int, end: int, most: int) -> list[Part]:
         parts: list[Part] = []
         open_part = Part(start, end, None)
+        rows, count = Deliveries(), 0
         with self._archive() as file:
             content = content_from(file, 0, open_part.skip)
-            for last in list_steps(content, 0, end, Deliveries(), keep=False):
-                if open_part.start + most <= last + 1 < end:
-                    parts.append(replace(open_part, end=last + 1))
-                    open_part = Part(last + 1, end, None, *content.place())
+            place = content.place()
+            for _ in list_steps(content, start, end, rows):
+                if count + len(rows) > most:
+                    sequences = rows.sequences()
+                    for row in range(most - count, len(sequences), most):
+                        parts.append(replace(open_part, end=sequences[row]))
+                        open_part = Part(sequences[row], end, None, *place)
+                        count = -row
+                count += len(rows)
+                rows.truncate(0)
+                place = content.place()
         return [*parts, open_part]
 
     def read_part(
@@ -155,8 +200,13 @@ class Backup:
         columns: Sequence[str] = COLUMNS,
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages of a part, as `read`."""
-        limits = limits or ReadLimits()
+        """The messages of a part, as `read`, without a word about removed ones."""
+        check_choice(subjects, columns)
+        return self._part_batches(part, subjects, columns, limits or ReadLimits())
+
+    def _part_batches(
+        self, part: Part, subjects: Sequence[str], columns: Sequence[str], limits: ReadLimits
+    ) -> Iterator[pa.RecordBatch]:
         choice = SubjectChoice(subjects) if subjects else None
         for taken in self._taken(part, limits):
             yield from batches(self.stream, taken, choice, columns, limits)
@@ -174,6 +224,28 @@ class Backup:
                         return memoryview(taken.sequences).cast("B").cast("q")[row]
         return None
 
+    def check_subjects(self, what: str, subjects: Sequence[str]) -> None:
+        """Raise ConfigError for a subject that no message of the backup has.
+
+        A subject that the stream did not listen to is looked for in the archive. `what`: what the
+        caller calls them.
+        """
+        listened = self.facts.subjects
+        for subject in subjects:
+            if any(subjects_overlap(subject, one) for one in listened):
+                continue
+            for part in self.parts():
+                found = self.read_part(part, subjects=(subject,), columns=("seq",))
+                if next(found, None) is not None:
+                    break
+            else:
+                near = nearest_name(subject, listened)
+                hint = f"; did you mean {near!r}?" if near else "."
+                raise ConfigError(
+                    f"{what}: no message under {subject!r} is in the backup of stream "
+                    f"{self.stream!r}, which listened to {', '.join(listened) or 'others'}{hint}"
+                )
+
     def _taken(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
         rows = Deliveries()
         with self._archive() as file:
@@ -186,18 +258,14 @@ class Backup:
     def _steps(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
         if part.blocks is not None:
             return block_steps(file, self.stream, part.blocks, part.start, part.end, rows)
+        blocks_in(file, self.metadata)  # the archive is the one that was planned for
         content = content_from(file, part.offset, part.skip)
         return list_steps(content, part.start, part.end, rows)
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
-        try:
-            with opened(self.folder, ARCHIVE) as file:
-                yield file
-        except OSError as error:
-            raise unreadable(self.folder, error) from error
-        except BackupError as error:
-            raise BackupError(f"{self.folder}: {error}") from None
+        with _told(self.folder), opened(self.folder, ARCHIVE) as file:
+            yield file
 
 
 def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) -> Iterator[Part]:
@@ -218,6 +286,21 @@ def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) ->
         yield Part(begin, end, tuple(group))
 
 
+def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise ConfigError unless messages can be chosen by these, and have these columns."""
+    for subject in subjects:
+        check_subscribe_subject(subject)
+    check_disjoint("subjects", subjects)
+    if not columns:
+        raise ConfigError("columns is empty: name one, or leave it out for all.")
+    for column in columns:
+        if column not in COLUMNS:
+            near = nearest_name(column, COLUMNS)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(COLUMNS)}."
+            raise ConfigError(f"columns: a backup has no column {column!r}; {hint}")
+
+
+@checked
 def open_backup(folder: str | os.PathLike[str]) -> Backup:
     """A backup in a folder of this machine, or under a URI that `pyarrow.fs` knows.
 
@@ -225,20 +308,25 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     it cannot be read or the archive does not have the size that was written.
     """
     place = absolute(folder)
-    try:
+    with _told(place):
         with opened(place, METADATA) as file:
-            document = msgspec.json.decode(file.read(), type=dict[str, Any])
+            metadata, document = metadata_from(file.read())
         with opened(place, ARCHIVE) as file:
             size = file.seek(0, 2)
-        name = document["config"]["name"]
-        facts = facts_of(name, {"created": "", **document})
+        metadata.check_size(size)
+        try:
+            facts = facts_of(metadata.stream, {"created": "", **document})
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise BackupError(f"{METADATA} is damaged: {error}.") from None
+    return Backup(place, metadata, facts, size)
+
+
+@contextmanager
+def _told(folder: str) -> Iterator[None]:
+    """Errors name the folder."""
+    try:
+        yield
     except OSError as error:
-        raise unreadable(place, error) from error
-    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
-        raise BackupError(f"{place}/{METADATA} is damaged: {error}.") from None
-    said = document.get("archive", {}).get("bytes", size)
-    if said != size:
-        raise BackupError(
-            f"{place}: The archive has {size} bytes and not {said}, as {METADATA} says."
-        )
-    return Backup(place, facts, size)
+        raise unreadable(folder, error) from error
+    except BackupError as error:
+        raise BackupError(f"{folder}: {error}") from None

@@ -10,19 +10,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path  # at run time: cyclopts reads the annotations
 from typing import TYPE_CHECKING
 
 from cyclopts import App
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.stream_session import JsonOption, moment, show_facts, show_json, show_table, size
 from jetspark.errors import BackupError, ConfigError
-from jetspark.subjects import check_subscribe_subject
+from jetspark.subjects import check_disjoint, check_subscribe_subject
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from jetspark.bulk.backup import Backup
@@ -49,7 +51,8 @@ backup = App(
 def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = False) -> None:
     """Count the messages of a backup by subject; show the first and the last one.
 
-    The whole archive is read, and its checksums are verified.
+    The whole archive is read, and its checksums are verified; `jetspark stream verify` compares its
+    SHA-256, too. Messages that were removed while the stream was backed up are told.
 
     Args:
         folder: Folder or URI of a backup, by this command or by `nats stream backup`.
@@ -74,6 +77,7 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
                 "folder": opened.folder,
                 "archive_bytes": opened.size,
                 "messages": counts.total(),
+                "removed": opened.removed,
                 "first": _document(ends[:1]),
                 "last": _document(ends[-1:]),
                 "subjects": dict(counts.most_common()),
@@ -87,6 +91,7 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
             "archive": f"{size(opened.size)}, "
             f"{'a list of messages' if opened.blocks is None else 'message blocks'}",
             "messages": f"{counts.total():,}",
+            **_removed(opened),
             "first": _message(ends[0]) if ends else "",
             "last": _message(ends[-1]) if ends else "",
             "subjects": f"{len(counts):,}",
@@ -97,6 +102,12 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
         show_table("subject", "messages", rows=[(name, f"{count:,}") for name, count in shown])
         if len(counts) > _SHOWN:
             console.say(f"and {len(counts) - _SHOWN:,} more subjects (all of them with --json)")
+
+
+def _removed(opened: Backup) -> dict[str, str]:
+    if not opened.removed:
+        return {}
+    return {"removed": f"{opened.removed:,} of {opened.facts.messages:,}, while it was backed up"}
 
 
 def _document(ends: list[tuple[int, datetime]]) -> dict[str, object] | None:
@@ -119,7 +130,7 @@ def extract(
     folder: str,
     /,
     *,
-    to: Path,
+    to: str,
     subjects: str | None = None,
     start: int | None = None,
     end: int | None = None,
@@ -127,11 +138,12 @@ def extract(
 ) -> None:
     """Write messages of a backup to a Parquet file.
 
-    The file appears when it is complete.
+    The file appears when it is complete. Messages that were removed while the stream was backed up
+    are told on standard error.
 
     Args:
         folder: Folder or URI of a backup, by this command or by `nats stream backup`.
-        to: New Parquet file, with the columns of the Spark source.
+        to: New Parquet file on this machine, with the columns of the Spark source.
         subjects: Only messages under these subjects, several with commas.
         start: First sequence.
         end: Sequence before which to stop.
@@ -142,34 +154,49 @@ def extract(
     from jetspark.bulk.arrow import COLUMNS, schema_of
     from jetspark.bulk.backup import open_backup
 
-    opened = open_backup(folder)
-    if to.exists():
-        raise ConfigError(f"{to} exists already: name a new file.")
+    target = _new_file(to)
+    for name, sequence in (("--start", start), ("--end", end)):
+        if sequence is not None:
+            check_whole(name, sequence, most=MOST_SEQUENCE)
     if start is not None and end is not None and end < start:
         raise ConfigError(f"--end {end} is before --start {start}.")
-    hidden = to.with_name(f".{to.name}.{secrets.token_hex(4)}.part")
+    opened = open_backup(folder)
+    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     rows = 0
     try:
         with (
-            _disk(to),
+            _disk(target),
             hidden.open("xb") as file,
             pq.ParquetWriter(file, schema_of(COLUMNS)) as writer,
         ):
             wanted = _subjects(subjects)
-            for batch in _shown(opened, wanted, COLUMNS, f"writing {to}", start, end):
+            for batch in _shown(opened, wanted, COLUMNS, f"writing {target}", start, end):
                 writer.write_batch(batch)
                 rows += batch.num_rows
-        with _disk(to):
-            hidden.replace(to)
-            written = to.stat().st_size
+        with _disk(target):
+            hidden.replace(target)
+            written = target.stat().st_size
     finally:
         hidden.unlink(missing_ok=True)
     if json:
-        show_json({"stream": opened.stream, "file": str(to), "messages": rows, "bytes": written})
+        show_json(
+            {"stream": opened.stream, "file": str(target), "messages": rows, "bytes": written}
+        )
     else:
         console.say(
-            f"Extracted {rows:,} messages of stream {opened.stream} to {to} ({size(written)})."
+            f"Extracted {rows:,} messages of stream {opened.stream} to {target} ({size(written)})."
         )
+
+
+def _new_file(to: str) -> Path:
+    if not to.strip():
+        raise ConfigError("--to is empty: name a new file.")
+    if "://" in to:
+        raise ConfigError(f"--to is a file on this machine, not {to}: copy it there afterwards.")
+    path = path_of("--to", to)
+    if path.exists():
+        raise ConfigError(f"{path} exists already: name a new file.")
+    return path
 
 
 def _subjects(text: str | None) -> tuple[str, ...]:
@@ -178,6 +205,7 @@ def _subjects(text: str | None) -> tuple[str, ...]:
         raise ConfigError("--subjects is empty; leave it out for every subject.")
     for one in found:
         check_subscribe_subject(one)
+    check_disjoint("--subjects", found)
     return found
 
 
@@ -199,6 +227,8 @@ def _shown(
 ) -> Iterator[pa.RecordBatch]:
     """The batches, while a bar on the terminal shows how many messages have been read."""
     facts = opened.facts
+    opened.check_subjects("--subjects", subjects)
+    batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -210,7 +240,7 @@ def _shown(
     ) as display:
         task = display.add_task(what, total=facts.messages, read="0 B")
         done = nbytes = 0
-        for batch in opened.read(start, end, subjects=subjects, columns=columns):
+        for batch in batches:
             done, nbytes = done + batch.num_rows, nbytes + batch.nbytes
             display.update(task, completed=done, read=size(nbytes))
             yield batch

@@ -102,6 +102,9 @@ def restore(
 def verify(folder: Path, /, *, json: JsonOption = False) -> None:
     """Check that a backup is complete and unchanged, without a server.
 
+    Its messages are counted. Those that were removed from the stream while it was backed up are
+    told, and no error.
+
     Args:
         folder: A backup of this command or of `nats stream backup`.
         json: Print its contents as one JSON document.
@@ -116,13 +119,22 @@ def _tell(made: StreamBackup, what: str, as_json: bool) -> None:
             "stream": made.stream,
             "folder": str(made.folder),
             "archive_bytes": made.size,
+            "messages": made.messages,
+            "removed": made.removed,
             "config": made.document["config"],
             "state": made.document["state"],
         }
         show_json(document)
         return
+    figures = f"{made.messages:,} messages ({size(state.bytes)})"
+    if made.removed:
+        what += ", without what was removed meanwhile"
+        figures = (
+            f"{made.messages:,} of {state.messages:,} messages "
+            f"({made.removed:,} were removed from the stream while it was backed up)"
+        )
     console.say(
-        f"{what}: stream {made.stream}, {state.messages:,} messages ({size(state.bytes)}), "
+        f"{what}: stream {made.stream}, {figures}, "
         f"sequences {state.first_seq:,} to {state.last_seq:,}; "
         f"{size(made.size)} in {made.folder}."
     )

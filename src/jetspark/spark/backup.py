@@ -10,13 +10,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.bulk.backup import Backup, Part, open_backup
-from jetspark.errors import ConfigError, DataLossError
+from jetspark.errors import DataLossError
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import Position, Positions, resolve
 from jetspark.spark.reading import with_json
 from jetspark.spark.short_errors import without_traceback
-from jetspark.subjects import nearest_name, subjects_overlap
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -51,8 +50,9 @@ class JetStreamBackupReader(DataSourceReader):
         end = self._position(backup, options.ending_positions(), end=True)
         wanted = planning.fixed_range(backup.facts, start, end)
         self._check_head(backup, wanted.start, start)
-        check_subjects(backup, options.subjects)
-        share = -(-len(wanted) // options.min_partitions)
+        backup.check_subjects("Option 'subjects'", options.subjects)
+        backup.check_removed(fail=options.fail_on_data_loss)
+        share = -(-min(len(wanted), backup.messages) // options.min_partitions)
         most = max(1, min(options.max_records_per_partition, share))
         parts = backup.parts(wanted.start, wanted.end, most=most)
         return [BackupPartition(replace(backup), part) for part in parts]
@@ -93,22 +93,3 @@ class JetStreamBackupReader(DataSourceReader):
             limits=options.limits(),
         )
         return with_json(options, batches)
-
-
-def check_subjects(backup: Backup, subjects: tuple[str, ...]) -> None:
-    """Raise ConfigError for a subject that no message of the backup has.
-
-    A subject that the stream did not listen to is looked for in the archive.
-    """
-    listened = backup.facts.subjects
-    for subject in subjects:
-        if any(subjects_overlap(subject, one) for one in listened):
-            continue
-        if next(iter(backup.read(subjects=(subject,), columns=("seq",))), None) is not None:
-            continue
-        near = nearest_name(subject, listened)
-        hint = f"; did you mean {near!r}?" if near else "."
-        raise ConfigError(
-            f"Option 'subjects': no message under {subject!r} is in the backup of stream "
-            f"{backup.stream!r}, which listened to {', '.join(listened) or 'others'}{hint}"
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import combinations
 from typing import TypeVar
 
 from jetspark.bulk.json_fields import TYPES
@@ -12,10 +11,10 @@ from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
 from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
+    check_disjoint,
     check_name,
     check_publish_subject,
     check_subscribe_subject,
-    subjects_overlap,
 )
 
 T = TypeVar("T")
@@ -161,12 +160,7 @@ def _filters(name: str, value: str, what: str, check: Callable[[str], object]) -
         raise ConfigError(f"Option {name!r} is empty; leave it out to read every {what}.")
     for one in found:
         check(one)
-    for one, other in combinations(found, 2):
-        if subjects_overlap(one, other):
-            raise ConfigError(
-                f"Option {name!r}: {one!r} and {other!r} overlap; the server takes only {what}s "
-                "that do not."
-            )
+    check_disjoint(f"Option {name!r}", found)
     return found
 
 

@@ -8,19 +8,31 @@ the archive's frames and the status of the last message are checked, so a folder
 end is complete; when anything fails, the call is cancelled or the connection is lost, it does not
 exist. Servers before 2.10 do not report their own failures: there the archive must not be shorter
 than the stream. Messages published during the backup may be in it or not.
+
+A server of 2.15 walks through the live stream, so messages that are removed meanwhile may be
+missing; from older ones, those that limits removed. They are counted, and told in the result and in
+a warning. When the stream still has so many that they cannot all have been removed, it is an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from jetspark.archives.metadata import lacking
 from jetspark.arguments import checked
-from jetspark.errors import BackupError, ConfigError, JetsparkError
+from jetspark.errors import (
+    BackupError,
+    ConfigError,
+    JetsparkError,
+    PermissionsError,
+    StreamNotFoundError,
+)
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
 from jetspark.subjects import check_name
@@ -29,6 +41,8 @@ from jetspark.wire.status import END_OF_BATCH, status_of
 
 if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
+
+logger = logging.getLogger("jetspark")
 
 ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
 
@@ -103,6 +117,9 @@ class BackupCalls:
         on). `progress`, a function or coroutine function, is called with a BackupProgress now and
         then; the backup waits for it, and an exception of it ends the backup.
 
+        Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
+        says how many, and so does a warning in the log.
+
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
         or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
         every API call (see `JetStream`). Then nothing is left behind.
@@ -135,9 +152,13 @@ class BackupCalls:
                 incoming.close()
             self._check_length(name, writer, document)
             await report(progress, BackupProgress(size, size, writer.scan.size))
-            backup = await asyncio.to_thread(writer.complete, document)
+            messages = await asyncio.to_thread(writer.finish, document)
+            await self._check_removed(name, document["state"], messages)
+            backup = await asyncio.to_thread(writer.complete, document, messages)
         finally:
             writer.discard()
+        if backup.removed:
+            logger.warning("%s", lacking(name, backup.state.messages, messages))
         return backup
 
     def _check_length(self, name: str, writer: BackupWriter, document: dict[str, Any]) -> None:
@@ -147,6 +168,22 @@ class BackupCalls:
             return
         if writer.scan.content < document["state"]["bytes"]:
             raise BackupError(f'The server sent only part of stream "{name}".')
+
+    async def _check_removed(self, name: str, before: dict[str, Any], messages: int) -> None:
+        """Raises BackupError for messages that are missing and cannot have been removed."""
+        missing = before["messages"] - messages
+        if missing <= 0:
+            return
+        try:
+            now = (await self._api.call(js_api.STREAM_INFO, stream=name))["state"]
+        except (StreamNotFoundError, PermissionsError):
+            return  # the role `backup` need not look at streams
+        stored = now["messages"] - max(0, now["last_seq"] - before["last_seq"])
+        if missing > before["messages"] - stored:
+            raise BackupError(
+                f"The server sent {messages:,} of {before['messages']:,} messages of stream "
+                f'"{name}", which still has {stored:,} of them or more.'
+            )
 
 
 async def _receive(

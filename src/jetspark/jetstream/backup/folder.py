@@ -1,9 +1,10 @@
 """A backup on disk: a folder with `backup.json` and `stream.tar.s2`, as the `nats` tool makes it.
 
-`backup.json` has the stream's configuration and state from the server, and the size and SHA-256 of
-the archive, which the `nats` tool ignores. Contract: a folder with the final name is complete. It
-is written under a hidden name beside it, synced to disk, `backup.json` last, and then renamed; only
-a killed process leaves the hidden folder behind. All calls block.
+`backup.json` has the stream's configuration and state from the server, and the size, SHA-256 and
+number of messages of the archive, which the `nats` tool ignores. Contract: a folder with the final
+name is complete: the archive was read again, its checksums verified and its messages counted. It is
+written under a hidden name beside it, synced to disk, `backup.json` last, and then renamed; only a
+killed process leaves the hidden folder behind. All calls block.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Any, Final
 
 import msgspec
 
+from jetspark.archives.contents import messages_in
+from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, metadata_from, opened_file
 from jetspark.arguments import checked, path_of
 from jetspark.errors import BackupError, ConfigError, JetStreamError
 from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
 from jetspark.jetstream.documents.document import from_wire
 
-METADATA: Final = "backup.json"
-ARCHIVE: Final = "stream.tar.s2"
 _OURS: Final = "archive"  # in backup.json, besides config and state
 _READ: Final = 1 << 20
 
@@ -56,6 +57,8 @@ class StreamBackup:
     """Bytes that it unpacks to."""
     is_message_list: bool
     """Whether the archive has the format of server 2.15, which older servers cannot restore."""
+    messages: int
+    """Messages in the archive, up to the last sequence of `state`."""
     document: dict[str, Any]
     """The content of `backup.json`."""
 
@@ -63,6 +66,14 @@ class StreamBackup:
     def stream(self) -> str:
         """The stream's name."""
         return self.config.name or ""
+
+    @property
+    def removed(self) -> int:
+        """Messages of `state` that are not in the archive.
+
+        They were removed from the stream (deleted, purged, or by its limits) while it was sent.
+        """
+        return max(0, self.state.messages - self.messages)
 
     @property
     def archive(self) -> Path:
@@ -95,13 +106,20 @@ class BackupWriter:
                     self.scan.feed(piece)
                     self._file.write(piece)
 
-    def complete(self, document: dict[str, Any]) -> StreamBackup:
-        """The archive is complete: write `backup.json`, and rename the folder."""
+    def finish(self, document: dict[str, Any]) -> int:
+        """The archive is complete: read it again; how many messages of the state it has."""
         self.scan.finish()
-        ours = {"bytes": self.scan.size, "sha256": self.scan.sha256}
-        text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
+        metadata, _ = metadata_from(msgspec.json.encode(document))
         with self._lock, self._disk():
             _sync_and_close(self._file)
+            with (self._hidden / ARCHIVE).open("rb") as file:
+                return messages_in(file, metadata)
+
+    def complete(self, document: dict[str, Any], messages: int) -> StreamBackup:
+        """Write `backup.json`, and rename the folder. After `finish`."""
+        ours = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
+        text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
+        with self._lock, self._disk():
             with (self._hidden / METADATA).open("xb") as file:
                 file.write(text)
                 _sync_and_close(file)
@@ -110,7 +128,7 @@ class BackupWriter:
                 self.folder.rmdir()  # an empty one; not every system renames over it
             self._hidden.rename(self.folder)
             _sync_folder(self.folder.parent)
-        return _backup(self.folder, msgspec.json.decode(text), self.scan)
+        return _backup(self.folder, msgspec.json.decode(text), self.scan, messages)
 
     def discard(self) -> None:
         """Leave nothing behind, unless it is complete."""
@@ -132,50 +150,50 @@ class BackupWriter:
 def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     """Verify that a backup on disk is complete and unchanged, by reading all of it.
 
-    The SHA-256 is compared with that in `backup.json`; of a backup by the `nats` tool, which has
-    none, only the archive's frames are checked. Raises ConfigError when the folder is not a backup,
-    BackupError when it is damaged.
+    The archive must be that of `backup.json`: its SHA-256, which a backup by the `nats` tool does
+    not have, the stream's name or state, and the end of its messages. These are counted: see
+    `StreamBackup.removed`. Raises ConfigError when the folder is not a backup, BackupError when it
+    is damaged.
     """
     folder = path_of("folder", folder)
-    document = _read_metadata(folder)
+    metadata, document = _read_metadata(folder)
     scan = ArchiveScan()
     try:
-        with (folder / ARCHIVE).open("rb") as file:
+        with opened_file(folder, ARCHIVE) as file:
             while piece := file.read(_READ):
                 scan.feed(piece)
-        scan.finish()
+            scan.finish()
+            if metadata.archive is not None and metadata.archive.sha256 != scan.sha256:
+                raise BackupError("The archive is damaged: its SHA-256 does not match.")
+            messages = messages_in(file, metadata)
     except OSError as error:
         raise BackupError(f"Cannot read {folder / ARCHIVE}: {error.strerror or error}.") from error
     except BackupError as error:
         raise BackupError(f"{folder}: {error}") from None
-    ours = document.get(_OURS)
-    if isinstance(ours, dict) and ours.get("sha256") != scan.sha256:
-        raise BackupError(f"{folder}: The archive is damaged: its SHA-256 does not match.")
-    return _backup(folder, document, scan)
+    said = None if metadata.archive is None else metadata.archive.messages
+    if said not in (None, messages):
+        raise BackupError(f"{folder}: The archive has {messages} messages and not {said}.")
+    return _backup(folder, document, scan, messages)
 
 
-def _read_metadata(folder: Path) -> dict[str, Any]:
+def _read_metadata(folder: Path) -> tuple[Metadata, dict[str, Any]]:
     try:
-        document = msgspec.json.decode((folder / METADATA).read_bytes(), type=dict[str, Any])
+        with opened_file(folder, METADATA) as file:
+            return metadata_from(file.read())
     except OSError as error:
-        raise ConfigError(
-            f"{folder} is no backup of a stream: cannot read {METADATA} in it "
-            f"({error.strerror or error})."
-        ) from None
-    except msgspec.MsgspecError as error:
-        raise BackupError(f"{folder / METADATA} is damaged: {error}.") from None
-    parts = (document.get("config"), document.get("state"))
-    if not all(isinstance(part, dict) for part in parts):
-        raise BackupError(f"{folder / METADATA} is damaged: it has no config or no state.")
-    return document
+        raise BackupError(f"Cannot read {folder / METADATA}: {error.strerror or error}.") from error
+    except BackupError as error:
+        raise BackupError(f"{folder}: {error}") from None
 
 
-def _backup(folder: Path, document: dict[str, Any], scan: ArchiveScan) -> StreamBackup:
+def _backup(
+    folder: Path, document: dict[str, Any], scan: ArchiveScan, messages: int
+) -> StreamBackup:
     try:
         config = from_wire(StreamConfig, document["config"])
         state = from_wire(StreamState, document["state"])
     except JetStreamError as error:
-        raise BackupError(f"{folder / METADATA} is damaged: {error}") from None
+        raise BackupError(f"{folder}: {METADATA} is damaged: {error}") from None
     return StreamBackup(
         folder=folder,
         config=config,
@@ -183,6 +201,7 @@ def _backup(folder: Path, document: dict[str, Any], scan: ArchiveScan) -> Stream
         size=scan.size,
         content=scan.content,
         is_message_list=scan.is_message_list,
+        messages=messages,
         document=document,
     )
 

@@ -43,6 +43,9 @@ class GeneratedBackupCalls:
         on). `progress` is called in the caller's thread with a BackupProgress now and then; the
         backup waits for it, and an exception of it ends the backup.
 
+        Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
+        says how many, and so does a warning in the log.
+
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
         or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
         every API call (see `JetStream`). Then nothing is left behind.

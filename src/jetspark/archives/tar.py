@@ -12,15 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from jetspark.bulk.archive.content import Content, Frames, content_from
-from jetspark.bulk.archive.states import BlockState, Numbers, idx_state, index_states
+import msgspec
+
+from jetspark.archives.content import Content, Frames, content_from
+from jetspark.archives.states import BlockState, Index, Numbers, idx_state, index_of
 from jetspark.errors import BackupError
 
 _UNIT = tarfile.BLOCKSIZE
 _BLOCK = re.compile(r"msgs/(\d+)\.(blk|idx)")
 _INDEX = "msgs/index.db"
+_CONFIG = "meta.inf"
 _FAILURE = "errors.txt"  # the server's own words
 _MOST_TEXT = 1 << 16
+
+
+class _Config(msgspec.Struct):
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +44,38 @@ class Block:
     """None: only marks in the records say what was deleted."""
 
 
-def blocks_of(file: BinaryIO) -> list[Block]:
-    """The blocks that have messages, by their number.
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is in an archive."""
+
+    blocks: list[Block]
+    """The blocks that have messages, by their number."""
+    index: Index | None
+    """What the server's index says; None if there is none."""
+    stream: str | None
+    """The name in the stream's configuration."""
+
+
+def files_of(file: BinaryIO) -> Files:
+    """Look up the files of an archive.
 
     Raises BackupError for an archive that was cut off, that lacks a block, or with which the server
     reports a failure.
     """
-    found, states = _Members(file).run()
-    if states is None:
-        return sorted(found.values(), key=lambda block: block.number)
+    members = _Members(file)
+    index = members.run()
+    found = members.blocks
+    if index is None:
+        blocks = sorted(found.values(), key=lambda block: block.number)
+        return Files(blocks, None, members.stream)
     blocks = []
-    for number, state in sorted(states.items()):
+    for number, state in sorted(index.blocks.items()):
         if state.count(state.first, state.last):
             if number not in found:
                 raise BackupError(f"The archive is damaged: message block {number} is missing.")
             one = found[number]
             blocks.append(Block(one.number, one.offset, one.skip, one.size, state))
-    return blocks
+    return Files(blocks, index, members.stream)
 
 
 class _Members:
@@ -63,27 +85,32 @@ class _Members:
         self._file = file
         self._frames = Frames(file)
         self._position = 0
+        self.blocks: dict[int, Block] = {}
+        self.stream: str | None = None
 
-    def run(self) -> tuple[dict[int, Block], dict[int, BlockState] | None]:
-        """The blocks, and their states by the index; None if there is none."""
-        found: dict[int, Block] = {}
-        states: dict[int, BlockState] | None = None
+    def run(self) -> Index | None:
+        """The index; None if there is none."""
+        index: Index | None = None
         own: dict[int, BlockState] = {}
         while (member := self._next()) is not None:
             begin, size = self._position, member.size
             if member.name == _FAILURE:
                 raise BackupError(f"The server's own failure: {self._text(size)}")
-            if member.name == _INDEX:
-                states = index_states(self._numbers(size))
+            if member.name == _CONFIG:
+                self.stream = _name_in(self._text(size))
+            elif member.name == _INDEX:
+                index = index_of(self._numbers(size))
             elif (match := _BLOCK.fullmatch(member.name)) is not None:
                 number = int(match[1])
                 if match[2] == "idx":
                     own[number] = idx_state(self._numbers(size))
                 elif size:
                     place = self._frames.find(begin)
-                    found[number] = Block(number, *place, size, None)
+                    self.blocks[number] = Block(number, *place, size, None)
             self._position = begin + size + -size % _UNIT
-        return found, own if states is None and own else states
+        if index is None and own:
+            index = Index(own, max(state.last for state in own.values()))
+        return index
 
     def _next(self) -> tarfile.TarInfo | None:
         """The next file; None at the tar's end."""
@@ -147,3 +174,10 @@ def _size_in(text: str) -> int | None:
     """The size in an extended header, for files whose size the plain one cannot hold."""
     match = re.search(r"(?:^|\n)\d+ size=(\d+)\n", text)
     return int(match[1]) if match else None
+
+
+def _name_in(text: str) -> str | None:
+    try:
+        return msgspec.json.decode(text, type=_Config).name
+    except msgspec.MsgspecError:  # longer than what is read of it
+        return None

@@ -13,9 +13,9 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.fs as fs
 
+from jetspark.archives.metadata import opened_file
+from jetspark.arguments import path_of
 from jetspark.errors import BackupError, ConfigError
-
-METADATA, ARCHIVE = "backup.json", "stream.tar.s2"
 
 
 def absolute(folder: str | os.PathLike[str]) -> str:
@@ -23,26 +23,27 @@ def absolute(folder: str | os.PathLike[str]) -> str:
     text = os.fspath(folder)
     if not text.strip():
         raise ConfigError("The folder of the backup is empty: name one.")
-    return text.rstrip("/") if "://" in text else os.path.abspath(text)
+    return text.rstrip("/") if "://" in text else os.path.abspath(path_of("folder", folder))
 
 
 def opened(folder: str, name: str) -> BinaryIO:
     """A file of the folder, for reading at any position.
 
-    Raises ConfigError for a folder without it, BackupError when it cannot be read.
+    Raises ConfigError for a folder without it, OSError when it cannot be read.
     """
+    if "://" not in folder:
+        return opened_file(Path(folder), name)
     try:
-        if "://" not in folder:
-            return (Path(folder) / name).open("rb")
         system, path = fs.FileSystem.from_uri(f"{folder}/{name}")
         return cast(BinaryIO, system.open_input_file(path))
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(f"{folder} is no backup of a stream: there is no {name} in it.") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise unreadable(folder, error) from error
+    except (pa.ArrowException, ValueError) as error:
+        raise OSError(str(error)) from error
 
 
-def unreadable(folder: str, error: Exception) -> BackupError:
-    """The error for a file that could not be read."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+def unreadable(folder: str, error: OSError) -> BackupError:
+    """The error for a file that could not be read: the first line of the reason."""
+    reason = error.strerror or str(error)
+    reason = next(iter(reason.splitlines()), type(error).__name__)
     return BackupError(f"Cannot read the backup {folder}: {reason.rstrip('.')}.")

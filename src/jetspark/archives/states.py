@@ -97,16 +97,29 @@ class Numbers:
         return value >> 1 ^ -(value & 1)
 
 
-def index_states(numbers: Numbers) -> dict[int, BlockState]:
-    """The blocks by their number, from `msgs/index.db`. Raises BackupError for another format."""
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What the archive says of its blocks, and of the stream."""
+
+    blocks: dict[int, BlockState]
+    """By their number."""
+    last: int
+    """The stream's last sequence; its message may have been deleted."""
+    last_ns: int | None = None
+    """The time of that, in nanoseconds since 1970, if the archive says it."""
+
+
+def index_of(numbers: Numbers) -> Index:
+    """From `msgs/index.db`. Raises BackupError for another format."""
     magic, version = numbers.bytes(2)
     if magic != _FULL_STATE or version not in _VERSIONS:
         raise BackupError(
             f"The archive's index has version {version}, which this version of jetspark cannot "
             "read: restore the backup on its server."
         )
-    for read in (*[numbers.unsigned] * 3, numbers.signed, numbers.unsigned, numbers.signed):
-        read()  # messages, bytes, first sequence and its time, last sequence and its time
+    for read in (*[numbers.unsigned] * 3, numbers.signed):
+        read()  # messages, bytes, first sequence and its time
+    last, last_ns = numbers.unsigned(), numbers.signed()
     for _ in range(numbers.unsigned()):
         subject = numbers.bytes(numbers.unsigned())
         if subject:
@@ -114,7 +127,8 @@ def index_states(numbers: Numbers) -> dict[int, BlockState]:
             numbers.unsigned()  # the block of the first one
             if several:
                 numbers.unsigned()  # and of the last one
-    return dict(_state(numbers, version) for _ in range(numbers.unsigned()))
+    blocks = dict(_state(numbers, version) for _ in range(numbers.unsigned()))
+    return Index(blocks, last, last_ns)
 
 
 def _state(numbers: Numbers, version: int) -> tuple[int, BlockState]:

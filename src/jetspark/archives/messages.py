@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
-from jetspark.bulk.archive.content import Content, content_from
-from jetspark.bulk.archive.states import BlockState, Deleted
-from jetspark.bulk.archive.tar import Block
+from jetspark.archives.content import Content, content_from
+from jetspark.archives.states import BlockState, Deleted
+from jetspark.archives.tar import Block
 from jetspark.errors import BackupError
 from jetspark.wire.kernel import Deliveries, EntryDecoder, RecordDecoder, archive_entry
 
 LIST_MAGIC = b"NATSARC1"
+_WIDTH = 2048  # sequences in one bitmap
 
 
 def is_list(content: Content) -> bool:
@@ -28,13 +30,13 @@ def is_list(content: Content) -> bool:
 
 
 def list_steps(
-    content: Content, start: int, end: int, rows: Deliveries, *, keep: bool = True
+    content: Content, start: int, end: int, rows: Deliveries, *, whole: bool = False
 ) -> Iterator[int]:
     """Append the messages from `start` to before `end`; the content begins with an entry.
 
-    Without `keep` they are passed over. Yields the sequence of the last message, wanted or not.
+    Goes on to the end mark if `whole`. Yields the sequence of the last message, wanted or not.
     """
-    decoder = EntryDecoder(start, end if keep else 0)
+    decoder = EntryDecoder(start, end)
     while True:
         behind, other = decoder.decode(content.data, 0, rows)
         while other:
@@ -48,7 +50,7 @@ def list_steps(
             behind, other = decoder.decode(content.data, behind, rows)
         content.drop(behind)
         yield decoder.last_sequence
-        if decoder.last_sequence >= end - 1:
+        if decoder.last_sequence >= end - 1 and not whole:
             return
         content.require()
 
@@ -126,8 +128,19 @@ def _leave_out(rows: Deliveries, had: int, deleted: Deleted) -> None:
         rows.keep([*range(had), *kept])
 
 
-def tombstones_of(file: BinaryIO, stream: str, blocks: Iterable[Block]) -> set[int]:
-    """The sequences that the blocks' own marks say were deleted, for archives without an index."""
+def by_marks(
+    file: BinaryIO, stream: str, blocks: Iterable[Block], first: int, last: int
+) -> list[Block]:
+    """The blocks of an archive without an index, with what their records say was deleted."""
+    maps: dict[int, int] = {}
+    for sequence in _tombstones_of(file, stream, blocks):
+        number, bit = divmod(sequence, _WIDTH)
+        maps[number] = maps.get(number, 0) | 1 << bit
+    state = BlockState(first, last, Deleted(_WIDTH, maps), exact=False)
+    return [replace(block, state=state) for block in blocks]
+
+
+def _tombstones_of(file: BinaryIO, stream: str, blocks: Iterable[Block]) -> set[int]:
     found: set[int] = set()
     for block in blocks:
         decoder = RecordDecoder(block_key(stream, block.number), 0, 0)
