@@ -191,13 +191,13 @@ def test_messages_removed_while_the_server_sends_are_counted_and_told(
         rng = random.Random(1)
         admin.fill([("S.a", rng.randbytes(1000)) for _ in range(9_000)])
         js = nc.jetstream()
-        removals = iter(
-            [lambda: js.purge_stream("S", seq=8_000), lambda: js.delete_msg("S", 8_500)]
-        )
+        steps: list[BackupProgress] = []
 
-        def remove(_: BackupProgress) -> None:
-            for one in removals:
-                one()
+        def remove(step: BackupProgress) -> None:
+            if not steps:
+                js.purge_stream("S", seq=8_000)
+                js.delete_msg("S", 8_500)
+            steps.append(step)
 
         made = js.backup_stream("S", folder, chunk_size=16_000, window_size=32_000, progress=remove)
     lacks = f"lacks {made.removed:,} of 9,000 messages"
