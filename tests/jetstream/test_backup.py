@@ -948,8 +948,7 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"
     assert failed.value.__notes__ == [
-        'Stream "S" may be there with a part of its 0 messages: '
-        "delete it before you restore again."
+        'Stream "S" may be there with a part of its 0 messages: delete it before you restore again.'
     ]
 
 
