@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from jetspark.cli import app, spark_runs
+from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.flags import options_as_flags
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_settings import spark_settings
@@ -164,6 +165,35 @@ def test_ingest_refuses_a_file_as_folder(
     arguments[arguments.index(flag) + 1] = str(file)
     assert app.run(arguments) == app.FAILED
     assert capsys.readouterr().err == f"{flag} {file} is a file: name a folder.\n"
+
+
+@pytest.mark.parametrize(("to", "checkpoint"), [("shut/t", "chk"), ("t", "shut/c")])
+def test_a_folder_that_takes_nothing_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, checkpoint: str
+) -> None:
+    shut = tmp_path / "shut"
+    shut.mkdir()
+    may = os.access  # the tests' user may be root, to whom modes are nothing
+    monkeypatch.setattr(os, "access", lambda place, mode: place != shut and may(place, mode))
+    like = Ingest(
+        options={"stream": "S"}, to=f"{tmp_path}/{to}", checkpoint=f"{tmp_path}/{checkpoint}"
+    )
+    with pytest.raises(ConfigError, match=r"cannot be written: .*/shut is not writable for this"):
+        like.look_ahead()
+    read_only = SimpleNamespace(f_flag=os.ST_RDONLY)
+    monkeypatch.setattr(os, "statvfs", lambda _: read_only)
+    with pytest.raises(ConfigError, match="shut is on a read-only file system; name another"):
+        like.look_ahead()
+
+
+def test_a_demo_looks_at_its_folder_before_it_publishes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(demo, "_read_flights", lambda _: pytest.fail("looked too late"))
+    assert app.run(["demo", "--to", f"{tmp_path}/file/x"]) == app.FAILED
+    said = f"{tmp_path}/file/x cannot be made: {tmp_path}/file is a file: name a folder"
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(

@@ -414,7 +414,10 @@ def test_a_table_that_cannot_be_written_is_one_sentence(
     with jetspark("ingest", name, "--to", "/proc/no", "--server", shared_server.url) as command:
         code, out, err = finish(command, SECONDS)
     assert (code, out) == (1, "")
-    assert err == "/proc/no cannot be written: its folder cannot be made.\n"
+    assert err == (
+        "/proc/no cannot be written: /proc/no/_jetspark cannot be made (No such file or "
+        "directory).\n"
+    )
 
 
 def test_without_java_one_sentence_says_what_to_install(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -297,7 +298,17 @@ def test_replays_that_cannot_work(
     sink = {"servers": shared_server.url, "stream": orders}
     with pytest.raises(ConfigError, match="did you mean 'seq'"):
         Replay(table=path, options=sink, order_by="seqq").run(spark)
-    with pytest.raises(PipelineError, match="nope"):
-        Replay(table=path, options=sink, subject="nope").run(spark)
+    job = Replay(table=path, options=sink)
+    for wrong, says in (
+        (replace(job, subject="nope("), r"^--subject 'nope\(': Syntax error at or near end of"),
+        (
+            replace(job, where="zz > 1"),
+            r"^--rows 'zz > 1': .*`zz` cannot be resolved.*seq`[^;]*\.$",
+        ),
+        (replace(job, data="zz"), "^--data 'zz': .*`zz` cannot be resolved"),
+        (replace(job, msg_id="zz"), "^--msg-id 'zz': .*`zz` cannot be resolved"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            wrong.run(spark)
     with pytest.raises(PipelineError, match="Path does not exist"):
         Replay(table=str(tmp_path / "nothing"), options=sink).run(spark)

@@ -162,7 +162,7 @@ def test_a_checkpoint_that_cannot_be_written_to_leaves_the_table_its_own(lake: L
     for place in ("file", "file/below"):
         lake.refused("file is a file: name a folder for the checkpoint", lake.a, "x", place)
     lake.refused("file is a file: name a folder for the table", lake.a, "file/x", "chk")
-    with pytest.raises(PipelineError):
+    with pytest.raises(ConfigError, match=r"chk cannot be made \(No such file or directory\)\.$"):
         lake.ingest(lake.a, "x", "/proc/none/chk").start(lake.spark)
     lake.fill(lake.a, 5)
     lake.run(lake.a, "x")

@@ -107,7 +107,6 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
         from jetspark.spark.ingest import Ingest
         from jetspark.spark.java import find_java
 
-    find_java()  # before the long part
     job = Ingest(
         options={"stream": STREAM, "startingOffsets": "earliest"},
         to=str(table),
@@ -116,6 +115,8 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
         partition_by=["origin"],
     )
     job.check()
+    job.look_ahead()
+    find_java()  # before the long part
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)
     with NatsServer(store_dir=folder / "store", name="demo") as server:

@@ -14,7 +14,9 @@ from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 
 _REPEATED = Parameter(negative="")
-_NOT_CHECKED = "Not checked: the rows themselves, and whether the tables' folders are writable."
+_NOT_CHECKED = (
+    "Not checked: the rows themselves, and whether folders of other machines are writable."
+)
 
 
 def run(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,6 +25,9 @@ from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.table_files import local_path
 from jetspark.subjects import nearest_name
 
+T = TypeVar("T")
+
+_POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
 _MSG_ID = "msg_id"
 _FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 _PATTERN = frozenset("*?[{")
@@ -116,7 +121,8 @@ class Replay:
     def messages(self, table: DataFrame) -> DataFrame:
         """The rows of the sink from those of the table."""
         if self.where is not None:
-            table = table.where(self.where)
+            where = self.where
+            table = _said("--rows", where, lambda: table.where(where))
         if self.order_by is not None:
             if self.order_by not in table.columns:
                 near = nearest_name(self.order_by, table.columns)
@@ -126,18 +132,20 @@ class Replay:
             table = table.repartition(1).sortWithinPartitions(self.order_by)
         columns = [self._payload(table).alias("data")]
         if self.subject is not None:
-            columns.append(F.expr(self.subject).cast("string").alias("subject"))
+            subject = _expression(table, "--subject", self.subject)
+            columns.append(subject.cast("string").alias("subject"))
         elif "subject" in table.columns and "subject" not in self.options:
             columns.append(F.col("subject"))
         if "headers" in table.columns:
             columns.append(F.col("headers"))
         if self.msg_id is not None:
-            columns.append(F.expr(self.msg_id).cast("string").alias(_MSG_ID))
+            msg_id = _expression(table, "--msg-id", self.msg_id)
+            columns.append(msg_id.cast("string").alias(_MSG_ID))
         return table.select(*columns)
 
     def _payload(self, table: DataFrame) -> Column:
         if self.data is not None:
-            return F.expr(self.data)
+            return _expression(table, "--data", self.data)
         if "data" in table.columns:
             return F.col("data")
         own = [name for name in table.columns if name not in KEPT and name != CORRUPT]
@@ -148,3 +156,23 @@ class Replay:
             return json
         # Text that was not JSON is published unchanged.
         return F.coalesce(F.col(CORRUPT), json)
+
+
+def _expression(table: DataFrame, flag: str, sql: str) -> Column:
+    """Raises ConfigError for what is no expression over the table's columns."""
+
+    def looked_up() -> Column:
+        column = F.expr(sql)
+        table.select(column)  # only here Spark looks for the columns
+        return column
+
+    return _said(flag, sql, looked_up)
+
+
+def _said(flag: str, sql: str, action: Callable[[], T]) -> T:
+    """The result of the action; its error names the flag."""
+    try:
+        return action()
+    except PySparkException as error:
+        reason = _POSITION.sub("", str(explain(error)))
+        raise ConfigError(f"{flag} {sql!r}: {reason}") from error

@@ -34,6 +34,8 @@ from jetspark.spark.table_files import (
     LocalFiles,
     file_in_the_way,
     local_path,
+    make_local_folder,
+    not_writable,
 )
 from jetspark.spark.table_keeper import Keeper, check_own
 from jetspark.spark.table_note import FOLDER, Note, Notes, Progress
@@ -119,7 +121,7 @@ def start(rows: DataFrame, wanted: Wanted, write: Callable[[], StreamingQuery]) 
 
 
 def _check_ways(wanted: Wanted, table: str | None, checkpoint: str | None) -> None:
-    """Raises ConfigError for local folders that cannot be created because of a file."""
+    """Raises ConfigError for local folders that cannot be created or written."""
     for what, name, here in (
         ("table", wanted.table, table),
         ("checkpoint", wanted.checkpoint, checkpoint),
@@ -129,12 +131,16 @@ def _check_ways(wanted: Wanted, table: str | None, checkpoint: str | None) -> No
 
 
 def check_way(what: str, name: str, here: str) -> None:
-    """Raises ConfigError if a local folder cannot be created because of a file."""
+    """Raises ConfigError if a local folder cannot be created or written."""
     file = file_in_the_way(here)
     if file is not None:
         which = "" if file == str(Path(here)) else f"{name} cannot be made: "
         shown = name if not which else file
         raise ConfigError(f"{which}{shown} is a file: name a folder for the {what}.")
+    if (reason := not_writable(here)) is not None:
+        raise ConfigError(
+            f"{name} cannot be written: {reason}; name another folder for the {what}."
+        )
 
 
 def _streams_of(rows: DataFrame) -> list[str]:
@@ -221,6 +227,8 @@ def _prepare(files: HadoopFiles, step: Step, wanted: Wanted) -> Note:
     new = {} if progress is None else _rebuilt(progress, files, checkpoint)
     # The checkpoint first: when it cannot be written to, the note still names the former one. Until
     # it has metadata, a rebuilt checkpoint belongs to no query.
+    if (here := files.local(checkpoint)) is not None:
+        make_local_folder(checkpoint, here)
     files.make_folder(checkpoint)
     if wanted.lakehouse is not None and progress is not None:
         begin_at(open_table(wanted.lakehouse.format, wanted.lakehouse.name), query, progress.batch)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 
 from jetspark.errors import ConfigError
-from jetspark.spark.table_files import HadoopFiles
+from jetspark.spark.table_files import HadoopFiles, make_local_folder
 from jetspark.spark.table_note import FOLDER
 
 try:
@@ -112,9 +112,7 @@ class _Lock:
         check_lock(self._table, self._local)
 
     def take(self) -> None:
-        folder = self._jvm.java.io.File(f"{self._local}/{FOLDER}")
-        if not folder.isDirectory() and not folder.mkdirs():
-            raise ConfigError(f"{self._table} cannot be written: its folder cannot be made.")
+        make_local_folder(self._table, f"{self._local}/{FOLDER}")
         path = f"{self._local}/{FOLDER}/{_LOCK}"
         file = self._jvm.java.io.RandomAccessFile(path, "rw")
         try:

@@ -75,6 +75,26 @@ def file_in_the_way(folder: str) -> str | None:
     return None
 
 
+def make_local_folder(name: str, here: str) -> None:
+    """Create a local folder and its parents. Raises ConfigError with the reason."""
+    try:
+        Path(here).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{name} cannot be written: {here} cannot be made ({error.strerror})."
+        ) from None
+
+
+def not_writable(folder: str) -> str | None:
+    """Why nothing can be written into a local folder, or where it would be made; None if it can."""
+    there = next((part for part in (Path(folder), *Path(folder).parents) if part.exists()), None)
+    if there is None or os.access(there, os.W_OK | os.X_OK):
+        return None
+    read_only = os.name == "posix" and os.statvfs(there).f_flag & os.ST_RDONLY
+    reason = "is on a read-only file system" if read_only else "is not writable for this user"
+    return f"{there} {reason}"
+
+
 def place(folder: str) -> str:
     """A canonical form, so that one folder has one text as far as possible."""
     path = folder.removeprefix("file://").removeprefix("file:")
