@@ -43,6 +43,7 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
 
     Raises TableError for a table that is gone, as far as a checkpoint on this machine shows it.
     """
+    table = None
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is not None and not options.adopt:
         state = read_checkpoint(LocalFiles(), checkpoint)
@@ -52,16 +53,17 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
                 raise gone(options.name, state.planned)
             if state.query is not None:
                 check_has_batches(table, state.query, state.planned)
-    return prepare(options, schema)
+    return prepare(options, schema, table)
 
 
-def prepare(options: LakehouseOptions, schema: StructType) -> Target:
+def prepare(options: LakehouseOptions, schema: StructType, table: Table | None = None) -> Target:
     """The table for rows of this schema; created, or extended by new columns if that is allowed.
 
-    Raises ConfigError for rows that do not fit.
+    `table`: if it was opened before. Raises ConfigError for rows that do not fit.
     """
     rows = _rows(options, schema)
-    table = make_table(options.format, options.name, rows, options.partition_by or ())
+    if table is None:
+        table = make_table(options.format, options.name, rows, options.partition_by or ())
     _check_partitions(options, table)
     while (found := _check_rows(options, table, rows)).added:
         try:
