@@ -207,6 +207,10 @@ def test_messages_removed_while_the_server_sends_are_counted_and_told(
     assert lacks in caplog.text
     assert app.run(["backup", "info", str(folder)]) == 0
     assert f"removed   {made.removed:,} of 9,000" in capsys.readouterr().out
+    with blocking.connect(make_server(binary=server_of("2.15")).url) as nc:
+        caplog.clear()
+        assert nc.jetstream().restore_stream(folder).state.messages == made.messages
+        assert lacks in caplog.text
     for strip in (False, True):  # the nats tool writes no number
         if strip:
             without_archive(folder)

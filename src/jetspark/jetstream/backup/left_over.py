@@ -52,7 +52,7 @@ class LeftOver:
         except JetsparkError:
             return error
         there, whole = info.state, self._backup.state
-        if not self._has_same_shape(info) or there.messages >= whole.messages:
+        if not self._has_same_shape(info) or there.messages >= self._backup.messages:
             return error
         if there.messages and (there.first_seq, there.first_ts) != (
             whole.first_seq,
@@ -64,8 +64,8 @@ class LeftOver:
             error.err_code,
             error.description,
             f'Stream "{self._name}" exists already, and has {there.messages:,} of the backup\'s '
-            f"{whole.messages:,} messages: it may be left of a restore that was interrupted; "
-            "delete it then, and restore again.",
+            f"{self._backup.messages:,} messages: it may be left of a restore that was "
+            "interrupted; delete it then, and restore again.",
         )
 
     @property
@@ -73,7 +73,7 @@ class LeftOver:
         """The sentence for when nothing could be done, or found out."""
         return (
             f'Stream "{self._name}" may be there with a part of its '
-            f"{self._backup.state.messages:,} messages: delete it before you restore again."
+            f"{self._backup.messages:,} messages: delete it before you restore again."
         )
 
     async def _info(self) -> StreamInfo:

@@ -15,11 +15,13 @@ restore, refused because the stream exists, says what that may be.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from jetspark.archives.metadata import lacking
 from jetspark.arguments import checked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.errors import (
@@ -53,6 +55,8 @@ from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
+
+logger = logging.getLogger("jetspark")
 
 CHUNK: Final = 256 * 1024
 
@@ -93,7 +97,8 @@ class RestoreCalls:
         `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
-        and an exception of it ends the restore.
+        and an exception of it ends the restore. Messages that the backup lacks
+        (`StreamBackup.removed`) are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
         20 s; the error has a note (`__notes__`) when that was not possible. A process that is
@@ -106,6 +111,8 @@ class RestoreCalls:
         """
         backup = await asyncio.to_thread(verify_backup, folder)
         name = backup.stream
+        if backup.removed:
+            logger.warning("%s", lacking(name, backup.state.messages, backup.messages))
         wire = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
         left_over = LeftOver(self._api, backup, wire)

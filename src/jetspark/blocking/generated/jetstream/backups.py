@@ -79,7 +79,8 @@ class GeneratedBackupCalls:
         `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress` is called in the
         caller's thread with a BackupProgress now and then; the restore waits for it, and an
-        exception of it ends the restore.
+        exception of it ends the restore. Messages that the backup lacks (`StreamBackup.removed`)
+        are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
         20 s; the error has a note (`__notes__`) when that was not possible. A process that is
