@@ -300,3 +300,26 @@ def test_credentials_in_a_url_become_options_for_spark() -> None:
     assert spark_where(None, None) == {}
     with pytest.raises(ConfigError, match="the same user"):
         spark_where("nats://u:p@a,nats://b", None)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
+@pytest.mark.parametrize("arguments", [["acl"], ["--help"], ["completion", "bash"]])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "jetspark", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    said = "Cannot write to standard output: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_output_that_nobody_reads_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "jetspark", "completion", "bash"]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

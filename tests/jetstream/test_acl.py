@@ -744,6 +744,7 @@ async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
         async with guarded.user() as nc:
             theirs = await nc.jetstream().dead_letters("DEAD")
             assert await theirs.move(remove_originals=remove_originals) == 2
+            assert await theirs.waiting() == 0
         assert [one.missing for one in await dead.letters().all()] == ["gone", None]
     refused = ["_dead.OTHER.S.c.x", "$JS.API.STREAM.DELETE.DEAD", *DANGEROUS]
     if remove_originals:

@@ -237,6 +237,48 @@ async def test_a_fetch_reports_a_lost_delivery(
     assert isinstance(got.error, expected)
 
 
+@pytest.mark.parametrize("batch", [3, 5])
+@pytest.mark.parametrize(("lost", "timeout"), [(2, 1), (2, None), (3, None)])
+async def test_a_fetch_without_acks_reports_a_lost_delivery(
+    js: JetStream,
+    stream: str,
+    proxy: FrameProxy,
+    far: Client,
+    lost: int,
+    timeout: float | None,
+    batch: int,
+) -> None:
+    await publish_three(js, stream)
+    await js.create_consumer(stream, name="c", ack_policy="none")
+    consumer = await far.jetstream(timeout=1).consumer(stream, "c")
+    proxy.arm(lost, wanted=is_delivery)
+    got = await consumer.fetch(batch, timeout=timeout)
+    assert len(got) == 2
+    assert isinstance(got.error, SequenceMismatchError)
+    assert far.last_error is got.error
+    await publish_three(js, stream)
+    again = await consumer.fetch(3, timeout=20)
+    assert (len(again), again.error) == (3, None)
+
+
+async def test_fetches_without_acks_that_share_a_consumer_report_nothing(
+    js: JetStream, stream: str
+) -> None:
+    await js.create_consumer(stream, name="c", ack_policy="none")
+    consumer = await js.consumer(stream, "c")
+    one, other = (asyncio.create_task(consumer.fetch(9, timeout=3)) for _ in range(2))
+
+    async def both_wait() -> bool:
+        return (await consumer.info()).num_waiting == 2
+
+    await eventually(both_wait)
+    for number in range(6):  # in turns, so that each has gaps
+        await js.publish(f"{stream}.a", b"%d" % number)
+    found = [await one, await other]
+    assert sum(map(len, found)) == 6
+    assert [result.error for result in found] == [None, None]
+
+
 async def test_a_fetch_whose_only_message_was_lost_raises(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:

@@ -6,8 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.frame_proxy import FrameProxy
 
 from jetspark.errors import DirectGetError
+from jetspark.full_client import connect
 from jetspark.kv import ReadOnlyBucket, ZlibCodec
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +82,19 @@ async def test_a_read_only_bucket_reads_and_has_no_calls_that_write(filled: Buck
     assert type(bucket.with_codecs(values=ZlibCodec())) is ReadOnlyBucket
     writing = {"put", "create", "update", "delete", "purge", "purge_deletes", "revert"}
     assert not [name for name in (*writing, "lock", "election") if hasattr(bucket, name)]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])  # the fourth is the end
+async def test_many_keys_are_asked_for_again_when_a_frame_is_lost(
+    shared_server: NatsServer, js: JetStream, unique: Callable[[str], str], lost: int
+) -> None:
+    bucket = await js.create_bucket(unique("B"), storage="memory")
+    for key in ("a", "b", "c"):
+        await bucket.put(key, key.encode())
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
+        far = await nc.jetstream(timeout=1).bucket(bucket.name)
+        fault = proxy.arm(lost, wanted=lambda frame: b"Nats-Num-Pending" in frame)
+        found = await far.get_many(["a", "b", "c"])
+        assert fault.hit is not None
+    assert {key: entry.value for key, entry in found.items()} == {"a": b"a", "b": b"b", "c": b"c"}
+    await js.delete_bucket(bucket.name)

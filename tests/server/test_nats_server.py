@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.processes import is_alive, wait_until_gone
+from tests.support.processes import first_line, is_alive, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
 from jetspark.errors import EmbeddedServerError
@@ -149,6 +149,37 @@ def test_given_store_is_kept_and_found_again(make_server: MakeServer, tmp_path: 
     store_one(first)
     first.close()
     assert stored(make_server(store_dir=store)) == 1
+
+
+def test_a_store_in_use_is_refused_until_its_server_has_ended(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    first = make_server(store_dir=tmp_path)
+    message = failure(NatsServer(store_dir=tmp_path))
+    assert message == (
+        f"{tmp_path} is in use by another nats-server (pid {first.pid}, {first.url}): "
+        "stop that one, or choose another folder."
+    )
+    store_one(first)
+    first.restart()
+    os.kill(first.pid, signal.SIGKILL)
+    assert stored(make_server(store_dir=tmp_path)) == 1
+
+
+def test_a_store_in_use_is_free_when_its_server_was_killed_with_the_process_that_started_it(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    code = (
+        "import os, sys; from jetspark.server import NatsServer\n"
+        "server = NatsServer(store_dir=sys.argv[1]).start()\n"
+        "print(server.pid, flush=True); sys.stdin.read()\n"
+    )
+    with python(code, str(tmp_path)) as holder:
+        pid = int(first_line(holder))
+        assert f"(pid {pid}, nats://" in failure(NatsServer(store_dir=tmp_path))
+        holder.kill()
+        wait_until_gone(pid)
+    make_server(store_dir=tmp_path)
 
 
 def test_close_removes_the_temporary_store_and_the_log() -> None:

@@ -61,9 +61,12 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         code = make_app(next(iter(arguments), ""))(arguments)
+        console.finish()
     except CycloptsError:
         return WRONG_USAGE  # cyclopts has printed its own message
     except JetsparkError as error:
+        if isinstance(error, console.OutputError):
+            console.give_up_output()
         console.fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return FAILED
     except ModuleNotFoundError as missing:

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import sys
+from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+
+from jetspark.errors import JetsparkError
+
+
+class OutputError(JetsparkError):
+    """Standard output cannot be written: a full disk, a terminal that is gone."""
+
+
+class _StandardOutput:
+    """`sys.stdout` of the moment, whose failures are OutputError; SystemExit when nobody reads."""
+
+    def write(self, text: str) -> int:
+        with _told():
+            return int(_stdout().write(text))
+
+    def flush(self) -> None:
+        with _told():
+            _stdout().flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_stdout(), name)
+
+
+def _stdout() -> Any:
+    return sys.stdout or io.StringIO()  # none at all: closed by whoever started us
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        out.on_broken_pipe()  # as rich does where it writes
+    except OSError as error:
+        why = error.strerror or error
+        raise OutputError(f"Cannot write to standard output: {why}.") from error
 
 
 # No highlighting, since rich would colour digits at random. Lines are not wrapped at the width of
 # the terminal (soft_wrap below), since people copy URLs and paths from them.
 def _console(*, stderr: bool) -> Console:
     """Colours for a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
+    file: Any = None if stderr else _StandardOutput()
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
         # Without any style: rich's own `no_color` keeps bold and dim.
-        return Console(stderr=stderr, highlight=False, color_system=None)
+        return Console(stderr=stderr, file=file, highlight=False, color_system=None)
     if forced:
-        return Console(stderr=stderr, highlight=False, force_terminal=True, color_system="standard")
-    return Console(stderr=stderr, highlight=False)
+        return Console(
+            stderr=stderr, file=file, highlight=False, force_terminal=True, color_system="standard"
+        )
+    return Console(stderr=stderr, file=file, highlight=False)
 
 
 def _is_dumb() -> bool:
@@ -27,6 +71,19 @@ def _is_dumb() -> bool:
 
 out = _console(stderr=False)
 err = _console(stderr=True)
+
+
+def finish() -> None:
+    """Writes what is still buffered. Raises OutputError; SystemExit when nobody reads it."""
+    out.file.flush()
+
+
+def give_up_output() -> None:
+    """After OutputError: what is still buffered is dropped, not tried again at the exit."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _stdout().fileno())
+        os.close(nowhere)
 
 
 def is_live() -> bool:

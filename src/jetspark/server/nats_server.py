@@ -26,6 +26,7 @@ from jetspark.server import readiness
 from jetspark.server.binary import find_server
 from jetspark.server.ports import free_port
 from jetspark.server.process import ChildProcess
+from jetspark.server.store_lock import store_lock
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,8 +46,9 @@ class NatsServer:
             `config`. 0: a free one in any case. A free one is chosen at the first start.
         host: the address to listen on. None: the one of `config`, or 127.0.0.1 without.
         jetstream: enable JetStream. None: as in `config`, or enabled when there is no `config`.
-        store_dir: JetStream's store; created if missing, never removed. None: the one of `config`,
-            or a temporary folder, which `close` removes.
+        store_dir: JetStream's store; created if missing, never removed, and for one server at a
+            time: a lock file in it tells. None: the one of `config`, without such a lock, or a
+            temporary folder, which `close` removes.
         config: a configuration file of nats-server. Arguments override it.
         name: the server's name. None: the server generates one.
         extra: further arguments for the command line of nats-server.
@@ -98,8 +100,8 @@ class NatsServer:
         Does nothing when it is running.
 
         Raises:
-            EmbeddedServerError: no binary, or the server did not start; the message has the
-                server's reason (port in use, invalid configuration, ...).
+            EmbeddedServerError: no binary, another server uses `store_dir`, or the server did not
+                start; the message has its reason (port in use, invalid configuration, ...).
         """
         if self.running:
             return self
@@ -118,21 +120,23 @@ class NatsServer:
 
     def _launch(self, binary: Path, port: int | None) -> None:
         home = self._prepare_home()
-        child = ChildProcess(self._arguments(binary, port), self.log_file)
-        try:
-            child.start()
-            self._url = readiness.wait_until_ready(
-                child,
-                home / "ports",
-                self.log_file,
-                jetstream=self._jetstream,
-                timeout=self._start_timeout,
-            )
-        except OSError as error:
-            raise EmbeddedServerError(f"{binary} does not run: {error.strerror}.") from error
-        except BaseException:
-            child.kill()
-            raise
+        with store_lock(self._store) as lock:
+            child = ChildProcess(self._arguments(binary, port), self.log_file, lock.descriptor)
+            try:
+                child.start()
+                self._url = readiness.wait_until_ready(
+                    child,
+                    home / "ports",
+                    self.log_file,
+                    jetstream=self._jetstream,
+                    timeout=self._start_timeout,
+                )
+            except OSError as error:
+                raise EmbeddedServerError(f"{binary} does not run: {error.strerror}.") from error
+            except BaseException:
+                child.kill()
+                raise
+            lock.note(child.pid, self._url)
         self._child = child
         self._port = urlsplit(self._url).port
         atexit.register(self.stop)

@@ -42,12 +42,17 @@ if os.getppid() == int(sys.argv[1]):
 class ChildProcess:
     """A program whose standard output and error are appended to the file `output`.
 
+    `inherited`: a file descriptor that it shares, and keeps.
+
     Any thread may use it; it runs once.
     """
 
-    def __init__(self, arguments: Sequence[str | Path], output: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str | Path], output: Path, inherited: int | None = None
+    ) -> None:
         self._arguments = [str(argument) for argument in arguments]
         self._output = output
+        self._inherited = () if inherited is None else (inherited,)
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: BaseException | None = None
@@ -81,6 +86,7 @@ class ChildProcess:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    pass_fds=self._inherited,
                 )
         except BaseException as error:  # raised by the thread that waits in __init__
             self._failure = error

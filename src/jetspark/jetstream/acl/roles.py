@@ -288,14 +288,16 @@ class Roles(CoreRoles):
     def dead_letters(
         self, letters: str, streams: str | Iterable[str], *, remove_originals: bool = False
     ) -> Permissions:
-        """Move what consumers gave up to its dead letters: `DeadLetters.worker`.
+        """Move what consumers gave up to its dead letters: `DeadLetters.worker`, `move`, `waiting`,
+        `jetspark dead-letters run`.
 
         `letters`: the name of the dead letters. `streams`: those whose messages are moved.
         `remove_originals`: with that option. Who lists letters needs `stored_reader` for them, who
         makes, replays or deletes them `administrator`, and `publisher` to replay.
         """
         found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
-        found |= self._about(letters, (js_api.STREAM_INFO,))
+        for stream in (letters, f"{letters}_ADVISORIES"):
+            found |= self._about(stream, (js_api.STREAM_INFO,))
         found |= Permissions(publish=(f"_dead.{letters}.>",))
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
         for stream in several("streams", streams):

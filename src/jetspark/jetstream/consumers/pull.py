@@ -61,9 +61,11 @@ class PullConsumer(Consumer):
 
         When messages came, they are returned, and an error after them is in `.error`: also
         SequenceMismatchError when the server's last status shows that a delivery was lost (with
-        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
-        half a second after the timeout. When none came: an empty list if the server says that
-        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
+        acks it comes again after ack_wait; without acks it is lost, is looked for in the consumer's
+        sequences, too, and is also reported, unless other clients wait at the consumer), and
+        RequestTimeoutError when that status is missing half a second after the timeout. When none
+        came: an empty list if the server says that there are none; otherwise raises
+        RequestTimeoutError, SequenceMismatchError,
         MissedHeartbeatError, BrokenSocketError (link lost, without acks), ConsumerNotFoundError,
         StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
         PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before

@@ -10,8 +10,8 @@ Contract
   250 ms until the timeout. A consumer that does not exist gives 503 too, so the API is asked.
 - The server ends a fetch shortly before its timeout. Only when nothing was heard for GRACE after
   the timeout is that an error. The last status says how many messages were not delivered; if more
-  are missing, they were lost on the way, and that is an error. So is a link lost during a fetch
-  without acks.
+  are missing, they were lost on the way, and that is an error. Without acks so is a lost link, and
+  what is missing for other reasons is looked for (`lost_deliveries`).
 - A server does not answer a fetch without timeout while the consumer is paused or has reached
   max_ack_pending: after SILENCE the API is asked, and the fetch ends normally.
 - A pull that lost its pin (423) is sent again without it.
@@ -41,6 +41,7 @@ from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
+from jetspark.jetstream.pulling.lost_deliveries import delivered_twice, lost_without_acks
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -73,6 +74,7 @@ class Pull:
         "_api",
         "_batch",
         "_client",
+        "_counted",
         "_deadline",
         "_error",
         "_heard",
@@ -129,6 +131,7 @@ class Pull:
         self._priority = priority
         self._acks = acks
         self._link_lost = False  # in the middle of it
+        self._counted = False  # the last status said how many were not delivered
         self._messages: list[JsMsg] = []
         self._error: JetsparkError | None = None
         self._retry_status: int | None = None
@@ -165,6 +168,9 @@ class Pull:
                 timer.cancel()
             if self._look is not None:
                 self._look.cancel()
+        if not (self._acks or self._counted or self._link_lost) and self._messages:
+            which = (self._names, self._messages, self._batch, self._error)
+            self._error = await lost_without_acks(self._api, *which) or self._error
         return self._result()
 
     def _result(self) -> FetchResult:
@@ -174,6 +180,8 @@ class Pull:
             self._error = self._lost_for_good()
         if not self._messages and self._error is not None:
             raise self._error
+        if not self._acks and isinstance(self._error, SequenceMismatchError):
+            self._client.report(self._error)  # few look at the result's error
         self._client.hooking.handed_out(self._messages)
         return FetchResult(self._messages, self._error)
 
@@ -183,12 +191,7 @@ class Pull:
             return BrokenSocketError(
                 "The link was lost: messages on their way may be lost with it."
             )
-        twice = len(self._messages) - len({frame_of(message).reply for message in self._messages})
-        if twice:
-            return SequenceMismatchError(
-                f"{twice} messages were delivered twice, in place of others."
-            )
-        return None
+        return delivered_twice(self._messages)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -278,9 +281,11 @@ class Pull:
             return
         end = pull_end(status)
         left = number_in(frame.headers, PENDING_MESSAGES)
+        self._counted = left is not None
         missing = 0 if left is None else self._batch - len(self._messages) - left
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
-            then = "with acks they are delivered again after its ack_wait"
+            redelivered = "they are delivered again after its ack_wait"
+            then = redelivered if self._acks else "they are lost"
             self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
         elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
             self._finish(None)

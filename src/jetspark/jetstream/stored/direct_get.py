@@ -178,9 +178,11 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
     """
     request = {"multi_last": subjects, "batch": TOGETHER, "max_bytes": TOGETHER_BYTES}
     end = api.client.loop.time() + api.timeout
+    attempts = 0
     while True:
         page = await _request_batch(api, stream, request)
-        if page.up_to_seq is not None:
+        attempts += 1
+        if page.up_to_seq is not None and not page.lost:
             if page.more:
                 raise DirectGetError(
                     END_OF_BATCH,
@@ -191,17 +193,19 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
             return LastMsgs(page.messages, page.up_to_seq)
         if page.nothing:
             return LastMsgs([], 0)
-        if api.client.loop.time() >= end:
+        if attempts >= _ATTEMPTS and api.client.loop.time() >= end:
+            why = "were replaced again and again while they were read"
+            if page.lost:
+                why = "were asked for again and again, and parts of each answer did not come"
             raise RequestTimeoutError(
-                f'The last messages of stream "{stream}" were replaced again and again '
-                f"while they were read, for {api.timeout:g} s."
+                f'The last messages of stream "{stream}" {why}, for {api.timeout:g} s.'
             )
 
 
 class _Page:
     """One batch. `more`: whether more may follow; True also when its end was lost."""
 
-    __slots__ = ("messages", "more", "nothing", "pending", "up_to_seq")
+    __slots__ = ("lost", "messages", "more", "nothing", "pending", "up_to_seq")
 
     def __init__(self) -> None:
         self.messages: list[StoredMsg] = []
@@ -209,6 +213,8 @@ class _Page:
         self.nothing = False
         """Whether the server has said that no message fits."""
         self.pending = 0
+        self.lost = True
+        """Whether a part of it did not come, if only its end."""
         self.up_to_seq: int | None = None
 
     @property
@@ -249,14 +255,15 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     status = reply.status
     if status is None or status.code not in (END_OF_BATCH, NOT_FOUND):
         raise _refusal(stream, status)
-    page.more = False
+    page.more = page.lost = False
     page.nothing = status.code == NOT_FOUND and status.description != _GONE
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0
         # Both are needed: the end counts messages stored meanwhile, and before 2.12 one too few for
         # last messages; one too many costs an empty batch.
-        page.more = last != end.last_seq or (max(end.pending, page.pending) > 0 and last > 0)
+        page.lost = last != end.last_seq
+        page.more = page.lost or (max(end.pending, page.pending) > 0 and last > 0)
         page.up_to_seq = end.up_to_seq
 
 
