@@ -321,6 +321,51 @@ async def test_options_that_cannot_work_are_refused_at_once(
     assert await js.static_group_names(elastic.stream).all() == []
 
 
+async def test_misspelt_members_and_filters_are_errors(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members(["m1", "m2"])
+    for misspelt in (elastic.drop_members("M1"), _partitions(elastic, "M1")):
+        with pytest.raises(ConfigError, match=r'"M1" is no member .*: did you mean "m1"\?'):
+            await misspelt
+    with pytest.raises(ConfigError, match=r'filter "meter\.\*" fits none of the subjects'):
+        await js.create_elastic_group(
+            elastic.stream, "no", max_members=2, filters=[PartitioningFilter("meter.*", [1])]
+        )
+    assert await js.elastic_group_names(elastic.stream).all() == ["cg"]
+
+
+async def _partitions(group: ElasticGroup, member: str) -> list[int]:
+    return group.partitions(member)
+
+
+async def test_who_is_none_of_the_members_waits_and_is_told_once(
+    shared_server: NatsServer, js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    told = asyncio.Event()
+    reports: list[jetspark.JetsparkError] = []
+
+    def report(error: jetspark.JetsparkError) -> None:
+        reports.append(error)
+        told.set()
+
+    async with (
+        asyncio.timeout(60),
+        jetspark.connect(shared_server.url, error_callback=report) as nc,
+    ):
+        group = await nc.jetstream().elastic_group(elastic.stream, "cg")
+        async with group.consume("M1") as member:
+            await told.wait()
+            await elastic.add_members("M1")
+            await elastic.drop_members("m1")
+            assert len(await take(member, len(KEYS))) == len(KEYS)
+    assert [str(error) for error in reports] == [
+        f'"M1" is no member of consumer group "cg" of stream "{elastic.stream}": did you mean "m1"?'
+    ]
+
+
 async def test_members_end_when_their_group_is_deleted(
     js: JetStream, elastic: ElasticGroup
 ) -> None:
@@ -328,8 +373,10 @@ async def test_members_end_when_their_group_is_deleted(
     async with asyncio.timeout(60), elastic.consume("m1") as member:
         ending = asyncio.create_task(_all(member))
         await elastic.delete()
-        assert await ending == []
-        await member.wait_ended()
+        with pytest.raises(ConsumerGroupNotFoundError):
+            await ending
+        with pytest.raises(ConsumerGroupNotFoundError):
+            await member.wait_ended()
     with pytest.raises(ConsumerGroupNotFoundError):
         await js.elastic_group(elastic.stream, "cg")
     with pytest.raises(ConsumerGroupNotFoundError):
@@ -372,8 +419,10 @@ async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_
                 asked.clear()
                 await asked.wait()
                 await elastic.delete()
-                await standby.wait_ended()
-            await member.wait_ended()
+                with pytest.raises(ConsumerGroupNotFoundError):
+                    await standby.wait_ended()
+            with pytest.raises(ConsumerGroupNotFoundError):
+                await member.wait_ended()
 
 
 async def _all(member: GroupMember) -> list[GroupMsg]:
@@ -401,8 +450,10 @@ async def test_a_static_group_reads_a_stream_with_partitions(
     assert again.config == group.config
     with pytest.raises(ConfigError, match="exists with other options"):
         await js.create_static_group(stream, "cg", max_members=4, members=["a"])
-    with pytest.raises(ConfigError, match="no member"):
+    with pytest.raises(ConfigError, match=r"no member .*: its members are a, b\."):
         group.consume("c")
+    with pytest.raises(ConfigError, match=r'no member .*: did you mean "a"\?'):
+        group.consume("A")
     with pytest.raises(ConfigError, match="decides on durable_name"):
         group.consume("a", durable_name="x")
     found: list[GroupMsg] = []
@@ -417,7 +468,8 @@ async def test_a_static_group_reads_a_stream_with_partitions(
         assert await group.active_members() == ["a", "b"]
         assert (await js.consumer_info(stream, "cg-a")).config.durable_name == "cg-a"
         await group.delete()
-        await a.wait_ended()
+        with pytest.raises(ConsumerGroupNotFoundError):
+            await a.wait_ended()
     assert sorted(message.subject for message in found) == sorted(
         f"{stream}.{key}" for key in KEYS for _ in range(3)
     )

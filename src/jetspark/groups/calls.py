@@ -31,7 +31,7 @@ from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.requirements import check_feature
 from jetspark.kv.bucket import Bucket
 from jetspark.kv.calls import BucketCalls
-from jetspark.subjects import check_name
+from jetspark.subjects import check_name, subjects_overlap
 
 
 class _Buckets(BucketCalls):
@@ -68,7 +68,8 @@ class GroupCalls:
         tokens decide on the partition; None: all, by their whole subject. The group has a stream of
         its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
         `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError, also
-        when the group exists with other options, StreamNotFoundError, UnsupportedByServerError, and
+        when the group exists with other options and for a filter that fits none of the stream's
+        subjects, StreamNotFoundError, UnsupportedByServerError, and
         as every API call (see `JetStream`).
         """
         place = Place(stream, name, elastic=True).check()
@@ -77,6 +78,7 @@ class GroupCalls:
         wanted = None if filters is None else list(filters) or None
         config = ElasticConfig(max_members, wanted, max_buffered_msgs, max_buffered_bytes)
         info = await self._begin(place, config)
+        _check_filters(config, info)
         bucket = await self._group_bucket(place, info)
         found = await _create_key(bucket, place, config)
         if found.fixed != config.fixed:
@@ -193,6 +195,19 @@ async def _create_key(bucket: Bucket, place: Place, config: GroupConfig) -> Grou
     except KeyExistsError:
         return place.decode(await bucket.get_value(place.key, leader=True))
     return config
+
+
+def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
+    stream = info.config
+    if stream.mirror or stream.sources or stream.subject_transform:
+        return  # its subjects are others, too
+    subjects = stream.subjects or []
+    for one in config.filters:
+        if not any(subjects_overlap(one, subject) for subject in subjects):
+            raise ConfigError(
+                f'Partitioning filter "{one}" fits none of the subjects of stream '
+                f'"{stream.name}": {", ".join(subjects)}.'
+            )
 
 
 def _other_options(place: Place) -> ConfigError:

@@ -16,7 +16,7 @@ from jetspark.arguments import check_whole, checked_value
 from jetspark.errors import CodecError, ConfigError
 from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
-from jetspark.subjects import check_name
+from jetspark.subjects import check_name, nearest_name
 from jetspark.wire.documents import encode_document
 
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
@@ -158,6 +158,28 @@ def checked_config(config: GroupConfig) -> None:
 def members_of(config: GroupConfig) -> list[str]:
     """All names, in their order."""
     return [*(config.members or []), *(one.member for one in config.member_mappings or [])]
+
+
+def check_member(place: Place, config: GroupConfig, member: str) -> None:
+    """Raises ConfigError for who is no member, with the name that was perhaps meant."""
+    who = f'"{member}" is no member of consumer group "{place.group}" of stream "{place.stream}"'
+    known = members_of(config)
+    if not known:
+        raise ConfigError(f"{who}: it has none.")
+    if member not in known:
+        near = nearest_name(member, known)
+        hint = f'did you mean "{near}"?' if near else f"its members are {', '.join(known)}."
+        raise ConfigError(f"{who}: {hint}")
+
+
+def stranger(place: Place, config: GroupConfig, member: str) -> ConfigError | None:
+    """The error for who is none of a group's members; None while there are none."""
+    try:
+        if members_of(config):
+            check_member(place, config, member)
+    except ConfigError as error:
+        return error
+    return None
 
 
 def partitions_of(config: GroupConfig, member: str) -> list[int]:

@@ -26,6 +26,7 @@ from jetspark.groups.documents import (
     ElasticConfig,
     GroupConfig,
     Place,
+    check_member,
     checked_config,
     encode,
     mappings_of,
@@ -80,7 +81,8 @@ class ConsumerGroup:
         return self._config
 
     def partitions(self, member: str) -> list[int]:
-        """The partitions of a member in `config`; none for who is no member."""
+        """The partitions of a member in `config`. Raises ConfigError for who is no member."""
+        check_member(self._place, self._config, member)
         return partitions_of(self._config, member)
 
     async def refresh(self) -> GroupConfig:
@@ -123,15 +125,15 @@ class ConsumerGroup:
         from one that is not heard of. `max_ack_pending`: messages under way, at least 1; with more
         than one the order of a partition holds only while nothing fails. `options`: other fields of
         ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a static
-        group also when there is no such member. How it goes on and ends: see
-        `jetspark.groups.member`.
+        group also when there is no such member; who is none of an elastic group's members waits to
+        be added, which is reported. How it goes on and ends: see `jetspark.groups.member`.
         """
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"The group decides on {wrong[0]} itself.")
-        if not self._place.elastic and member not in members_of(self._config):
-            raise ConfigError(f"{member!r} is no member of consumer group {self.name!r}.")
+        if not self._place.elastic:
+            check_member(self._place, self._config, member)
         wait = as_timedelta(ack_wait)
         if wait <= timedelta(0):
             raise ConfigError("ack_wait must be more than 0 seconds.")
@@ -194,10 +196,15 @@ class ElasticGroup(ConsumerGroup):
         return (await self._change(change)).members or []
 
     async def drop_members(self, members: str | Iterable[str]) -> list[str]:
-        """Remove members; returns the others. Raises ConfigError for a group with mappings."""
+        """Remove members; returns the others.
+
+        Raises ConfigError for who is no member, and for a group with mappings.
+        """
         gone = _names(members)
 
         def change(config: ElasticConfig) -> ElasticConfig:
+            for member in () if config.member_mappings else gone:
+                check_member(self._place, config, member)
             return _with_members(config, [one for one in config.members or [] if one not in gone])
 
         return (await self._change(change)).members or []

@@ -11,8 +11,9 @@ Contract
 - When the members of an elastic group change, a member whose partitions change stops, gives back
   what was not taken, waits until the message being handled is acknowledged (for `ack_wait` at
   most), and gives up its consumer; then whoever has the partitions now can make one.
-- It ends when the group is deleted, and with an error when what is fixed was changed. Failures that
-  may pass are tried again; failures of the server itself (500) are reported once, besides.
+- It ends with ConsumerGroupNotFoundError when the group is deleted, and with an error when what is
+  fixed was changed. Failures that may pass are tried again; failures of the server itself (500) are
+  reported once, besides. So is, when it begins, that an elastic group has only other members.
 - What was sent to an instance that stood still, and may be another's since, is not handed out
   (`hand_out`).
 """
@@ -34,18 +35,14 @@ from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
     ConsumerDeletedError,
+    ConsumerGroupNotFoundError,
     ConsumerNotFoundError,
     JetsparkError,
     KeyNotFoundError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.groups.documents import (
-    GroupConfig,
-    Place,
-    filters_of,
-    members_of,
-)
+from jetspark.groups.documents import GroupConfig, Place, filters_of, members_of, stranger
 from jetspark.groups.hand_out import HandOut, pin_of
 from jetspark.groups.member_consumer import MemberConsumer
 from jetspark.groups.message import GroupMsg
@@ -276,12 +273,13 @@ class GroupMember:
 
     async def _follow(self) -> None:
         """Every change of the configuration."""
+        first = True
         async with self._bucket.watch(self._place.key) as changes:
             async for entry in changes:
                 if entry is None:
                     continue
                 if entry.is_deleted:
-                    self._finish()
+                    self._end(ConsumerGroupNotFoundError(self._place.stream, self._place.group))
                     await self._stand_back()
                     return
                 config = self._place.decode(entry.value)
@@ -290,7 +288,9 @@ class GroupMember:
                         f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
                         "was made anew with other options: its members have to be started again."
                     )
-                self._next_config = config
+                if first and (error := stranger(self._place, config, self._member)):
+                    self._js.client.report(error)
+                first, self._next_config = False, config
                 self._wake.set()
         self._end(ConnectionClosedError())
 

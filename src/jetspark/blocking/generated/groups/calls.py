@@ -38,7 +38,8 @@ class GeneratedGroupCalls:
         tokens decide on the partition; None: all, by their whole subject. The group has a stream of
         its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
         `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError, also
-        when the group exists with other options, StreamNotFoundError, UnsupportedByServerError, and
+        when the group exists with other options and for a filter that fits none of the stream's
+        subjects, StreamNotFoundError, UnsupportedByServerError, and
         as every API call (see `JetStream`).
         """
         return ElasticGroup(

@@ -40,7 +40,7 @@ class GeneratedConsumerGroup:
 
     @spelt
     def partitions(self, member: str) -> list[int]:
-        """The partitions of a member in `config`; none for who is no member."""
+        """The partitions of a member in `config`. Raises ConfigError for who is no member."""
         return self._inner.partitions(member)
 
     def refresh(self) -> GroupConfig:
@@ -76,8 +76,8 @@ class GeneratedConsumerGroup:
         takes over from one that is not heard of. `max_ack_pending`: messages under way, at least 1;
         with more than one the order of a partition holds only while nothing fails. `options`: other
         fields of ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a
-        static group also when there is no such member. How it goes on and ends: see
-        `jetspark.groups.member`.
+        static group also when there is no such member; who is none of an elastic group's members
+        waits to be added, which is reported. How it goes on and ends: see `jetspark.groups.member`.
         """
         return GroupMember(
             self._client,
@@ -123,7 +123,10 @@ class GeneratedElasticGroup:
 
     @spelt
     def drop_members(self, members: str | Iterable[str]) -> list[str]:
-        """Remove members; returns the others. Raises ConfigError for a group with mappings."""
+        """Remove members; returns the others.
+
+        Raises ConfigError for who is no member, and for a group with mappings.
+        """
         return self._client.thread.run(self._inner.drop_members, members)
 
     @spelt
