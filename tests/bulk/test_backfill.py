@@ -195,13 +195,14 @@ def test_a_purged_head_and_a_recreated_stream_are_errors(
 
 
 @pytest.mark.usefixtures("newest")
+@pytest.mark.parametrize("earliest", [False, True])
 def test_a_head_that_is_purged_while_it_is_sent_is_an_error(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], earliest: bool
 ) -> None:
     name = unique("HEAD")
     admin.create(name, name)
     admin.fill(dense(name, 80_000))
-    wanted = whole(admin.facts(name))
+    wanted = whole(admin.facts(name), from_earliest=earliest)
     batches = read_range(make_options(shared_server.url), wanted, ReadLimits(max_rows=1000))
     next(batches)
     admin.purge(name, seq=75_000)
