@@ -191,6 +191,20 @@ def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
         assert there.stream_names().all() == []
 
 
+def test_what_is_not_found_is_told_to_a_user_who_may_not_list_names(
+    make_server: MakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    denied = 'publish: { deny: ["$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.NAMES.>"] }'
+    users = f"{{ user: a, password: b, permissions: {{ {denied} }} }}"
+    port = make_server(f"authorization {{ users: [{users}] }}").port
+    url = f"nats://a:b@127.0.0.1:{port}"
+    with blocking.connect(url) as nc:
+        nc.jetstream().create_stream(name="S", subjects=["s"])
+    for arguments in (["consumer", "info", "S", "w"], ["stream", "info", "T"]):
+        assert app.run([*arguments, "--server", url]) == app.FAILED
+        assert " not found on " in capsys.readouterr().err
+
+
 def test_sizes_and_limits_are_written_for_people() -> None:
     assert [size(n) for n in (0, 1023, 1024, 5 << 30, 1 << 60)] == [
         "0 B", "1023 B", "1.0 KiB", "5.0 GiB", "1048576.0 TiB",

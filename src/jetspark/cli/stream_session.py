@@ -15,12 +15,13 @@ import jetspark
 from jetspark.cli import console
 from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
-from jetspark.errors import APIError, ConsumerNotFoundError, StreamNotFoundError
+from jetspark.errors import APIError, ConsumerNotFoundError, JetsparkError, StreamNotFoundError
 from jetspark.subjects import nearest_name
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
     from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream.paging import Paged
 
 T = TypeVar("T")
 
@@ -49,12 +50,12 @@ def with_jetstream(
         try:
             return await work(js)
         except StreamNotFoundError as error:
-            known = await js.stream_names().all()
+            known = await _all(js.stream_names())
             missing = next((one for one in streams if one not in known), streams[0])
             raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
         except ConsumerNotFoundError as error:
             what = f'Consumer "{consumer}" of stream "{streams[0]}"'
-            known = await js.consumer_names(streams[0]).all()
+            known = await _all(js.consumer_names(streams[0]))
             raise _not_found(error, what, nc, consumer, known) from None
 
     return with_client(server, context, ask)
@@ -71,6 +72,14 @@ def with_client(
             return await work(nc)
 
     return run_until_signal(main())
+
+
+async def _all(names: Paged[str]) -> list[str]:
+    """For a hint only: none when this user may not list them."""
+    try:
+        return await names.all()
+    except JetsparkError:
+        return []
 
 
 def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:
