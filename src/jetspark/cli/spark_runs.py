@@ -57,7 +57,7 @@ def quiet_spark(
 
         from jetspark.spark.failures import explain
         from jetspark.spark.jvm import WrongSettingError, last_words
-        from jetspark.spark.session import close_session, local_session, short_job
+        from jetspark.spark.session import close_session, local_session, short_job, warm_up
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
@@ -71,6 +71,8 @@ def quiet_spark(
                         name, master=master, log_file=log, conf=conf, jvm_options=options
                     )
                 log_failures(spark.sparkContext._accumulatorServer)
+                if short and master.startswith("local") and master not in ("local", "local[1]"):
+                    warm_up(spark)
                 try:
                     yield spark
                 except (PySparkException, Py4JError, ConnectionError) as error:

@@ -23,6 +23,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pyspark
@@ -52,6 +53,7 @@ class ClassArchive:
         self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
         self._checksum = self.file.with_suffix(".crc32")
         self._failed = self.file.with_suffix(".failed")
+        self._compared: tuple[str, int, int, int] | None = None
 
     def jvm_options(self) -> list[str]:
         """Options for the JVM; empty when there is no archive, or a damaged one."""
@@ -65,8 +67,16 @@ class ClassArchive:
         """Whether it exists, is unchanged, and only this user can have written it."""
         try:
             with self.file.open("rb") as file:
-                mine = _mine_alone(os.fstat(file.fileno())) and _mine_alone(self._folder.stat())
-                return mine and self._checksum.read_text() == _crc32(self.file)
+                about = os.fstat(file.fileno())
+                if not (_mine_alone(about) and _mine_alone(self._folder.stat())):
+                    return False
+                wanted = self._checksum.read_text()
+                version = (wanted, about.st_ino, about.st_size, about.st_mtime_ns)
+                if self._compared != version:
+                    if wanted != _crc32(self.file):
+                        return False
+                    self._compared = version
+                return True
         except OSError:
             return False
 
@@ -164,7 +174,12 @@ def class_archive() -> ClassArchive | None:
     if folder is None:
         return None
     java = find_java()
-    return ClassArchive(folder, java, version_text(java))
+    return _archive_for(folder, java, version_text(java))
+
+
+@cache
+def _archive_for(folder: Path, java: Path, java_version: str) -> ClassArchive:
+    return ClassArchive(folder, java, java_version)
 
 
 def switched_off() -> bool:
