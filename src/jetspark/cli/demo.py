@@ -128,11 +128,12 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
             options={
                 **job.options,
                 "servers": server.url,
-                "maxOffsetsPerTrigger": "100000",
+                "maxOffsetsPerTrigger": "200000",
                 "minPartitions": "2",
             },
         )
-        with quiet_spark("jetspark demo", master, messages=len(flights)) as spark:
+        few = {"spark.sql.shuffle.partitions": "2"}
+        with quiet_spark("jetspark demo", master, few, messages=len(flights)) as spark:
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             rows = _rows(spark, table, format_)
@@ -207,9 +208,11 @@ async def _publish(url: str, flights: DataFrame) -> int:
 
 
 def _rows(spark: SparkSession, table: Path, format_: str) -> SparkRows:
-    if format_ == "parquet":
-        return spark.read.parquet(str(table))
-    return spark.read.format(f"jetspark-{format_}").load(str(table)).cache()
+    from jetspark.spark.json_payloads import CORRUPT
+
+    reader = spark.read.format(format_ if format_ == "parquet" else f"jetspark-{format_}")
+    compared = ("carrier", "origin", "dep_delay", "seq", CORRUPT)
+    return reader.load(str(table)).select(*compared).cache()
 
 
 def _read_without_spark(table: Path, format_: str, published: int) -> bool:
