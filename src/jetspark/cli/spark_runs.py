@@ -71,7 +71,11 @@ def quiet_spark(
                         name, master=master, log_file=log, conf=conf, jvm_options=options
                     )
                 log_failures(spark.sparkContext._accumulatorServer)
-                if short and master.startswith("local") and master not in ("local", "local[1]"):
+                if (
+                    short
+                    and master.startswith("local")
+                    and spark.sparkContext.defaultParallelism > 1
+                ):
                     warm_up(spark)
                 try:
                     yield spark
