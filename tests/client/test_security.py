@@ -26,6 +26,8 @@ from jetspark.errors import (
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.certificates import Certificates
 
 USERS = 'authorization { users = [{user: u, password: "p@ss"}] }'
@@ -160,6 +162,13 @@ async def test_the_host_name_is_verified(
     with pytest.raises(TLSError, match="match"):
         await connect(url, tls_ca_file=ca)
     await connect(url, tls_ca_file=ca, tls_hostname="localhost")
+
+
+async def test_a_file_that_is_not_there_is_told_before_a_server_without_tls(
+    shared_server: NatsServer, connect: Connect, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be used: .*none: No such file"):
+        await connect(shared_server.url, tls_ca_file=str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("how", ["scheme", "option", "authorities", "context"])

@@ -35,7 +35,10 @@ def client_context(
             hint = " (the key is encrypted: it needs the right tls_key_password)"
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
-        named = f"{error.filename}: " if error.filename else ""
+        given = (ca_file, cert_file, key_file)  # OpenSSL's errors name none
+        missing = (os.fspath(one) for one in given if one is not None and not os.path.exists(one))
+        which = error.filename or next(missing, "")
+        named = f"{which}: " if which else ""
         reason = error.strerror or str(error)
         raise ConfigError(f"The TLS files cannot be used: {named}{reason}.") from error
     return context

@@ -87,6 +87,7 @@ def handshake(
     info = parse_info(first.document)
 
     if not below and wanted and not (info.tls_required or info.tls_available):
+        options.make_ssl_context()  # a file that cannot be read is the likelier mistake
         raise SecureConnectionWantedError(
             f"{server} does not offer TLS, and the options require it.", server=str(server)
         )
