@@ -257,6 +257,13 @@ def test_wrong_configuration_is_refused_with_a_hint(
         config_to_wire(StreamConfig, config, options)
 
 
+def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "stream.json"
+    file.write_text('{"name": "S", ')
+    with pytest.raises(ConfigError, match=r"stream\.json is no StreamConfig in JSON: "):
+        config_to_wire(StreamConfig, file, {})
+
+
 WORDS = [
     (
         {"retention": "workqueu"},

@@ -187,6 +187,8 @@ def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, A
     except (msgspec.MsgspecError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
+        if isinstance(config, os.PathLike):
+            raise ConfigError(f"{config} is no {cls.__name__} in JSON: {error}.") from None
         if not isinstance(config, str):
             raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
         raise ConfigError(
