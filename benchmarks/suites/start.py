@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.measure import Job, Measure, Stopwatch, session_cpu, session_peak
 from benchmarks.race import chosen, contestant_options, race
@@ -57,17 +58,14 @@ def jetspark_session(job: Job) -> Measure:
 
 
 def jetspark_short_job(job: Job) -> Measure:
-    from jetspark.spark.session import short_job
-
-    return _timed(_local_session, jvm_options=short_job({}))
+    return _timed(partial(_local_session, short=True))
 
 
-def _timed(session: Any, **options: Any) -> Measure:
+def _timed(session: Callable[[Path], None]) -> Measure:
     with tempfile.TemporaryDirectory() as folder, Stopwatch(session_cpu, session_peak) as watch:
-        session(Path(folder), **options)
+        session(Path(folder))
     measure = watch.measure(1)
-    figures = {"seconds": measure.seconds}
-    return replace(measure, figures=figures)
+    return replace(measure, figures={"seconds": measure.seconds})
 
 
 def _plain_session(folder: Path) -> None:
@@ -78,10 +76,11 @@ def _plain_session(folder: Path) -> None:
     spark.stop()
 
 
-def _local_session(folder: Path, **options: Any) -> None:
-    from jetspark.spark.session import close_session, local_session
+def _local_session(folder: Path, *, short: bool = False) -> None:
+    from jetspark.spark.session import close_session, local_session, short_job
 
-    spark = local_session("benchmark", log_file=folder / "log", **options)
+    options = short_job({}) if short else []
+    spark = local_session("benchmark", log_file=folder / "log", jvm_options=options)
     _first_results(spark, folder)
     close_session(spark)
 
