@@ -7,11 +7,11 @@ sanitizers.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -123,22 +123,5 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) 
     return ends
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sanitize", action="store_true")
-    given = parser.parse_args()
-    if given.sanitize:
-        arguments = [str(given.count), "--seed", str(given.seed)]
-        return sanitized.run_again("tests.fuzz.archives", arguments)
-    sanitized.load()
-    from jetspark.wire import _kernel, _python_kernel  # type: ignore[attr-defined]
-
-    print(f"kernel: {_kernel.__file__}", file=sys.stderr)
-    print(dict(fuzz(given.count, [_python_kernel, _kernel], given.seed, 10_000)))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sanitized.main("tests.fuzz.archives", __doc__, 100_000, partial(fuzz, report=10_000)))

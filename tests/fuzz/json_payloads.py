@@ -6,7 +6,6 @@ sanitizers.
 
 from __future__ import annotations
 
-import argparse
 import random
 import struct
 import sys
@@ -37,23 +36,5 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0) -> int:
     return count - left
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sanitize", action="store_true")
-    given = parser.parse_args()
-    if given.sanitize:
-        arguments = [str(given.count), "--seed", str(given.seed)]
-        return sanitized.run_again("tests.fuzz.json_payloads", arguments)
-    sanitized.load()
-    from jetspark.wire import _kernel, _python_kernel  # type: ignore[attr-defined]
-
-    print(f"kernel: {_kernel.__file__}", file=sys.stderr)
-    parsed = fuzz(given.count, [_python_kernel, _kernel], given.seed)
-    print(f"{parsed:,} of {given.count:,} were plain objects")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sanitized.main("tests.fuzz.json_payloads", __doc__, 1_000_000, fuzz))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.spark.session import end_without_waiting, short_job, warm_up
+from jetspark.spark.session import end_without_waiting, short_job
+from jetspark.spark.warming import warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -43,14 +43,14 @@ class Head:
 
     def matters(self, facts: StreamFacts) -> bool:
         """Whether messages that are removed from the head are a loss."""
-        wanted = self._wanted
-        return self._begun and not (wanted.last_values or facts.keeps_last_per_subject)
+        return self._begun and self._all_matter(facts)
 
     def seen(self, facts: StreamFacts) -> None:
         """Facts of the stream, before it is read."""
-        self._moves = bool(facts.limits) and not (
-            self._wanted.last_values or facts.keeps_last_per_subject
-        )
+        self._moves = bool(facts.limits) and self._all_matter(facts)
+
+    def _all_matter(self, facts: StreamFacts) -> bool:
+        return not (self._wanted.last_values or facts.keeps_last_per_subject)
 
     def delivered(self, rows: Deliveries, had: int, position: int) -> None:
         """Rows have come, from index `had` on. `position`: of the reader, before them."""

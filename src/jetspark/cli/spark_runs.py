@@ -57,7 +57,8 @@ def quiet_spark(
 
         from jetspark.spark.failures import explain
         from jetspark.spark.jvm import WrongSettingError, last_words
-        from jetspark.spark.session import close_session, local_session, short_job, warm_up
+        from jetspark.spark.session import close_session, local_session, short_job
+        from jetspark.spark.warming import warm_up
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"

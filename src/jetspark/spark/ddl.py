@@ -7,6 +7,7 @@ refused here.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
@@ -44,6 +45,17 @@ def check_fields(ddl: str, said: str) -> dict[str, str]:
         return _Parser(ddl).fields()
     except _Wrong as wrong:
         raise ConfigError(f"{said} {ddl!r} is no schema: {wrong}; {_ADVICE}") from None
+
+
+def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
+    """The first field that Spark, which ignores case, could not distinguish from a column or from
+    a field before it."""
+    taken = {name.casefold() for name in columns}
+    for name in fields:
+        if name.casefold() in taken:
+            return name
+        taken.add(name.casefold())
+    return None
 
 
 class _Wrong(Exception):

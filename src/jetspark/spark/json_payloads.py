@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.json_fields import TYPES
 from jetspark.errors import ConfigError
-from jetspark.spark.ddl import check_fields
+from jetspark.spark.ddl import ambiguous, check_fields
 from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
@@ -23,11 +23,11 @@ KEPT = ("stream", "subject", "seq", "timestamp", "headers")
 """Columns of a stream's rows that are kept."""
 _OPTION = "jsonSchema"
 _PAYLOADS = ("data", "value")
+"""Of a stream's rows, and of a bucket's."""
 _WHOLE = "_parsed"
 _SAID = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
 _TIMES = {"date", "timestamp"}
 _POLICY = "spark.sql.legacy.timeParserPolicy"
-"""Of a stream's rows, and of a bucket's."""
 
 
 def json_columns(ddl: str, said: str, columns: Iterable[str]) -> dict[str, str]:
@@ -54,8 +54,7 @@ def parsing(spark: SparkSession, options: Mapping[str, str], ddl: str, said: str
     if {"bucket", "columns", _OPTION.casefold()} & names:
         return {}
     fields = {field.name: field.dataType.simpleString() for field in _schema(ddl, said)}
-    columns = [name.casefold() for name in (*fields, *KEPT, "data", _WHOLE)]
-    if len(set(columns)) < len(columns) or not set(fields.values()) <= set(TYPES):
+    if ambiguous((*KEPT, "data", _WHOLE), fields) or not set(fields.values()) <= set(TYPES):
         return {}
     if _TIMES & set(fields.values()) and spark.conf.get(_POLICY) == "LEGACY":
         return {}

@@ -18,6 +18,7 @@ from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark import positions
 from jetspark.spark.connection_options import CONNECTION, connection_options
+from jetspark.spark.ddl import ambiguous
 from jetspark.spark.option_names import named
 from jetspark.spark.positions import Position, Positions
 from jetspark.subjects import check_name, nearest_name
@@ -311,14 +312,11 @@ def _check_json(reading: Mapping[str, Any]) -> None:
         raise ConfigError("Option 'jsonSchema' is for streams: use from_json on a bucket's values.")
     if "data" not in columns:
         raise ConfigError("Option 'jsonSchema' needs the column data, which 'columns' leaves out.")
-    taken = {name.casefold() for name in columns}
-    for name, _ in reading["json_fields"]:
-        if name.casefold() in taken:
-            raise ConfigError(
-                f"Option 'jsonSchema': there is another column {name}, which Spark could not "
-                "distinguish: use from_json on data."
-            )
-        taken.add(name.casefold())
+    if name := ambiguous(columns, dict(reading["json_fields"])):
+        raise ConfigError(
+            f"Option 'jsonSchema': there is another column {name}, which Spark could not "
+            "distinguish: use from_json on data."
+        )
 
 
 def _check_columns(columns: Sequence[str], *, of_bucket: bool) -> None:

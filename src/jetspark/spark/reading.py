@@ -6,6 +6,8 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -264,17 +266,14 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     """
     if not isinstance(partition, RangePartition):
         return
-    for wanted in partition.ranges:
-        yield from with_json(
-            options,
-            read_range(
-                options.connection,
-                wanted,
-                options.limits(),
-                columns=options.columns,
-                fail_on_data_loss=options.fail_on_data_loss,
-            ),
-        )
+    read = partial(
+        read_range,
+        options.connection,
+        limits=options.limits(),
+        columns=options.columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    yield from with_json(options, chain.from_iterable(map(read, partition.ranges)))
 
 
 def with_json(

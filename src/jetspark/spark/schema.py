@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
     LongType,
-    ShortType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
+from jetspark.bulk.json_fields import TYPES
 from jetspark.errors import ConfigError
 
 SCHEMA = StructType(
@@ -62,17 +57,7 @@ BUCKET_SCHEMA = StructType(
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
-_JSON: Mapping[str, DataType] = {
-    "string": StringType(),
-    "tinyint": ByteType(),
-    "smallint": ShortType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
-}
+_JSON = {name: from_arrow_type(arrow) for name, (_, arrow) in TYPES.items()}
 
 
 def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = ()) -> StructType:

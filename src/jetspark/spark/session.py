@@ -20,7 +20,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -96,26 +95,6 @@ def local_session(
         builder = builder.config(name, value)
     with _preloaded(master, conf or {}, log_file):
         return SessionStart(builder, log_file, jvm_options, conf).session()
-
-
-def warm_up(session: SparkSession) -> None:
-    """Run a job that does nothing, beside the caller, who prepares one that does something.
-
-    Planning hardly uses a second processor. Meanwhile the JVM loads what jobs need, and starts the
-    Python workers that later tasks take.
-    """
-    threading.Thread(target=_do_nothing, args=(session,), name="warm-up", daemon=True).start()
-
-
-def _do_nothing(session: SparkSession) -> None:
-    with suppress(Exception):  # the session has ended already
-        rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
-        rows = rows.mapInArrow(_the_same, rows.schema)
-        rows.write.format("noop").mode("overwrite").save()
-
-
-def _the_same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 def _socket_fits(conf: Mapping[str, str]) -> bool:
