@@ -131,21 +131,37 @@ Found s2_frame(const uint8_t *at, size_t size, int identified, S2Frame *frame) {
     return WHOLE;
 }
 
+#define STRIDE 16
+
+/* Copies whole strides, the last one beyond `length`: for areas that have STRIDE bytes more, and lie
+ * STRIDE apart. Most copies are of a few bytes, and memcpy's call would cost more than they do. */
+static inline void copy_strides(uint8_t *to, const uint8_t *from, size_t length) {
+    for (size_t i = 0; i < length; i += STRIDE)
+        memcpy(to + i, from + i, STRIDE);
+}
+
 /* Copies bytes that were written `offset` bytes before; the areas may overlap. */
 static inline void copy_back(uint8_t *to, size_t offset, size_t length, size_t room) {
     const uint8_t *from = to - offset;
-    if (offset >= length) {
-        memcpy(to, from, length);
-        return;
-    }
-    if (offset >= 8 && room >= length + 8) {
+    if (room < length + STRIDE) {
+        for (size_t i = 0; i < length; i++)
+            to[i] = from[i];
+    } else if (offset >= STRIDE) {
+        copy_strides(to, from, length);
+    } else if (offset >= 8) {
         for (size_t i = 0; i < length; i += 8)
             memcpy(to + i, from + i, 8);
-        return;
+    } else if (offset == 1) {
+        memset(to, *from, length);
+    } else {
+        for (size_t i = 0; i < length; i++)
+            to[i] = from[i];
     }
-    for (size_t i = 0; i < length; i++)
-        to[i] = from[i];
 }
+
+/* The bytes behind a tag of a copy, by its kind. */
+static const uint8_t copy_width[] = {0, 1, 2, 4};
+static const uint32_t copy_mask[] = {0, 0xFF, 0xFFFF, 0xFFFFFFFF};
 
 static int s2_block(const uint8_t *at, const uint8_t *limit, uint8_t *to, size_t size) {
     size_t done = 0, offset = 0;
@@ -167,7 +183,10 @@ static int s2_block(const uint8_t *at, const uint8_t *limit, uint8_t *to, size_t
             length++;
             if (length > left || length > size - done)
                 return 0;
-            memcpy(to + done, at, length);
+            if (length <= 4 * STRIDE && left >= length + STRIDE && size - done >= length + STRIDE)
+                copy_strides(to + done, at, length);
+            else
+                memcpy(to + done, at, length);
             at += length;
             done += length;
             continue;
