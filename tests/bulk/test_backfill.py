@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.bulk.test_backup import ordinary, spoil, various
+from tests.support.frame_proxy import FrameProxy
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin, Row, numbered
 
@@ -16,6 +18,7 @@ from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
+from jetspark.bulk.snapshot_transfer import SnapshotTransfer
 from jetspark.bulk.stream_api import StoredMessage
 from jetspark.connection.options import make_options
 from jetspark.errors import (
@@ -232,6 +235,39 @@ def test_without_the_permission_nothing_else_is_tried(make_server: MakeServer) -
         facts = admin.facts("S")
     with pytest.raises(PermissionsError, match=r"STREAM\.SNAPSHOT"):
         list(read_range(make_options(server.url, user="some", password="x"), whole(facts)))
+
+
+@pytest.mark.usefixtures("newest", "no_consumer")
+async def test_the_answer_may_come_behind_the_snapshot(make_server: MakeServer) -> None:
+    """The server sends them from two queues."""
+    server = make_server()
+    with Admin(server.url) as admin:
+        admin.create("S", "S")
+        admin.fill(numbered("S", 100))
+        facts = admin.facts("S")
+    async with FrameProxy(server.port) as proxy:
+        fault = proxy.arm(1, "late", delay=0.3, wanted=lambda frame: b".answer " in frame[:80])
+        url = f"nats://127.0.0.1:{proxy.port}"
+        rows = await asyncio.wait_for(asyncio.to_thread(read, url, whole(facts)), 20)
+    assert fault.hit is not None
+    assert rows["seq"].to_pylist() == list(range(1, 101))
+
+
+@pytest.mark.usefixtures("newest")
+def test_an_error_in_the_thread_of_a_snapshot_is_raised(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(SnapshotTransfer, "_take", broken)
+    server = make_server()
+    with Admin(server.url) as admin:
+        admin.create("S", "S")
+        admin.fill(numbered("S", 100))
+        facts = admin.facts("S")
+    with pytest.raises(LookupError, match="a bug"):
+        read(server.url, whole(facts))
 
 
 @pytest.mark.usefixtures("newest", "no_consumer")

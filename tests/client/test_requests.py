@@ -10,7 +10,7 @@ import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 
-from jetspark import Client, Message
+from jetspark import Client, Disconnected, Message
 from jetspark.errors import (
     BadSubjectError,
     ConfigError,
@@ -147,6 +147,41 @@ async def test_a_request_survives_a_reconnect(
     await message.respond(b"after all")
     assert (await asking).data == b"after all"
     assert nc.stats.reconnects == 1
+
+
+async def test_what_ended_without_a_link_is_not_sent_later(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    """An error must not be followed by the effect, minutes later."""
+    nc = await connect(nats_server.url)
+    events = nc.events()
+    await asyncio.to_thread(nats_server.kill)
+    async for event in events:
+        if isinstance(event, Disconnected):
+            break
+    with pytest.raises(RequestTimeoutError, match=r"not be sent within 0\.1 s, and"):
+        await nc.request("late", b"timed out", timeout=0.1)
+    cancelled = asyncio.create_task(nc.request("late", b"cancelled", timeout=60))
+
+    async def gather() -> list[Message]:
+        return await nc.request_many("late", b"many", timeout=60)
+
+    gathered = asyncio.create_task(gather())
+    kept = asyncio.create_task(nc.request("late", b"kept", timeout=60))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    gathered.cancel()
+    await asyncio.wait({cancelled, gathered})
+    seen = []
+
+    async def answer(message: Message) -> None:
+        seen.append(message.data)
+        await message.respond()
+
+    nc.subscribe("late", callback=answer)  # on the next link before what was kept
+    await asyncio.to_thread(nats_server.start)
+    await asyncio.wait_for(kept, 20)
+    assert seen == [b"kept"]
 
 
 async def test_closing_fails_what_waits_at_once(

@@ -380,6 +380,20 @@ def test_offset_documents_have_one_order() -> None:
     assert text == json.dumps(json.loads(text), sort_keys=True)
 
 
+def test_offsets_name_no_flag_that_is_not_set() -> None:
+    one = {"created": CREATED, "next": 2, "start": 1}
+    assert to_json({"S": StreamOffset(CREATED, 2, 1)}) == {"streams": {"S": one}, "version": 1}
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("initial", [False, True])
+def test_offsets_are_read_with_and_without_flags(earliest: bool, initial: bool) -> None:
+    offset = StreamOffset(CREATED, 2, 1, earliest=earliest, initial=initial)
+    named = {"created": CREATED, "earliest": earliest, "initial": initial, "next": 2, "start": 1}
+    assert from_json({"streams": {"S": named}, "version": 1}) == {"S": offset}
+    assert from_json(to_json({"S": offset})) == {"S": offset}
+
+
 @pytest.mark.parametrize(
     "document",
     [{}, {"version": 2, "streams": {}}, {"version": 1, "streams": {"S": {"next": 1}}}, []],

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from jetspark.bulk.link import BlockingLink
 from jetspark.errors import (
-    JetsparkError,
     MissedHeartbeatError,
     NoRespondersError,
     RequestTimeoutError,
@@ -55,7 +54,7 @@ class SnapshotTransfer:
         self._part = 0
         self._answer: dict[str, Any] | None = None
         self._over = False
-        self._error: JetsparkError | None = None
+        self._error: BaseException | None = None
         self._news = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
@@ -120,9 +119,10 @@ class SnapshotTransfer:
 
     def _run(self) -> None:
         try:
-            while not (self._stopping or self._over):
+            # A small snapshot may be over before the answer comes: nothing orders the two.
+            while not self._stopping and (self._answer is None or not self._over):
                 self._step()
-        except JetsparkError as error:
+        except BaseException as error:  # else the caller would wait for ever
             self._finish(error)
 
     def _step(self) -> None:
@@ -195,7 +195,7 @@ class SnapshotTransfer:
             self._link.send(acks)
             self._answered = now
 
-    def _finish(self, error: JetsparkError | None) -> None:
+    def _finish(self, error: BaseException | None) -> None:
         with self._news:
             self._over = True
             self._error = error

@@ -5,7 +5,7 @@ may be while draining, since callbacks still run then and may send requests. A r
 in a table from its publish to its reply, timeout, cancellation or the connection's end, whichever
 comes first; each of them removes the entry, and a reply without an entry is dropped. A reconnect
 does not change the table: the inbox is subscribed again before anything else is sent, so a reply
-may still come.
+may still come. A request that ends before there was a link to send it is not sent later.
 
 One timer serves all requests. It is set for the earliest deadline, so a request that is answered in
 time starts none. A timeout is at most `_TICK` late.
@@ -77,6 +77,8 @@ class RequestMux:
         # By reply subject.
         self._open: dict[bytes, _Request] = {}
         self._gathering: dict[bytes, Gathering] = {}
+        self._left: set[bytes] = set()
+        """Nobody waits for their replies any more; they may not have been sent yet."""
         self._last = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -132,7 +134,18 @@ class RequestMux:
 
     def close(self, reply: bytes) -> None:
         """Remove a request whose caller no longer waits; does nothing if it was answered."""
-        self._open.pop(reply, None)
+        if self._open.pop(reply, None) is not None and self._outbox.size:
+            self._leave(reply)
+
+    def _leave(self, reply: bytes) -> None:
+        """Withdraw a request soon, together with others."""
+        if not self._left:
+            self._loop.call_later(_TICK, self._withdraw)
+        self._left.add(reply)
+
+    def _withdraw(self) -> None:
+        self._outbox.withdraw(self._left)
+        self._left.clear()
 
     @contextmanager
     def gathering(
@@ -146,6 +159,8 @@ class RequestMux:
             yield gathering, reply
         finally:
             self._gathering.pop(reply, None)
+            if self._outbox.size:
+                self._leave(reply)
 
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
@@ -199,16 +214,24 @@ class RequestMux:
         self._timer = None
         self._timer_at = math.inf
         now = self._loop.time()
-        for reply, (answer, deadline, subject, timeout) in list(self._open.items()):
-            if deadline <= now:
-                del self._open[reply]
-                if not answer.done():
-                    answer.set_exception(
-                        RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
-                    )
+        late = {reply: one for reply, one in self._open.items() if one[1] <= now}
+        unsent = self._outbox.withdraw(late) if late else ()
+        for reply, (answer, _, subject, timeout) in late.items():
+            self._open.pop(reply, None)
+            if not answer.done():
+                answer.set_exception(_no_reply(subject, timeout, sent=reply not in unsent))
         if self._open:
             earliest = min(request[1] for request in self._open.values())
             self._set_timer(max(earliest, now + _TICK))
+
+
+def _no_reply(subject: str, timeout: float, *, sent: bool) -> RequestTimeoutError:
+    if sent:
+        return RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+    return RequestTimeoutError(
+        f"The request to {subject!r} could not be sent within {timeout:g} s, and will not be: "
+        "there was no connection to a server."
+    )
 
 
 def _own(error: JetsparkError | None) -> JetsparkError:

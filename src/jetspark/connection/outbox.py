@@ -11,12 +11,13 @@ several frames must not be joined into one here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from jetspark.connection.server_limits import Dropped, sendable
 from jetspark.connection.waiters import Waiters
 from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.frames import reply_of
 
 FLUSH_AT = 128 * 1024
 """Bytes after which frames are written without waiting for the end of the loop turn."""
@@ -151,6 +152,20 @@ class Outbox:
         self._frames, dropped = sendable(self._frames, info)
         self._size = sum(map(len, self._frames))
         return dropped
+
+    def withdraw(self, replies: Container[bytes]) -> set[bytes]:
+        """Drop the publishes with these reply subjects that still wait here; returns whose."""
+        withdrawn: set[bytes] = set()
+        kept = []
+        for frame in self._frames:
+            if type(frame) is bytes and (reply := reply_of(frame)) in replies:
+                withdrawn.add(reply)
+            else:
+                kept.append(frame)
+        if withdrawn:
+            self._frames = kept
+            self._size = sum(map(len, kept))
+        return withdrawn
 
     # -- emptying ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from jetspark.errors import (
     MaxPayloadError,
 )
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.frames import reply_of
 
 COMMON_LINE = 200
 """Bytes of subjects that fit into any server's line: its limit is at least 256."""
@@ -64,7 +65,7 @@ def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:
     words = frame[: frame.index(b"\r\n")].split()
     size = int(words[-1])
     with_headers = words[0] == b"HPUB"
-    reply = words[2].decode() if len(words) == 4 + with_headers else ""
+    reply = reply_of(frame).decode()
     if size > info.max_payload:
         return Dropped(MaxPayloadError(size, info.max_payload), reply)
     try:

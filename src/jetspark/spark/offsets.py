@@ -36,17 +36,18 @@ class StreamOffset:
 
 def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
     """The document for Spark, in canonical order at every level."""
-    streams = {
-        name: {
-            "created": offset.created,
-            "earliest": offset.earliest,
-            "initial": offset.initial,
-            "next": offset.next,
-            "start": offset.start,
-        }
-        for name, offset in sorted(offsets.items())
-    }
+    streams = {name: _one_to_json(offset) for name, offset in sorted(offsets.items())}
     return {"streams": streams, "version": _VERSION}
+
+
+def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
+    """Without what is false: Spark logs every stream in each batch."""
+    document: dict[str, Any] = {"created": offset.created}
+    if offset.earliest:
+        document["earliest"] = True
+    if offset.initial:
+        document["initial"] = True
+    return document | {"next": offset.next, "start": offset.start}
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
@@ -62,10 +63,10 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
                 created=str(one["created"]),
                 next=int(one["next"]),
                 start=int(one["start"]),
-                earliest=bool(one["earliest"]),
-                initial=bool(one["initial"]),
+                earliest=bool(one.get("earliest", False)),
+                initial=bool(one.get("initial", False)),
             )
             for name, one in document["streams"].items()
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None

@@ -42,6 +42,12 @@ def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> by
     return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
 
 
+def reply_of(frame: bytes) -> bytes:
+    """The reply subject of a PUB or HPUB, b"" without one."""
+    words = frame[: frame.index(b"\r\n")].split()
+    return words[2] if len(words) == (5 if words[0] == b"HPUB" else 4) else b""
+
+
 def sub(subject: str, sid: int, queue: str | None = None) -> bytes:
     """SUB, with a queue group if given."""
     return b"SUB %b %d\r\n" % (target_of(subject, queue or None), sid)
