@@ -1,7 +1,7 @@
 """Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to kernels and to Backup.
 
 The kernels: equal content, rows and errors, nothing but BackupError, and content within what one
-call may unpack. Backup: rows or a BackupError. With `--sanitize` the C kernel is first built with
+call may unpack. Backup: rows, a BackupError or a DataLossError. With `--sanitize` the C kernel is first built with
 sanitizers.
 """
 
@@ -97,7 +97,7 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) 
     from tests.support import archives as make
 
     from jetspark.bulk.backup import open_backup
-    from jetspark.errors import BackupError
+    from jetspark.errors import BackupError, DataLossError
 
     rng = random.Random(seed)
     ends: Counter[str] = Counter()
@@ -116,7 +116,7 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) 
                 rows = sum(batch.num_rows for batch in open_backup(place).read())
                 assert rows <= messages
                 ends["read"] += 1
-            except BackupError:
+            except (BackupError, DataLossError):
                 ends["refused"] += 1
             if report and number % report == 0:
                 print(f"{number:,} archives: {dict(ends)}", file=sys.stderr, flush=True)
