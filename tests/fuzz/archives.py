@@ -1,8 +1,8 @@
 """Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to kernels and to Backup.
 
 The kernels: equal content, rows and errors, nothing but BackupError, and content within what one
-call may unpack. Backup: rows, a BackupError or a DataLossError. With `--sanitize` the C kernel is first built with
-sanitizers.
+call may unpack. Backup: rows, a BackupError or a DataLossError. With `--sanitize` the C kernel is
+first built with sanitizers.
 """
 
 from __future__ import annotations

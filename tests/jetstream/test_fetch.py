@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.jetstream.eventually import eventually
 from tests.jetstream.scripted import ScriptedConsumer
+from tests.support.frame_proxy import FrameProxy
 
 from jetspark.errors import (
     ConfigError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
     from jetspark.jetstream import FetchResult, PullConsumer
     from jetspark.server import NatsServer
+    from jetspark.wire.events import MessageFrame
 
 
 @pytest.fixture
@@ -208,11 +210,68 @@ async def test_a_cancelled_fetch_leaves_nothing_behind(
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert routes(nc) == before
+    await eventually(lambda: _has_routes(nc, before))  # closed behind what is on its way
     await fill(js, stream, 5)
     # The pull is still at the server, but a delivery to it would be lost: none is.
     batch = await consumer.fetch(5, timeout=2)
     assert [msg.metadata.deliveries for msg in batch] == [1] * 5
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_what_a_cancelled_fetch_has_received_goes_back_at_once(
+    js: JetStream,
+    stream: str,
+    consumer: PullConsumer,
+    nc: Client,
+    batch: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fetch of one message is complete when it is cancelled, one of ten waits for more."""
+    before = routes(nc)
+    taking = pull.Pull._on_run
+
+    def cancelled_then(self: pull.Pull, frames: list[MessageFrame], size: int) -> bool:
+        taken = taking(self, frames, size)
+        waiting.cancel()
+        return taken
+
+    monkeypatch.setattr(pull.Pull, "_on_run", cancelled_then)
+    waiting = asyncio.create_task(consumer.fetch(batch, timeout=60))
+    await fill(js, stream, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    again = await consumer.next(timeout=5)  # ack_wait is 30 s
+    assert again.metadata.deliveries == 2
+    assert routes(nc) == before
+
+
+async def test_what_is_on_its_way_to_a_cancelled_fetch_goes_back_at_once(
+    js: JetStream, stream: str, consumer: PullConsumer, shared_server: NatsServer
+) -> None:
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(f"nats://127.0.0.1:{proxy.port}") as other,
+    ):
+        far = await other.jetstream().consumer(stream, consumer.name)
+        waiting = asyncio.create_task(far.fetch(10, timeout=60))
+        await eventually(lambda: _waits(consumer))
+        fault = proxy.arm(1, "stalled", delay=0.5)
+        await fill(js, stream, 1)
+        await eventually(lambda: _is_out(consumer))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        again = await consumer.next(timeout=5)  # ack_wait is 30 s
+    assert fault.hit is not None
+    assert again.metadata.deliveries == 2
+
+
+async def _has_routes(nc: Client, count: int) -> bool:
+    return routes(nc) == count
+
+
+async def _is_out(consumer: PullConsumer) -> bool:
+    return (await consumer.info()).num_ack_pending == 1
 
 
 async def test_every_end_of_a_fetch_leaves_nothing_behind(

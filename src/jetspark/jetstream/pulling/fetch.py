@@ -1,9 +1,9 @@
 """One fetch from a pull consumer (ADR-13, ADR-37).
 
 Contract
-- A fetch has its own inbox, subscribed while it lasts: what a cancelled fetch leaves behind at the
-  server finds no interest and is dropped there. The read loop makes the messages; one future wakes
-  the caller.
+- A fetch has its own inbox, subscribed while it lasts: the server drops the request of a cancelled
+  one, and what it has delivered to it goes back (`giving_back`). The read loop makes the messages;
+  one future wakes the caller.
 - It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
   statuses are errors: raised when no message came, otherwise attached to the result.
 - Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
@@ -40,6 +40,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
+from jetspark.jetstream.pulling.giving_back import give_back
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.jetstream.pulling.lost_deliveries import delivered_twice, lost_without_acks
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
@@ -68,32 +69,6 @@ SILENCE = 0.25
 
 class Pull:
     """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
-
-    __slots__ = (
-        "_acks",
-        "_api",
-        "_batch",
-        "_client",
-        "_counted",
-        "_deadline",
-        "_error",
-        "_heard",
-        "_heartbeat",
-        "_link_lost",
-        "_listener",
-        "_look",
-        "_max_bytes",
-        "_messages",
-        "_names",
-        "_no_wait",
-        "_priority",
-        "_requested",
-        "_retry_status",
-        "_subject",
-        "_timeout",
-        "_timers",
-        "_waiter",
-    )
 
     def __init__(
         self,
@@ -144,7 +119,7 @@ class Pull:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self) -> FetchResult:
-        """The fetch. Cancelling it leaves nothing behind. Raises as `PullConsumer.fetch`."""
+        """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
         self._set_timer("deadline", self._deadline, self._on_deadline)
@@ -161,6 +136,9 @@ class Pull:
                 await waiter
                 if self._retry_status is None:
                     break
+        except asyncio.CancelledError:
+            self._give_back()
+            raise
         finally:
             self._waiter = None
             self._stop_listening()
@@ -249,6 +227,13 @@ class Pull:
             error = self._timed_out()
         if error is not None:
             self._finish(error)
+
+    def _give_back(self) -> None:
+        if self._acks and self._requested and self._client.is_connected:
+            # The listener takes what is on its way, and is closed behind it.
+            listener, self._listener = self._listener, None
+            giving_back = give_back(self._client, listener, self._messages)
+            background(giving_back, "A cancelled fetch", self._client.report)
 
     def _stop_listening(self) -> None:
         """No answer is expected from here on, so no clock runs for one."""
