@@ -70,7 +70,7 @@ class PullConsumer(Consumer):
         StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
         PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
         anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
-        again. When it is cancelled, the consumer gets back what was delivered to it (NAK).
+        again. When it is interrupted, the consumer gets back what was delivered to it (NAK).
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()

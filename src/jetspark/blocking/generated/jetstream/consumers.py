@@ -126,7 +126,7 @@ class GeneratedPullConsumer:
         StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
         PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
         anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
-        again.
+        again. When it is interrupted, the consumer gets back what was delivered to it (NAK).
         """
         return fetched(
             self._client,
