@@ -429,7 +429,8 @@ BODIES: dict[str, str] = {
 
 ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
-    *("Client.adopt", "Client.listen", "Client.publish_replying", "JetStreamContext.client"),
+    *("Client.adopt", "Client.ask", "Client.listen", "Client.publish_replying"),
+    "JetStreamContext.client",
     *("Client.require_open", "JetStreamContext.api"),
     *("EventStream.push", "Watching.report", "Watching.last_seq"),
     "EndpointCalls.add_group",  # by hand: it makes what inherits it

@@ -184,6 +184,32 @@ async def test_what_ended_without_a_link_is_not_sent_later(
     assert seen == [b"kept"]
 
 
+async def test_a_question_is_sent_again_when_its_link_is_lost(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    nc = await connect(nats_server.url)
+    asked: list[bytes] = []
+    cut = asyncio.Event()
+
+    async def answer(message: Message) -> None:
+        asked.append(message.data)
+        if len(asked) < 3:  # both before the link is lost
+            cut.set() if len(asked) == 2 else None
+        else:
+            await message.respond(b"heard")
+
+    nc.subscribe("hard.of.hearing", callback=answer)
+    question = asyncio.create_task(nc.ask("hard.of.hearing", b"question", timeout=20))
+    order = asyncio.create_task(nc.request("hard.of.hearing", b"order", timeout=0.5))
+    await asyncio.wait_for(cut.wait(), 10)
+    await asyncio.to_thread(nats_server.kill)
+    await asyncio.to_thread(nats_server.start)
+    assert (await asyncio.wait_for(question, 20)).data == b"heard"
+    with pytest.raises(RequestTimeoutError):
+        await order
+    assert asked == [b"question", b"order", b"question"]
+
+
 async def test_closing_fails_what_waits_at_once(
     shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
 ) -> None:

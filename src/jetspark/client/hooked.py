@@ -86,3 +86,20 @@ class HookedCalls(RequestCalls):
             headers,
             lambda sent: plain(subject, payload, timeout=timeout, headers=sent),
         )
+
+    async def ask(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """As `RequestCalls.ask`."""
+        plain = super().ask
+        return await self._hooked.asked(
+            subject,
+            payload,
+            headers,
+            lambda sent: plain(subject, payload, timeout=timeout, headers=sent),
+        )

@@ -45,13 +45,38 @@ class RequestCalls(PublishCalls):
         refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
         raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
         """
+        return await self._asked(subject, payload, timeout, headers)
+
+    async def ask(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """`request` for a question: when the link is lost meanwhile, it is sent on the next one.
+
+        For what may be done twice. Raises as `request`.
+        """
+        return await self._asked(subject, payload, timeout, headers, again=True)
+
+    async def _asked(
+        self,
+        subject: str,
+        payload: Payload,
+        timeout: Seconds | None,
+        headers: HeadersLike | None,
+        *,
+        again: bool = False,
+    ) -> Message:
         requests, outbox = self.requests, self.publishing.outbox
         if outbox.crowded:
             payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
             await outbox.wait()
         answer: asyncio.Future[MessageFrame] = self.loop.create_future()
         seconds = seconds_of(timeout, self.options)
-        reply = requests.ask(answer, subject, payload, headers, seconds)
+        reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
         try:
             frame = await answer
         finally:

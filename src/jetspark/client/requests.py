@@ -53,8 +53,9 @@ class Answer(Protocol):
         """Fail: there will be no reply."""
 
 
-_Request: TypeAlias = tuple[Answer, float, str, float]
-"""(answer, deadline, subject, timeout): a bare tuple, since every request creates one."""
+_Request: TypeAlias = tuple[Answer, float, str, float, bytes | None]
+"""(answer, deadline, subject, timeout, frame to send again): a bare tuple, since every request
+creates one."""
 
 
 class RequestMux:
@@ -93,6 +94,7 @@ class RequestMux:
             route = Route(
                 self._inbox + "*",
                 self._on_frame,
+                on_disconnect=self._on_disconnect,
                 on_refused=self._on_refused,
                 on_end=self._on_end,
             )
@@ -108,8 +110,12 @@ class RequestMux:
         payload: Payload,
         headers: HeadersLike | None,
         timeout: float,
+        *,
+        again: bool = False,
     ) -> bytes:
         """Publish a request; returns its reply subject, for `close` when its caller stops waiting.
+
+        `again`: when the link is lost before the reply came, send it on the next one, too.
 
         The answer gets the reply's frame, RequestTimeoutError, ConnectionClosedError,
         ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises what
@@ -117,11 +123,11 @@ class RequestMux:
         """
         reply = self._reply()
         deadline = self._loop.time() + timeout
-        self._open[reply] = (answer, deadline, subject, timeout)
+        frame = self._publishing.frame_replying(subject, payload, reply, headers)
+        self._open[reply] = (answer, deadline, subject, timeout, frame if again else None)
         if deadline < self._timer_at:
             self._set_timer(deadline)
         try:
-            frame = self._publishing.frame_replying(subject, payload, reply, headers)
             if len(self._open) + len(self._gathering) == 1:
                 # A single request is written at once, and does not wait for others.
                 self._outbox.put_now(frame)
@@ -190,10 +196,19 @@ class RequestMux:
         for gathering in self._gathering.values():
             gathering.fail(_own(error))
 
+    def _on_disconnect(self) -> None:
+        again = {reply: one[4] for reply, one in self._open.items() if one[4] is not None}
+        self._outbox.withdraw(again)  # each once, also what was not sent yet
+        for frame in again.values():
+            try:
+                self._outbox.put(frame)
+            except JetsparkError:
+                return  # it is full, or this is the end of the connection
+
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         """Fail requests that were refused, by their subject or by the inbox."""
         # Copies: a callback may send another request.
-        for reply, (answer, _, subject, _) in list(self._open.items()):
+        for reply, (answer, _, subject, *_) in list(self._open.items()):
             if name in (subject, reply.decode()):
                 del self._open[reply]
                 if not answer.done():
@@ -216,7 +231,7 @@ class RequestMux:
         now = self._loop.time()
         late = {reply: one for reply, one in self._open.items() if one[1] <= now}
         unsent = self._outbox.withdraw(late) if late else ()
-        for reply, (answer, _, subject, timeout) in late.items():
+        for reply, (answer, _, subject, timeout, _) in late.items():
             self._open.pop(reply, None)
             if not answer.done():
                 answer.set_exception(_no_reply(subject, timeout, sent=reply not in unsent))

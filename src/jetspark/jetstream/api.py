@@ -71,17 +71,22 @@ class Api:
         `Client.request` raises.
         """
         payload = b"" if body is None else encode_document(body)
-        answer = await self.request(subject_of(self.prefix, call, names), payload)
+        subject = subject_of(self.prefix, call, names)
+        answer = await self.request(subject, payload, question=call.question)
         return parse_answer(call, answer, names)
 
-    async def request(self, subject: str, payload: bytes) -> bytes:
+    async def request(self, subject: str, payload: bytes, *, question: bool = False) -> bytes:
         """One request to a full subject; returns the response unparsed.
+
+        A `question` is sent again on the next link when the link is lost meanwhile.
+
 
         Raises JetStreamNotEnabledError without responders, and what `Client.request` raises.
         """
         self.note_request(subject, payload)
+        send = self.client.ask if question else self.client.request
         try:
-            reply = await self.client.request(subject, payload, timeout=self.timeout)
+            reply = await send(subject, payload, timeout=self.timeout)
         except JetsparkError as error:
             if self.trace:
                 api_trace.trace_failure(subject, error)

@@ -69,17 +69,19 @@ class Call(NamedTuple):
 
     template: str
     answer: str | None
+    question: bool = False
+    """Whether it only asks, so that it may be sent twice."""
 
 
-ACCOUNT_INFO: Final = Call("INFO", "account_info_response")
-STREAM_LIST: Final = Call("STREAM.LIST", "stream_list_response")
-STREAM_NAMES: Final = Call("STREAM.NAMES", "stream_names_response")
+ACCOUNT_INFO: Final = Call("INFO", "account_info_response", question=True)
+STREAM_LIST: Final = Call("STREAM.LIST", "stream_list_response", question=True)
+STREAM_NAMES: Final = Call("STREAM.NAMES", "stream_names_response", question=True)
 STREAM_CREATE: Final = Call("STREAM.CREATE.{stream}", "stream_create_response")
 STREAM_UPDATE: Final = Call("STREAM.UPDATE.{stream}", "stream_update_response")
-STREAM_INFO: Final = Call("STREAM.INFO.{stream}", "stream_info_response")
+STREAM_INFO: Final = Call("STREAM.INFO.{stream}", "stream_info_response", question=True)
 STREAM_DELETE: Final = Call("STREAM.DELETE.{stream}", "stream_delete_response")
 STREAM_PURGE: Final = Call("STREAM.PURGE.{stream}", "stream_purge_response")
-MSG_GET: Final = Call("STREAM.MSG.GET.{stream}", "stream_msg_get_response")
+MSG_GET: Final = Call("STREAM.MSG.GET.{stream}", "stream_msg_get_response", question=True)
 MSG_DELETE: Final = Call("STREAM.MSG.DELETE.{stream}", "stream_msg_delete_response")
 STREAM_SNAPSHOT: Final = Call("STREAM.SNAPSHOT.{stream}", "stream_snapshot_response")
 STREAM_RESTORE: Final = Call("STREAM.RESTORE.{stream}", "stream_restore_response")
@@ -87,8 +89,8 @@ STREAM_LEADER_STEPDOWN: Final = Call(
     "STREAM.LEADER.STEPDOWN.{stream}", "stream_leader_stepdown_response"
 )
 STREAM_PEER_REMOVE: Final = Call("STREAM.PEER.REMOVE.{stream}", "stream_remove_peer_response")
-DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None)
-DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None)
+DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None, question=True)
+DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None, question=True)
 TEMPLATE_CREATE: Final = Call(
     "STREAM.TEMPLATE.CREATE.{template}", "stream_template_create_response"
 )
@@ -102,9 +104,11 @@ CONSUMER_CREATE: Final = Call("CONSUMER.CREATE.{stream}.{consumer}", "consumer_c
 CONSUMER_CREATE_FILTERED: Final = Call(
     "CONSUMER.CREATE.{stream}.{consumer}.{filter}", "consumer_create_response"
 )
-CONSUMER_LIST: Final = Call("CONSUMER.LIST.{stream}", "consumer_list_response")
-CONSUMER_NAMES: Final = Call("CONSUMER.NAMES.{stream}", "consumer_names_response")
-CONSUMER_INFO: Final = Call("CONSUMER.INFO.{stream}.{consumer}", "consumer_info_response")
+CONSUMER_LIST: Final = Call("CONSUMER.LIST.{stream}", "consumer_list_response", question=True)
+CONSUMER_NAMES: Final = Call("CONSUMER.NAMES.{stream}", "consumer_names_response", question=True)
+CONSUMER_INFO: Final = Call(
+    "CONSUMER.INFO.{stream}.{consumer}", "consumer_info_response", question=True
+)
 CONSUMER_DELETE: Final = Call("CONSUMER.DELETE.{stream}.{consumer}", "consumer_delete_response")
 CONSUMER_DURABLE_CREATE: Final = Call(
     "CONSUMER.DURABLE.CREATE.{stream}.{consumer}", "consumer_create_response"

@@ -199,11 +199,13 @@ async def create_ephemeral(
 ) -> ConsumerInfo:
     """Create it by the call without a name in its subject: a reader's permissions allow that one.
 
+    It has a name, so the request may be sent twice, and survives a lost link.
     Raises as `ConsumerCalls.create_consumer`.
     """
     wire = {**_checked(api, stream, config, {}), "name": name}
     body = {"stream_name": stream, "config": wire}
-    return _to_info(await api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream))
+    call = js_api.CONSUMER_CREATE_UNNAMED._replace(question=True)
+    return _to_info(await api.call(call, body, stream=stream))
 
 
 _DEFAULTS = {"ack_policy": "explicit"}

@@ -74,7 +74,7 @@ async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMs
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
     where = js_api.subject_of(api.prefix, call, names)
     api.note_request(where, payload)
-    reply = await api.client.request(where, payload, timeout=api.timeout)
+    reply = await api.client.ask(where, payload, timeout=api.timeout)
     api.note_answer(where, reply.data)
     found = parse_direct_reply(frame_of(reply).headers)
     if found is None:

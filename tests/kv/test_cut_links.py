@@ -1,0 +1,55 @@
+"""Questions whose answers a dying link has swallowed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.frame_proxy import FrameProxy
+
+from jetspark.full_client import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.full_client import JetStream
+    from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
+
+
+async def get(bucket: Bucket) -> bytes:
+    return (await bucket.get("key")).value
+
+
+async def watch(bucket: Bucket) -> bytes:
+    async with bucket.watch() as changes:
+        async for entry in changes:
+            if entry is not None:
+                return entry.value
+    raise AssertionError("no entry")
+
+
+async def history(bucket: Bucket) -> bytes:
+    return [entry.value async for entry in bucket.history("key")][-1]
+
+
+@pytest.mark.parametrize("read", [get, watch, history])
+async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
+    js: JetStream,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    read: Callable[[Bucket], object],
+) -> None:
+    bucket = await js.create_bucket(unique("B"))
+    await bucket.put("key", b"value")
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.05) as nc,
+    ):
+        far = await nc.jetstream().bucket(bucket.name)
+        fault = proxy.arm(1, "cut")
+        begun = asyncio.get_running_loop().time()
+        assert await read(far) == b"value"
+        assert asyncio.get_running_loop().time() - begun < 4  # no timeout of 5 s
+    assert fault.hit is not None
