@@ -11,7 +11,7 @@ from tests.support.frame_proxy import FrameProxy
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
@@ -39,7 +39,7 @@ async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
     js: JetStream,
     shared_server: NatsServer,
     unique: Callable[[str], str],
-    read: Callable[[Bucket], object],
+    read: Callable[[Bucket], Awaitable[bytes]],
 ) -> None:
     bucket = await js.create_bucket(unique("B"))
     await bucket.put("key", b"value")
