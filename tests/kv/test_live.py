@@ -11,11 +11,13 @@ from tests.jetstream.eventually import eventually
 
 from jetspark.errors import (
     BucketNotFoundError,
+    CodecError,
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
 )
 from jetspark.full_client import connect
+from jetspark.kv import ZlibCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +57,27 @@ async def test_a_live_bucket_is_complete_when_entered_and_follows(bucket: Bucket
     # After the block it stays as it was.
     await bucket.put("k0", b"later")
     assert live["k0"] == b"back"
+
+
+async def test_a_value_that_cannot_be_decoded_is_not_the_one_before(bucket: Bucket) -> None:
+    packed = bucket.with_codecs(values=ZlibCodec())
+    await packed.put("price", b"1.20")
+    async with packed.live() as live:
+        await bucket.put("price", b"written without the codec")
+        await becomes(live, {})
+        assert "price" not in live
+        for read in (live.__getitem__, live.entry):
+            with pytest.raises(CodecError):
+                read("price")
+        assert live.get("other") is None
+        await packed.put("price", b"1.40")
+        await becomes(live, {"price": b"1.40"})
+        await bucket.put("price", b"written without the codec")
+        await becomes(live, {})
+        await bucket.delete("price")
+        await packed.put("other", b"1")
+        await becomes(live, {"other": b"1"})
+        assert live.get("price") is None
 
 
 async def test_live_bucket_with_a_filter_has_only_matching_keys(bucket: Bucket) -> None:

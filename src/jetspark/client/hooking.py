@@ -29,6 +29,7 @@ from jetspark.errors import (
     user_error,
 )
 from jetspark.payloads import Payload
+from jetspark.subjects import nearest_name
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import frame_of
@@ -55,6 +56,11 @@ def check_hooks(hooks: object) -> Hooks:
     for name in _NAMES:
         if inspect.iscoroutinefunction(getattr(hooks, name)):
             raise ConfigError(f"The hook {name} is a plain function, not an async one.")
+    for name in sorted(set(dir(hooks)) - set(dir(Hooks))):
+        meant = nearest_name(name, _NAMES, cutoff=0.8)
+        # `published` or `requests` are names of their own.
+        if meant is not None and not name.startswith(meant) and callable(getattr(hooks, name)):
+            raise ConfigError(f"There is no hook {name!r}; did you mean {meant!r}?")
     return hooks
 
 

@@ -6,6 +6,7 @@ Contract
   change; afterwards it catches up.
 - Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
   noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
+- A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
 - When it cannot follow any more (the bucket was deleted, the connection closed for good), reading
   raises that error. After the block it stays as it was at the end.
 """
@@ -56,6 +57,7 @@ class LiveBucket(Mapping[str, bytes]):
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
         self._entries: dict[str, Entry] = {}
+        self._unreadable: dict[str, JetsparkError] = {}
         self._error: JetsparkError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._first_seq = 0
@@ -74,7 +76,7 @@ class LiveBucket(Mapping[str, bytes]):
         return self._entries
 
     def __getitem__(self, key: str) -> bytes:
-        return self._current()[key].value
+        return self.entry(key).value
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._current()))
@@ -86,8 +88,14 @@ class LiveBucket(Mapping[str, bytes]):
         return key in self._current()
 
     def entry(self, key: str) -> Entry:
-        """The entry of a key. Raises KeyError, and `error` when it cannot follow any more."""
-        return self._current()[key]
+        """The entry of a key. Raises KeyError, CodecError, `error` when it cannot follow any more."""
+        entries = self._current()
+        try:
+            return entries[key]
+        except KeyError:
+            if (unreadable := self._unreadable.get(key)) is not None:
+                raise unreadable from None
+            raise
 
     def entries(self) -> dict[str, Entry]:
         """All entries as of this moment. Raises `error`."""
@@ -111,7 +119,7 @@ class LiveBucket(Mapping[str, bytes]):
         if self._tasks:
             raise ConfigError("A live bucket can be entered only once.")
         loop = self._js.client.loop
-        watcher = Watcher(self._js, self._encoding, self._wanted)
+        watcher = Watcher(self._js, self._encoding, self._wanted, unreadable=self._lose)
         started: asyncio.Future[None] = loop.create_future()
         name = f"jetspark-live-{self._encoding.name}"
         self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
@@ -165,7 +173,13 @@ class LiveBucket(Mapping[str, bytes]):
         if report:
             self._js.client.report(error)
 
+    def _lose(self, key: str, error: JetsparkError) -> None:
+        self._entries.pop(key, None)
+        self._unreadable[key] = error
+
     def _set(self, entry: Entry) -> None:
+        if self._unreadable:
+            self._unreadable.pop(entry.key, None)
         # Appended, so that the entries stay in the order of their revisions.
         self._entries.pop(entry.key, None)
         if entry.operation is Operation.PUT:

@@ -63,7 +63,9 @@ class Watcher(Watching[Entry]):
         encoding: BucketEncoding,
         wanted: Wanted,
         callback: EntryCallback | None = None,
+        unreadable: Callable[[str, CodecError], None] | None = None,
     ) -> None:
+        """`unreadable` is told of keys whose new value is left out."""
         super().__init__(
             js,
             encoding.name,
@@ -80,6 +82,7 @@ class Watcher(Watching[Entry]):
         self._encoding = encoding
         self._wanted = wanted
         self._callback = callback
+        self._unreadable = unreadable
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = background(
@@ -133,6 +136,7 @@ class Watcher(Watching[Entry]):
                 continue
             bare = deleted or meta_only
             value = b"" if bare else data
+            key = None
             try:
                 if plain:
                     key = subject[cut:].decode()
@@ -140,9 +144,14 @@ class Watcher(Watching[Entry]):
                     key = encoding.key_of(subject)
                     value = value if bare else encoding.value_of(data)
             except (CodecError, UnicodeDecodeError) as error:
-                self.report(_unreadable(name, error))
+                self._left_out(key, _unreadable(name, error))
             else:
                 ready.append(Entry(name, key, value, revision, created_ns, pending, operation))
+
+    def _left_out(self, key: str | None, error: CodecError) -> None:
+        self.report(error)
+        if key is not None and self._unreadable is not None:
+            self._unreadable(key, error)
 
     def _broken(self, error: JetsparkError) -> None:
         self._error = self._error or error
