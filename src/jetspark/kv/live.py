@@ -88,7 +88,7 @@ class LiveBucket(Mapping[str, bytes]):
         return key in self._current()
 
     def entry(self, key: str) -> Entry:
-        """The entry of a key. Raises KeyError, CodecError, `error` when it cannot follow any more."""
+        """The entry of a key. Raises KeyError, CodecError, and `error` (see there)."""
         entries = self._current()
         try:
             return entries[key]

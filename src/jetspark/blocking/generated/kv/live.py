@@ -23,7 +23,7 @@ class GeneratedLiveBucket(Mapping[str, bytes]):
         return self._inner.error
 
     def entry(self, key: str) -> Entry:
-        """The entry of a key. Raises KeyError, and `error` when it cannot follow any more."""
+        """The entry of a key. Raises KeyError, CodecError, and `error` (see there)."""
         return self._inner.entry(key)
 
     def entries(self) -> dict[str, Entry]:
