@@ -209,6 +209,28 @@ async def test_get_into_writes_files(store: ObjectStore, tmp_path: Path) -> None
     assert files(tmp_path) == ["there"]
 
 
+async def test_get_into_keeps_the_mode_and_the_symlink_of_a_file_and_refuses_a_fifo(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    await store.put("a", b"new")
+    secret, link, fifo = tmp_path / "secret", tmp_path / "link", tmp_path / "fifo"
+    secret.write_bytes(b"old")
+    secret.chmod(0o600)
+    link.symlink_to("secret")
+    os.mkfifo(fifo)
+    await store.get_into("a", link)
+    assert (link.is_symlink(), secret.read_bytes()) == (True, b"new")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    nowhere = tmp_path / "nowhere"
+    nowhere.symlink_to("there")
+    await store.get_into("a", nowhere)
+    assert (nowhere.is_symlink(), (tmp_path / "there").read_bytes()) == (True, b"new")
+    with pytest.raises(ConfigError, match="fifo is no regular file: open it"):
+        await store.get_into("a", fifo)
+    assert fifo.is_fifo()
+    assert files(tmp_path) == ["fifo", "link", "nowhere", "secret", "there"]
+
+
 async def test_a_new_object_replaces_the_old_one(store: ObjectStore) -> None:
     await store.put("a", b"x" * 5000, chunk_size=1000, description="d")
     assert await messages(store) == 6

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import Counter
 from collections.abc import Iterator
@@ -194,7 +195,7 @@ def _new_file(to: str) -> Path:
     if "://" in to:
         raise ConfigError(f"--to is a file on this machine, not {to}: copy it there afterwards.")
     path = path_of("--to", to)
-    if path.exists():
+    if os.path.lexists(path):  # a symlink to nowhere, too
         raise ConfigError(f"{path} exists already: name a new file.")
     return path
 

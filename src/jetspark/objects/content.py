@@ -12,8 +12,11 @@ from __future__ import annotations
 import inspect
 import os
 import secrets
+import stat
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 
 from jetspark.arguments import path_of
@@ -136,15 +139,27 @@ def write_all(file: Writable, lot: Iterable[bytes]) -> None:
 
 
 class NewFile:
-    """A file that gets its name when it is complete: `keep` or `drop` it."""
+    """A file that gets its name when it is complete: `keep` or `drop` it.
+
+    One that is there is replaced and keeps its mode; a symlink to it stays.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path_of("target", path)
         if not self._path.name or self._path.is_dir():
             raise ConfigError(f"target must be the path of a file, not {str(path)!r}.")
-        self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
         try:
-            self._file = self._part.open("xb")
+            self._path = Path(os.path.realpath(self._path))
+            mode = self._path.stat().st_mode if self._path.exists() else None
+            if not (mode is None or stat.S_ISREG(mode)):  # replaced, a FIFO or device would be lost
+                raise ConfigError(
+                    f"{path} is no regular file: open it, and give the open file as target."
+                )
+            self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
+            opener = partial(os.open, mode=0o666 if mode is None else 0o600)
+            self._file = open(self._part, "xb", opener=opener)  # noqa: SIM115 - keep and drop
+            if mode is not None:
+                self._part.chmod(stat.S_IMODE(mode))
         except OSError as error:
             raise ConfigError(f"Cannot write {self._path}: {error.strerror or error}.") from error
         self.write = self._file.write

@@ -282,9 +282,10 @@ class ObjectStore:
     async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write an object into a file; returns its info.
 
-        `target`: a path, where the file appears when it is complete; or a binary file object,
-        which stays open. Written in threads. Raises as `get` and as reading, OSError, and
-        ConfigError when `target` is neither.
+        `target`: a path, where the file appears when it is complete, with the mode of the one that
+        it replaces; or a binary file object, which stays open. Written in threads. Raises as `get`
+        and as reading, OSError, and ConfigError when `target` is neither, or the path of a FIFO or
+        device.
         """
         if isinstance(target, str | os.PathLike):
             return await self._whole(name, partial(_save, target))

@@ -167,9 +167,10 @@ class GeneratedObjectStore:
     def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write an object into a file; returns its info.
 
-        `target`: a path, where the file appears when it is complete; or a binary file object, which
-        stays open. Written in this thread. Raises as `get` and as reading, OSError, and ConfigError
-        when `target` is neither.
+        `target`: a path, where the file appears when it is complete, with the mode of the one that
+        it replaces; or a binary file object, which stays open. Written in this thread. Raises as
+        `get` and as reading, OSError, and ConfigError when `target` is neither, or the path of a
+        FIFO or device.
         """
         raise NotImplementedError
 
