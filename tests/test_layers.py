@@ -30,7 +30,7 @@ VALUES = {
         "timestamps",
         "subjects",
     ),
-    *("kv_rules", "version"),
+    *("kv_rules", "small_files", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from jetspark.errors import ConfigError
+from jetspark.small_files import read_small
 
 _PEM_FILES = frozenset({".pem", ".crt", ".cer"})
 
@@ -56,7 +57,7 @@ def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> No
 
 def _is_encrypted(key_file: str | os.PathLike[str]) -> bool:
     # OpenSSL has no error of its own for it; both PEM formats contain the word.
-    return b"ENCRYPTED" in Path(key_file).read_bytes()
+    return b"ENCRYPTED" in read_small(key_file)
 
 
 def _words(error: ssl.SSLError) -> str:

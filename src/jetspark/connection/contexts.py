@@ -25,6 +25,7 @@ from typing import Any
 
 from jetspark.connection.proxy import parse_proxy
 from jetspark.errors import ConfigError
+from jetspark.small_files import read_small, read_small_text
 
 logger = logging.getLogger("jetspark")
 
@@ -102,7 +103,7 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(f"{name!r} is not the name of a context: it contains a path.")
     file = _folder(environ) / "context" / f"{name}.json"
     try:
-        document = json.loads(file.read_text("utf-8"))
+        document = json.loads(read_small(file))
     except FileNotFoundError:
         known = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
         raise ConfigError(f"There is no context {name!r} at {file}; known: {known}.") from None
@@ -118,7 +119,7 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
 def _selected(environ: Mapping[str, str]) -> str:
     file = _folder(environ) / "context.txt"
     try:
-        name = file.read_text("utf-8").strip()
+        name = read_small_text(file).strip()
     except (OSError, ValueError):
         name = ""
     if not name:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from jetspark.connection.callables import answer_of
 from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed
 from jetspark.errors import ConfigError, NKeyError
+from jetspark.small_files import read_small_text
 from jetspark.subjects import NO_TEXT
 from jetspark.wire.jwt_part import object_of_part
 
@@ -109,8 +110,7 @@ def open_seed(seed: str, where: str) -> tuple[str, Sign]:
 def read_credentials(option: str, path: str | os.PathLike[str]) -> str:
     """The text of a file with secrets. Raises ConfigError that names the option and the file."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_small_text(path)
     except UnicodeDecodeError:
         raise ConfigError(f"{option} {path!r} cannot be read: it is not text.") from None
     except OSError as error:

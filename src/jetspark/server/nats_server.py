@@ -75,6 +75,8 @@ class NatsServer:
     ) -> None:
         if port is not None and not 0 <= port <= _LAST_PORT:
             raise ConfigError(f"port is from 0 to {_LAST_PORT}, not {port}.")
+        if config is not None and Path(config).is_char_device():  # the server would read for ever
+            raise ConfigError(f"{config} is a device, and no configuration file.")
         without_config = config is None
         self._config = config
         self._host = LOOPBACK if host is None and without_config else host

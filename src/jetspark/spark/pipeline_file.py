@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jetspark.errors import ConfigError, JetsparkError
+from jetspark.small_files import read_small_text
 from jetspark.spark import option_values
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
@@ -81,7 +82,7 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
     """Raises ConfigError that names the file and the line."""
     path = Path(path)
     try:
-        text = path.read_text("utf-8")
+        text = read_small_text(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter, contains
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
 
 import msgspec
@@ -36,6 +35,7 @@ from jetspark.jetstream.documents.document import (
 )
 from jetspark.jetstream.exact_times import to_duration, to_timestamp
 from jetspark.kinds import Kind, kind_of, plain_text, whole_in
+from jetspark.small_files import read_small
 from jetspark.subjects import nearest_name
 from jetspark.wire.documents import encode_document
 
@@ -308,6 +308,6 @@ def _text_of(document: str | bytes | os.PathLike[str]) -> str | bytes:
     if isinstance(document, str | bytes):
         return document
     try:
-        return Path(document).read_bytes()
+        return read_small(document)
     except OSError as error:
         raise ConfigError(f"Cannot read {document}: {error.strerror or error}.") from None
