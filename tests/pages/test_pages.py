@@ -16,6 +16,7 @@ from tests.pages.page import Block, read_page
 from tests.pages.reader import Reader
 
 from jetspark.server import server_version
+from jetspark.subjects import subjects_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,25 @@ def names_on(blocks: list[Block]) -> set[str]:
             found |= set(re.split(r"[\s'\"=]+", block.text))
         found |= set(re.findall(r"[\"']([\w./-]+)[\"']", block.text))
     return found
+
+
+def test_no_stream_of_a_page_takes_in_what_is_sent_on_another_one_whatever_the_order() -> None:
+    streams, requests = set(), set()
+    for name, blocks in RUN.items():
+        text = "\n".join(block.text for block in blocks)
+        for made, subjects in re.findall(r'create_stream\(name="(\w+)", subjects=\[(.*?)\]', text):
+            streams |= {(made, name, one) for one in re.findall(r'"([^"]+)"', subjects)}
+        for asked in re.findall(r'\.request\w*\("([^"]+)"', text):
+            requests.add((f"the request on {asked}", name, asked))
+    assert len(streams) > 10
+    assert len(requests) > 5
+    taken = {
+        f"{made} ({page}) takes in {what} ({other})"
+        for made, page, subject in streams
+        for what, other, sent in streams | requests
+        if made != what and subjects_overlap(subject, sent)
+    }
+    assert taken == set()
 
 
 def test_every_page_with_code_is_known() -> None:
