@@ -193,3 +193,10 @@ def test_wrong_arguments_print_one_sentence(
 ) -> None:
     assert app.run(["acl", *arguments]) == app.FAILED
     assert sentence in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_what_a_role_is_for_is_said_in_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["acl"]) == app.DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(ROLES)
+    assert [line for line in lines if not line.endswith(".")] == []

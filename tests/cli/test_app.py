@@ -314,12 +314,15 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> 
     assert (done.returncode, done.stderr) == (1, said)
 
 
-def test_output_that_nobody_reads_is_no_error() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["completion", "bash"]])
+def test_output_that_nobody_reads_ends_a_command_as_it_does_other_tools(
+    arguments: list[str],
+) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "jetspark", "completion", "bash"]
+    command = [sys.executable, "-m", "jetspark", *arguments]
     done = subprocess.run(
         command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=60
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")

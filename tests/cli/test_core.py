@@ -154,6 +154,7 @@ def test_errors_of_pub_sub_and_request_are_one_sentence(
         ("pub", "a", "x", "--stdin"): ("Give the payload either as an argument or with --stdin."),
         ("pub", "a", "--count", "0", "--server", url): "--count must be at least 1.",
         ("sub", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
+        ("request", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
         ("sub", "a", "--server", ""): "--server is empty: write nats://host:4222, or leave it out.",
         ("sub", "a", "--server", gone): f"No server at {gone}: Connection refused.",
     }.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -9,11 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark
@@ -45,6 +48,22 @@ def as_in_a_terminal() -> Iterator[None]:
     yield
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("command", [["sub", "x"], ["events"], ["stream", "ls"], ["pub", "x"]])
+def test_one_before_the_event_loop_runs_leaves_no_coroutine_that_was_never_awaited(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_loop() -> NoReturn:
+        sys.exit(143)  # as the handler of SIGTERM
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", make_loop)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", RuntimeWarning)
+        with pytest.raises(SystemExit):
+            app.run([*command, "--server", "nats://127.0.0.1:1"])
+        gc.collect()
+    assert [str(one.message) for one in warned if one.category is RuntimeWarning] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -14,6 +14,8 @@ from rich.text import Text
 
 from jetspark.errors import JetsparkError
 
+_NOBODY_READS = 128 + 13  # SIGPIPE's number, which Windows has not
+
 
 class OutputError(JetsparkError):
     """Standard output cannot be written: a full disk, a terminal that is gone."""
@@ -49,6 +51,13 @@ def _told() -> Iterator[None]:
         raise OutputError(f"Cannot write to standard output: {why}.") from error
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: end in silence, with the code of a tool that SIGPIPE ended."""
+        give_up_output()
+        raise SystemExit(_NOBODY_READS)
+
+
 # No highlighting, since rich would colour digits at random. Lines are not wrapped at the width of
 # the terminal (soft_wrap below), since people copy URLs and paths from them.
 def _console(*, stderr: bool) -> Console:
@@ -57,12 +66,12 @@ def _console(*, stderr: bool) -> Console:
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
         # Without any style: rich's own `no_color` keeps bold and dim.
-        return Console(stderr=stderr, file=file, highlight=False, color_system=None)
+        return _Console(stderr=stderr, file=file, highlight=False, color_system=None)
     if forced:
-        return Console(
+        return _Console(
             stderr=stderr, file=file, highlight=False, force_terminal=True, color_system="standard"
         )
-    return Console(stderr=stderr, file=file, highlight=False)
+    return _Console(stderr=stderr, file=file, highlight=False)
 
 
 def _is_dumb() -> bool:
@@ -79,7 +88,7 @@ def finish() -> None:
 
 
 def give_up_output() -> None:
-    """After OutputError: what is still buffered is dropped, not tried again at the exit."""
+    """After a failure: what is still buffered is dropped, not tried again at the exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _stdout().fileno())

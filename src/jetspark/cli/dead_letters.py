@@ -122,7 +122,7 @@ def run(
                 working = True
                 await worker.wait()
 
-    run_until_stopped(work(), endless=lambda: working)
+    run_until_stopped(work, endless=lambda: working)
 
 
 @dead_letters.command(

@@ -12,9 +12,14 @@ from rich.text import Text
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.messages import CountOption, JsonOption, harmless, run_until_stopped
+from jetspark.cli.messages import (
+    CountOption,
+    JsonOption,
+    check_count,
+    harmless,
+    run_until_stopped,
+)
 from jetspark.cli.where import where
-from jetspark.errors import ConfigError
 from jetspark.jetstream.documents.document import field_names, to_wire
 from jetspark.jetstream.documents.streams import StreamState
 from jetspark.jetstream.events.documents import ApiAuditEvent, Caller, Event
@@ -47,8 +52,7 @@ def events(
         json: Print each event as one line of JSON.
     """
     options = where(server, context)
-    if count < 0:
-        raise ConfigError("--count cannot be negative.")
+    check_count(count)
 
     listening = False
 
@@ -71,7 +75,7 @@ def events(
                 if left == 0:
                     return
 
-    run_until_stopped(listen(), endless=lambda: listening and not count)
+    run_until_stopped(listen, endless=lambda: listening and not count)
 
 
 def _line(event: Event) -> Text:

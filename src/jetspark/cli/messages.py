@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from cyclopts import Parameter
 from rich.text import Text
 
+from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.errors import ConfigError
@@ -27,6 +28,8 @@ CountOption: TypeAlias = Annotated[int, Parameter(name=("--count",))]
 StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
 
+_LARGEST = 64 << 20  # bytes of a payload that any server takes
+
 # A message may contain control sequences, which a terminal would execute.
 _HARMLESS = "\n\t"
 
@@ -43,12 +46,18 @@ def read_headers(texts: list[str] | None) -> Headers | None:
 
 
 def read_payload(text: str, *, stdin: bool) -> bytes:
-    """The bytes of the argument, or standard input to its end. Raises ConfigError for both."""
+    """The bytes of the argument, or standard input to its end.
+
+    Raises ConfigError for both, and for more than any message has.
+    """
     if not stdin:
         return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
     if text:
         raise ConfigError("Give the payload either as an argument or with --stdin.")
-    return sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ConfigError("Standard input has more than 64 MiB, which is no message of NATS.")
+    return data
 
 
 def show(message: Message, *, as_json: bool) -> None:
@@ -79,6 +88,11 @@ def document_of(message: Message) -> dict[str, object]:
     return document
 
 
+def check_count(count: int) -> None:
+    """Raises ConfigError for a number of messages to wait for that is negative."""
+    check_whole("--count", count, 0)
+
+
 def harmless(text: str) -> str:
     """The text with control characters written as escapes."""
     return "".join(
@@ -88,7 +102,7 @@ def harmless(text: str) -> str:
 
 
 def run_until_stopped(
-    work: Coroutine[object, object, None], *, endless: Callable[[], bool]
+    work: Callable[[], Coroutine[object, object, None]], *, endless: Callable[[], bool]
 ) -> None:
     """Runs the work to its end, or until a signal to stop.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jetspark
+from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.messages import (
     CountOption,
@@ -13,7 +14,6 @@ from jetspark.cli.messages import (
 )
 from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
-from jetspark.errors import ConfigError
 
 
 def pub(
@@ -43,8 +43,7 @@ def pub(
     """
     options = where(server, context)
     headers = read_headers(header)
-    if count < 1:
-        raise ConfigError("--count must be at least 1.")
+    check_whole("--count", count)
     data = read_payload(payload, stdin=stdin)
 
     async def publish() -> None:
@@ -56,5 +55,5 @@ def pub(
             if isinstance(nc.last_error, jetspark.PermissionsError):
                 raise nc.last_error
 
-    run_until_signal(publish())
+    run_until_signal(publish)
     console.say(f"{count:,} published to {subject}, {len(data):,} bytes each.")

@@ -8,6 +8,7 @@ from jetspark.cli.messages import (
     HeaderOption,
     JsonOption,
     StdinOption,
+    check_count,
     read_headers,
     read_payload,
     show,
@@ -43,6 +44,7 @@ def request(
         count: Number of replies to gather; 0: all that arrive in time.
         json: One line of JSON for each reply.
     """
+    check_count(count)
     options = where(server, context)
     headers = read_headers(header)
     data = read_payload(payload, stdin=stdin)
@@ -55,4 +57,4 @@ def request(
             async for reply in replies:
                 show(reply, as_json=json)
 
-    run_until_signal(ask())
+    run_until_signal(ask)

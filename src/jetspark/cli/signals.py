@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Stop:
             raise StopRequested(self.requested)
 
 
-def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """`asyncio.run`, in which a signal to stop cancels the work; raises StopRequested then.
 
     The work cleans up first, and further signals do not interrupt that. Notes that it adds to its
@@ -83,7 +83,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         for number in () if sys.platform == "win32" else _handlers():
             loop.add_signal_handler(number, request_stop, number)
         try:
-            return await work
+            return await work()
         except asyncio.CancelledError as cancelled:
             if stop.requested is None:
                 raise
@@ -92,7 +92,11 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
                 request.add_note(note)
             raise request from None
 
-    return asyncio.run(main())
+    coroutine = main()
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        coroutine.close()  # one that a signal kept from starting
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from rich.text import Text
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.signals import run_until_signal
+from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.cli.where import where
 from jetspark.errors import APIError, ConsumerNotFoundError, JetsparkError, StreamNotFoundError
 from jetspark.subjects import nearest_name
@@ -67,11 +67,18 @@ def with_client(
     """Connect, do the work, close. Signals as with `with_jetstream`."""
     options = where(server, context)
 
-    async def main() -> T:
-        async with jetspark.connect(**options) as nc:
-            return await work(nc)
+    done: list[T] = []
 
-    return run_until_signal(main())
+    async def main() -> None:
+        async with jetspark.connect(**options) as nc:
+            done.append(await work(nc))
+
+    try:
+        run_until_signal(main)
+    except StopRequested:
+        if not done:  # else it came while the connection was closed
+            raise
+    return done[0]
 
 
 async def _all(names: Paged[str]) -> list[str]:

@@ -7,11 +7,11 @@ from jetspark.cli import console
 from jetspark.cli.messages import (
     CountOption,
     JsonOption,
+    check_count,
     run_until_stopped,
     show,
 )
 from jetspark.cli.where import where
-from jetspark.errors import ConfigError
 
 
 def sub(
@@ -36,8 +36,7 @@ def sub(
         json: One line of JSON for each message.
     """
 
-    if count < 0:
-        raise ConfigError("--count cannot be negative.")
+    check_count(count)
     options = where(server, context)
     listening = False
 
@@ -53,4 +52,4 @@ def sub(
             async for message in messages:
                 show(message, as_json=json)
 
-    run_until_stopped(listen(), endless=lambda: listening and not count)
+    run_until_stopped(listen, endless=lambda: listening and not count)

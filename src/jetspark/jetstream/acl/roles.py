@@ -288,9 +288,9 @@ class Roles(CoreRoles):
     def dead_letters(
         self, letters: str, streams: str | Iterable[str], *, remove_originals: bool = False
     ) -> Permissions:
-        """Move what consumers gave up to its dead letters: `DeadLetters.worker`, `move`, `waiting`,
-        `jetspark dead-letters run`.
+        """Move what consumers gave up to its dead letters: `jetspark dead-letters run`.
 
+        In Python these are `DeadLetters.worker`, `move` and `waiting`.
         `letters`: the name of the dead letters. `streams`: those whose messages are moved.
         `remove_originals`: with that option. Who lists letters needs `stored_reader` for them, who
         makes, replays or deletes them `administrator`, and `publisher` to replay.
