@@ -30,7 +30,7 @@ VALUES = {
         "timestamps",
         "subjects",
     ),
-    *("kv_rules", "small_files", "version"),
+    *("kv_rules", "small_files", "left_folders", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {

@@ -20,10 +20,11 @@ from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark
+from jetspark.cli.stream_session import with_client
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 class _SignalledInItsFinalizer:
@@ -64,6 +65,22 @@ def test_one_before_the_event_loop_runs_leaves_no_coroutine_that_was_never_await
             app.run([*command, "--server", "nats://127.0.0.1:1"])
         gc.collect()
     assert [str(one.message) for one in warned if one.category is RuntimeWarning] == []
+
+
+def test_one_while_the_connection_is_closed_does_not_hide_what_was_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextlib.asynccontextmanager
+    async def closing_long(**_: object) -> AsyncIterator[None]:
+        yield
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    async def work(_: object) -> str:
+        return "done"
+
+    monkeypatch.setattr("jetspark.connect", closing_long)
+    assert with_client(None, None, work) == "done"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.jetstream.eventually import eventually
 from tests.support import archives
 from tests.support.frame_proxy import FrameProxy
+from tests.support.processes import finish, first_document, python
 from tests.support.raw_client import RawClient
 from tests.support.s2 import decompress, entries
 
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 ALL = 300
+FILES = ["backup.json", "stream.tar.s2"]
 
 
 @pytest.fixture
@@ -91,6 +94,10 @@ async def content(js: JetStream, name: str) -> list[StoredMsg]:
         after = found[-1].seq if found else 0
         found.append(await js.get_msg(name, after + 1, next_by_subject=">"))
     return found
+
+
+def hidden_in(folder: Path) -> list[Path]:
+    return list(folder.glob(".*"))
 
 
 def nothing_in(folder: Path) -> bool:
@@ -539,6 +546,73 @@ async def test_a_cancelled_backup_leaves_nothing(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    assert nothing_in(tmp_path)
+
+
+async def test_a_backup_that_is_cancelled_when_it_has_its_name_leaves_nothing(
+    js: JetStream, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed, cancelled = threading.Event(), threading.Event()
+
+    def sync(folder: Path) -> None:
+        if folder == tmp_path:
+            renamed.set()
+            assert cancelled.wait(30)
+
+    monkeypatch.setattr("jetspark.jetstream.backup.folder._sync_folder", sync)
+    running = asyncio.create_task(js.backup_stream(filled, tmp_path / "b"))
+    assert await asyncio.to_thread(renamed.wait, 30)
+    assert (tmp_path / "b").exists()
+    running.cancel()
+    cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert nothing_in(tmp_path)
+
+
+HOLDER = """
+import json, sys
+from jetspark.jetstream.backup.folder import BackupWriter
+writer = BackupWriter(sys.argv[1], "S")
+writer.write([b"\\xff\\x06\\0\\0S2sTwO"])
+print(json.dumps({}), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_what_a_killed_backup_has_left_is_removed_by_the_next_one_to_that_name(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "b"
+    with python(HOLDER, str(target)) as killed:
+        first_document(killed)
+        (left,) = hidden_in(tmp_path)
+    with python(HOLDER, str(target)) as living:
+        first_document(living)
+        await js.backup_stream(filled, tmp_path / "another")
+        assert left.exists()
+        await js.backup_stream(filled, target)
+        assert not left.exists()
+        (held,) = hidden_in(tmp_path)
+        assert (held / "stream.tar.s2").exists()
+        finish(living)
+    assert await asyncio.to_thread(os.listdir, target) in (FILES, FILES[::-1])
+    assert verify_backup(target).stream == filled
+
+
+async def test_an_archive_that_was_damaged_on_its_way_is_told_with_what_to_do(
+    js: JetStream, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = BackupWriter.write
+
+    def flip(self: BackupWriter, pieces: list[bytes]) -> None:
+        first, *rest = pieces
+        at = len(first) // 2
+        write(self, [first[:at] + bytes([first[at] ^ 1]) + first[at + 1 :], *rest])
+
+    monkeypatch.setattr(BackupWriter, "write", flip)
+    with pytest.raises(BackupError, match=rf'came of stream "{filled}" is no .*: back it up again'):
+        await js.backup_stream(filled, tmp_path / "b")
     assert nothing_in(tmp_path)
 
 

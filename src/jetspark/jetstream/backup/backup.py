@@ -128,8 +128,9 @@ class BackupCalls:
         for size in (chunk_size, window_size):
             if size is not None and size < 1:
                 raise ConfigError("chunk_size and window_size must be at least 1 byte.")
-        writer = BackupWriter(folder)  # not in a thread, so that it can be discarded at once
+        writer = BackupWriter(folder, name)  # not in a thread, so that it can be discarded at once
         try:
+            await asyncio.to_thread(writer.remove_left)
             incoming = _Incoming(self._api, name)
             try:
                 request: dict[str, Any] = {
@@ -155,8 +156,9 @@ class BackupCalls:
             messages = await asyncio.to_thread(writer.finish, document)
             await self._check_removed(name, document["state"], messages)
             backup = await asyncio.to_thread(writer.complete, document, messages)
-        finally:
+        except BaseException:
             writer.discard()
+            raise
         if backup.removed:
             logger.warning("%s", lacking(name, backup.state.messages, messages))
         return backup

@@ -4,13 +4,15 @@
 number of messages of the archive, which the `nats` tool ignores. Contract: a folder with the final
 name is complete: the archive was read again, its checksums verified and its messages counted. It is
 written under a hidden name beside it, synced to disk, `backup.json` last, and then renamed; only a
-killed process leaves the hidden folder behind. All calls block.
+killed process leaves the hidden folder behind, until the next backup to the same name. All calls
+block.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -28,6 +30,7 @@ from jetspark.errors import BackupError, ConfigError, JetStreamError
 from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
 from jetspark.jetstream.documents.document import from_wire
+from jetspark.left_folders import Hold, remove_left
 
 _OURS: Final = "archive"  # in backup.json, besides config and state
 _READ: Final = 1 << 20
@@ -87,20 +90,28 @@ class BackupWriter:
     `write` and `complete` may run in other threads than `discard`, which waits for them.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], stream: str) -> None:
+        self._stream = stream
         self.folder = path_of("folder", folder)
         if self.folder.exists() and not _is_empty_folder(self.folder):
             raise ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
         self.scan = ArchiveScan()
-        self._hidden = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.part")
+        self._place = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.part")
         self._lock = threading.Lock()
         with self._disk():
-            self._hidden.mkdir(parents=True, mode=0o700)
-            self._file = (self._hidden / ARCHIVE).open("xb")
+            self._place.mkdir(parents=True, mode=0o700)
+            self._hold = Hold(self._place)
+            self._file = (self._place / ARCHIVE).open("xb")
+
+    def remove_left(self) -> None:
+        """Remove what killed processes have left of backups to this folder."""
+        hidden = re.compile(rf"\.{re.escape(self.folder.name)}\.[0-9a-f]{{8}}\.part")
+        with contextlib.suppress(OSError):
+            remove_left(self.folder.parent, hidden)
 
     def write(self, pieces: Iterable[bytes]) -> None:
         """The next bytes of the archive; dropped after `discard`."""
-        with self._lock, self._disk():
+        with self._lock, self._disk(), self._arriving():
             if not self._file.closed:
                 for piece in pieces:
                     self.scan.feed(piece)
@@ -108,11 +119,12 @@ class BackupWriter:
 
     def finish(self, document: dict[str, Any]) -> int:
         """The archive is complete: read it again; how many messages of the state it has."""
-        self.scan.finish()
+        with self._arriving():
+            self.scan.finish()
         metadata, _ = metadata_from(msgspec.json.encode(document))
         with self._lock, self._disk():
             _sync_and_close(self._file)
-            with (self._hidden / ARCHIVE).open("rb") as file:
+            with (self._place / ARCHIVE).open("rb") as file, self._arriving():
                 return messages_in(file, metadata)
 
     def complete(self, document: dict[str, Any], messages: int) -> StreamBackup:
@@ -120,21 +132,34 @@ class BackupWriter:
         ours = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
         text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
         with self._lock, self._disk():
-            with (self._hidden / METADATA).open("xb") as file:
+            with (self._place / METADATA).open("xb") as file:
                 file.write(text)
                 _sync_and_close(file)
-            _sync_folder(self._hidden)
+            self._hold.release()
+            _sync_folder(self._place)
             with contextlib.suppress(FileNotFoundError):
                 self.folder.rmdir()  # an empty one; not every system renames over it
-            self._hidden.rename(self.folder)
+            self._place = self._place.rename(self.folder)
             _sync_folder(self.folder.parent)
         return _backup(self.folder, msgspec.json.decode(text), self.scan, messages)
 
     def discard(self) -> None:
-        """Leave nothing behind, unless it is complete."""
+        """Leave nothing behind, also when it was complete already."""
         with self._lock:
             self._file.close()
-            shutil.rmtree(self._hidden, ignore_errors=True)
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._hold.release()
+
+    @contextlib.contextmanager
+    def _arriving(self) -> Iterator[None]:
+        try:
+            yield
+        except BackupError as error:
+            why = str(error).removeprefix("The archive is damaged: ").rstrip(".")
+            raise BackupError(
+                f'What came of stream "{self._stream}" is no archive to restore from ({why}): '
+                "back it up again, and if that is the same, check the disk of the server."
+            ) from None
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:
