@@ -106,3 +106,105 @@ def test_the_loop_is_uvloops_where_that_is_installed(
     assert thread.call(asyncio.get_running_loop) is thread.loop
     assert made == ([thread.loop] if installed else [])
     thread.stop()
+
+
+# -- requests that the calling thread sends itself -------------------------------------------------
+
+
+def test_a_lone_request_is_sent_without_the_loop(
+    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
+    nc.request(subject, b"subscribes the inbox", timeout=5)
+    posted: list[object] = []
+    post = LoopThread.post
+
+    def noted(self: LoopThread, function: Callable[[], object]) -> None:
+        if threading.current_thread() is threading.main_thread():
+            posted.append(function)
+        post(self, function)
+
+    monkeypatch.setattr(LoopThread, "post", noted)
+    assert nc.request(subject, b"x", timeout=5).data == b"x"
+    assert posted == []
+
+
+def test_a_request_does_not_overtake_what_its_thread_has_published(
+    nc: Client, unique: Unique
+) -> None:
+    seen: list[bytes] = []
+
+    def note(message: Any) -> None:
+        seen.append(message.data)
+        if message.reply:
+            message.respond(b"")
+
+    nc.subscribe(subject := unique("order"), callback=note)
+    nc.flush()
+    for number in range(300):
+        for part in range(number % 4):
+            nc.publish(subject, b"%d.%d" % (number, part))
+        nc.request(subject, b"%d." % number, timeout=10)
+    wanted = []
+    for number in range(300):
+        wanted += [b"%d.%d" % (number, part) for part in range(number % 4)] + [b"%d." % number]
+    assert seen == wanted
+
+
+def test_requests_of_many_threads_get_their_own_replies(nc: Client, unique: Unique) -> None:
+    nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
+    nc.flush()
+    wrong: list[object] = []
+
+    def ask(who: int) -> None:
+        for number in range(200):
+            data = b"%d.%d" % (who, number)
+            if (reply := nc.request(subject, data, timeout=20).data) != data:
+                wrong.append((data, reply))
+            if number % 7 == 0:
+                nc.publish(subject, b"x" * 1000)
+
+    threads = [threading.Thread(target=ask, args=(who,)) for who in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+    assert len(nc._inner.requests) == 0
+
+
+def test_a_request_of_this_thread_that_is_not_answered_leaves_nothing(
+    nc: Client, unique: Unique
+) -> None:
+    nc.subscribe(subject := unique("silent"))
+    nc.flush()
+    nc.request("$JS.API.INFO", timeout=5)
+    with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.05 s"):
+        nc.request(subject, timeout=0.05)
+    current().call(lambda: None)
+    assert len(nc._inner.requests) == 0
+
+
+def test_what_a_socket_takes_in_part_is_sent_whole_and_in_order(
+    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its buffer is nearly full."""
+    nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
+    nc.request(subject, b"", timeout=5)
+    session = nc._inner.publishing.link.present
+    assert session is not None
+    transport: Any = session._transport
+    sock = transport._socket
+    sent: list[int] = []
+
+    class Narrow:
+        def send(self, data: bytes) -> int:
+            sent.append(sock.send(data[:5]))
+            return sent[-1]
+
+    monkeypatch.setattr(transport, "_socket", Narrow())
+    for number in range(50):
+        assert nc.request(subject, b"%d" % number, timeout=5).data == b"%d" % number
+        if number % 3 == 0:
+            nc.publish(unique("nobody"), b"x")
+    assert len(sent) > 10

@@ -8,16 +8,17 @@ the calling thread until the reply is there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
+from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.messages import Message
 from jetspark.client.request_calls import RequestCalls, seconds_of
 from jetspark.client.requests import Answer, RequestMux
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.events import MessageFrame
@@ -95,7 +96,11 @@ class CallerSide:
             requests,
             lambda answer: requests.ask(answer, subject, payload, headers, seconds),
         )
-        frame: MessageFrame = self.thread.wait(asked)
+        self.thread.check_may_wait()
+        put = self.buffer.put_here
+        own = requests.ask_here(asked, self.publishing, put, subject, payload, headers)
+        frame: MessageFrame
+        frame = self.thread.wait(asked) if own is None else asked.wait_here(own, subject, seconds)
         requests.check_responders(frame, subject)
         return frame
 
@@ -118,6 +123,26 @@ class _Asked(Wait):
             self._reply = self._ask(self)
         except BaseException as error:
             self.set_exception(error)
+
+    def wait_here(self, reply: bytes, subject: str, timeout: float) -> MessageFrame:
+        """Wait for the reply to a request that this thread has sent itself, without `start`."""
+        thread, ended, left = self._thread, self.ended, timeout
+        deadline = time.monotonic() + timeout
+        try:
+            while not ended.acquire(timeout=min(left, LOOK_EVERY)):
+                left = deadline - time.monotonic()
+                if thread.exiting:
+                    left = LOOK_EVERY  # as in `LoopThread.wait`: nobody is left to be told
+                elif left <= 0:
+                    raise RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+        except BaseException:
+            self._reply = reply
+            self._thread.post(self.cancel)
+            raise
+        if self.error is not None:
+            raise self.error
+        frame: MessageFrame = self.value
+        return frame
 
     def cancel(self) -> None:
         self._requests.close(self._reply)

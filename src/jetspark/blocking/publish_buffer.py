@@ -70,6 +70,18 @@ class PublishBuffer:
                 self._thread.post(self._hand_over)
                 self._armed = True
 
+    def put_here(self, frame: bytes) -> bool:
+        """Write a publish in this thread, when nothing waits before it; whether it was."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._frames or not self._outbox.put_here(frame):
+                return False
+            self.published += 1
+            return True
+        finally:
+            self._lock.release()
+
     def _look(self, size: int, added: int) -> None:
         """The rare cases: much is buffered, or there is no link."""
         self._thread.sleep_in_daemons()

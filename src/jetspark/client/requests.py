@@ -7,6 +7,9 @@ comes first; each of them removes the entry, and a reply without an entry is dro
 does not change the table: the inbox is subscribed again before anything else is sent, so a reply
 may still come. A request that ends before there was a link to send it is not sent later.
 
+`ask_here` is for another thread than the loop's; it needs no lock, since it only adds entries, and
+whoever looks at all of them looks at a copy.
+
 One timer serves all requests. It is set for the earliest deadline, so a request that is answered in
 time starts none. A timeout is at most `_TICK` late.
 """
@@ -14,8 +17,9 @@ time starts none. A timeout is at most `_TICK` late.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Final, Protocol, TypeAlias
@@ -80,7 +84,7 @@ class RequestMux:
         self._gathering: dict[bytes, Gathering] = {}
         self._left: set[bytes] = set()
         """Nobody waits for their replies any more; they may not have been sent yet."""
-        self._last = 0
+        self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
 
@@ -100,8 +104,7 @@ class RequestMux:
             )
             self._link.add_route(route, while_draining=True)
             self._route = route
-        self._last += 1
-        return b"%b%x" % (self._prefix, self._last)
+        return b"%b%x" % (self._prefix, next(self._numbers))
 
     def ask(
         self,
@@ -136,6 +139,33 @@ class RequestMux:
         except BaseException:
             self.close(reply)
             raise
+        return reply
+
+    def ask_here(
+        self,
+        answer: Answer,
+        publishing: Publishing,
+        put: Callable[[bytes], bool],
+        subject: str,
+        payload: Payload,
+        headers: HeadersLike | None,
+    ) -> bytes | None:
+        """`ask` in any thread, without a deadline, when nothing else is on its way; else None.
+
+        `publishing` is that thread's, `put` its way around the loop. Raises what `Publishing.send`
+        raises.
+        """
+        if self._route is None or self._open or self._gathering:
+            return None
+        reply = b"%b%x" % (self._prefix, next(self._numbers))
+        frame = publishing.frame_replying(subject, payload, reply, headers)
+        # Whoever takes the entry out ends the request: the reply, the end of the route, or this.
+        table = self._open
+        table[reply] = (answer, math.inf, subject, math.inf, None)
+        if not put(frame) and table.pop(reply, None) is not None:
+            return None
+        if self._open is not table and table.pop(reply, None) is not None:
+            answer.set_exception(_own(None))
         return reply
 
     def close(self, reply: bytes) -> None:
@@ -190,14 +220,14 @@ class RequestMux:
     def _on_end(self, error: JetsparkError | None) -> None:
         self._route = None
         waiting, self._open = self._open, {}
-        for answer, *_ in waiting.values():
-            if not answer.done():
-                answer.set_exception(_own(error))
+        for reply in waiting.copy():
+            if (request := waiting.pop(reply, None)) is not None and not request[0].done():
+                request[0].set_exception(_own(error))
         for gathering in self._gathering.values():
             gathering.fail(_own(error))
 
     def _on_disconnect(self) -> None:
-        again = {reply: one[4] for reply, one in self._open.items() if one[4] is not None}
+        again = {reply: one[4] for reply, one in self._open.copy().items() if one[4] is not None}
         self._outbox.withdraw(again)  # each once, also what was not sent yet
         for frame in again.values():
             try:
@@ -208,9 +238,8 @@ class RequestMux:
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         """Fail requests that were refused, by their subject or by the inbox."""
         # Copies: a callback may send another request.
-        for reply, (answer, _, subject, *_) in list(self._open.items()):
-            if name in (subject, reply.decode()):
-                del self._open[reply]
+        for reply, (answer, _, subject, *_) in self._open.copy().items():
+            if name in (subject, reply.decode()) and self._open.pop(reply, None) is not None:
                 if not answer.done():
                     answer.set_exception(copy(error))
         for reply, gathering in list(self._gathering.items()):
@@ -229,14 +258,14 @@ class RequestMux:
         self._timer = None
         self._timer_at = math.inf
         now = self._loop.time()
-        late = {reply: one for reply, one in self._open.items() if one[1] <= now}
+        late = {reply: one for reply, one in self._open.copy().items() if one[1] <= now}
         unsent = self._outbox.withdraw(late) if late else ()
         for reply, (answer, _, subject, timeout, _) in late.items():
             self._open.pop(reply, None)
             if not answer.done():
                 answer.set_exception(_no_reply(subject, timeout, sent=reply not in unsent))
-        if self._open:
-            earliest = min(request[1] for request in self._open.values())
+        deadlines = [request[1] for request in self._open.copy().values()]
+        if (earliest := min(deadlines, default=math.inf)) < math.inf:
             self._set_timer(max(earliest, now + _TICK))
 
 

@@ -6,11 +6,15 @@ Publishes survive the link. Control frames (SUB, UNSUB, PING, PONG) are dropped 
 supervisor replays subscriptions on the next link from its own table. `keep` drops publishes that
 the next server would not accept, such as too large ones. It reads the first line of each, so
 several frames must not be joined into one here.
+
+Everything is called in the event loop's thread, but for `put_here`. Whatever writes holds the lock
+for that, so that what one thread has put stays in order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Container
 
 from jetspark.connection.server_limits import Dropped, sendable
@@ -40,6 +44,9 @@ class Outbox:
         self._limit = limit
         self._loop = loop
         self._write: Callable[[bytes], None] | None = None
+        self._write_here: Callable[[bytes], bool] | None = None
+        # Reentrant: the handler of a signal may publish in the middle of `put_here`.
+        self._writing = threading.RLock()
         self._frames: list[bytes] = []
         self._size = 0
         self._mark = _CLOSED
@@ -108,9 +115,23 @@ class Outbox:
         if self._frames or self._paused or self._write is None or len(frame) > self._mark:
             self.put(frame)
             return
-        self.bytes_out += len(frame)
         self.published += 1
-        self._write(frame)
+        with self._writing:
+            self.bytes_out += len(frame)
+            self._write(frame)
+
+    def put_here(self, frame: bytes) -> bool:
+        """`put_now` in any thread, if it can be written at once; whether it was."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            write = self._write_here
+            if write is None or self._frames or self._paused or not write(frame):
+                return False
+            self.bytes_out += len(frame)
+            return True
+        finally:
+            self._writing.release()
 
     def put_control(self, frame: bytes) -> None:
         """Add a frame for the current link; without one it is dropped. Never refused."""
@@ -173,15 +194,19 @@ class Outbox:
         """Hand everything to the transport, unless it is paused (`anyway`: even then)."""
         if self._write is None or not self._frames or (self._paused and not anyway):
             return
-        data = b"".join(self._frames)
-        self._frames = []
-        self._size = 0
-        self.bytes_out += len(data)
-        self._write(data)
+        with self._writing:
+            data = b"".join(self._frames)
+            self._frames = []
+            self._size = 0
+            self.bytes_out += len(data)
+            self._write(data)
 
-    def attach(self, write: Callable[[bytes], None]) -> None:
-        """A link is up: send the kept frames."""
+    def attach(
+        self, write: Callable[[bytes], None], write_here: Callable[[bytes], bool] | None = None
+    ) -> None:
+        """A link is up: send the kept frames. `write_here`: see `Transport.write_here`."""
         self._write = write
+        self._write_here = write_here
         self._mark = FLUSH_AT
         self._paused = False
         self._armed = False
@@ -189,7 +214,7 @@ class Outbox:
 
     def detach(self) -> None:
         """The link is gone: drop its control frames, keep publishes for the next one."""
-        self._write = None
+        self._write = self._write_here = None
         self._mark = self._limit
         self._paused = False
         self._armed = True

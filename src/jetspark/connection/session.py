@@ -314,6 +314,13 @@ class Session:
                     tracer.debug("->> %s", line)
             self._transport.write(data)
 
+    def write_here(self, data: bytes) -> bool:
+        """`write` in another thread, if that is possible at once: see `Transport.write_here`."""
+        transport = self._transport
+        if transport is None or self.lost is not None or self._options.trace:
+            return False
+        return transport.write_here(data)
+
     def pause_writing(self) -> None:
         """Called by the transport."""
         self._owner.writing_paused(self, True)

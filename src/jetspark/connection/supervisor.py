@@ -178,7 +178,7 @@ class Supervisor:
         session.write(self.routes.replay())
         self._enter(ConnectionStatus.CONNECTED)
         dropped = self.outbox.keep(session.info)
-        self.outbox.attach(session.write)
+        self.outbox.attach(session.write, session.write_here)
         url = str(session.server)
         if first:
             self._on_event(events.Connected(url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from typing import cast
 
@@ -18,13 +19,19 @@ nothing, and what is in it is only valid during `bytes_received`."""
 
 _HIGH_WATER = 512 * 1024
 _LOW_WATER = 128 * 1024
+_AT_ONCE = 32 * 1024
+"""Bytes that other threads may send themselves: what a socket with room takes whole."""
 
 
 class TcpTransport(asyncio.BufferedProtocol):
     """TCP, and TLS over it."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, sock: socket.socket) -> None:
         self._receiver = receiver
+        self._socket: socket.socket | None = sock
+        """None when bytes may not go around the transport: there is TLS."""
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""  # of what another thread has sent in part
         self._view = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
         self.tls: TLSState | None = None
@@ -61,11 +68,30 @@ class TcpTransport(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            if self._rest:
+                data = self._rest + data
             self._transport.write(data)
+            self._rest = b""  # not before: until then `write_here` keeps away
+
+    def write_here(self, data: bytes) -> bool:
+        transport, sock = self._transport, self._socket
+        if transport is None or sock is None or self._rest or len(data) > _AT_ONCE:
+            return False
+        try:
+            if transport.get_write_buffer_size():
+                return False
+            sent = sock.send(data)
+        except (OSError, RuntimeError):  # it is full, or gone: `write` finds out
+            return False
+        if sent < len(data):
+            self._rest = data[sent:]
+            self._loop.call_soon_threadsafe(self.write, b"")
+        return True
 
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         if self._transport is None:
             raise ConnectionResetError("the link ended before TLS began")
+        self._socket = None
         upgraded = await asyncio.get_running_loop().start_tls(
             self._transport, self, context, server_hostname=hostname
         )
@@ -100,7 +126,7 @@ def tcp(options: ConnectOptions) -> Dial:
         sock = await open_socket(options, server)
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
-                lambda: TcpTransport(receiver), sock=sock
+                lambda: TcpTransport(receiver, sock), sock=sock
             )
         except BaseException:
             sock.close()

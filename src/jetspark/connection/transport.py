@@ -38,6 +38,12 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None:
         """Send, buffering what the network does not take. Silently nothing after the end."""
 
+    def write_here(self, data: bytes) -> bool:
+        """In any thread, one at a time with `write`: send now what goes at once; whether it did.
+
+        When it returns False nothing was sent, and `write` is the way.
+        """
+
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         """Upgrade the link. Raises OSError (ssl.SSLError is one)."""
 

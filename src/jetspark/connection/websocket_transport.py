@@ -93,6 +93,9 @@ class WebSocketTransport:
         if self._below is not None and (frame := self._codec.send(data)):
             self._below.write(frame)
 
+    def write_here(self, data: bytes) -> bool:
+        return False
+
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         raise OSError("TLS is below a WebSocket: the URL must be wss://")
 
