@@ -239,9 +239,10 @@ class RequestMux:
         """Fail requests that were refused, by their subject or by the inbox."""
         # Copies: a callback may send another request.
         for reply, (answer, _, subject, *_) in self._open.copy().items():
-            if name in (subject, reply.decode()) and self._open.pop(reply, None) is not None:
-                if not answer.done():
-                    answer.set_exception(copy(error))
+            if name not in (subject, reply.decode()) or self._open.pop(reply, None) is None:
+                continue
+            if not answer.done():
+                answer.set_exception(copy(error))
         for reply, gathering in list(self._gathering.items()):
             if name in (gathering.subject, reply.decode()):
                 gathering.fail(copy(error))
