@@ -22,6 +22,8 @@ from jetspark.errors import (
 )
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer
+from jetspark.jetstream.pulling import continuous_pull
+from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +152,44 @@ async def test_a_reader_that_takes_nothing_gets_no_more_than_the_buffer(
         await holds(lambda: messages.pending_msgs == 20)
         assert numbers(await take(messages, 190))[0] == 10
     assert reported == []
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "largest"),
+    [
+        ({}, {}, 6000),  # 8000 in all
+        ({}, {"max_batch": 700}, 700),
+        ({"max_messages": 500}, {}, 500),
+        ({"threshold_messages": 100}, {}, 500),
+    ],
+)
+async def test_a_buffer_that_nobody_has_set_follows_the_reader(
+    js: JetStream,
+    stream: str,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    config: dict[str, Any],
+    largest: int,
+) -> None:
+    consumer = await js.create_consumer(stream, ack_policy="none", **config)
+    asked: list[int] = []
+    request = ContinuousPull._request
+
+    def noted(self: ContinuousPull, amount: int) -> None:
+        asked.append(amount)
+        request(self, amount)
+
+    monkeypatch.setattr(ContinuousPull, "_request", noted)
+    await fill(js, stream, 13_000)
+    async with consumer.consume(**options) as messages:
+        monkeypatch.setattr(continuous_pull, "QUICK", 60)  # every reader is quick
+        assert numbers(await take(messages, 13_000)) == list(range(13_000))
+        assert max(asked) == largest
+        monkeypatch.setattr(continuous_pull, "QUICK", 0)
+        monkeypatch.setattr(continuous_pull, "SLOW", 0)  # and now slow
+        await fill(js, stream, 13_000)
+        await take(messages, 13_000)
+        assert asked[-1] == (400 if "threshold_messages" in options else 250)
 
 
 async def test_max_bytes_counts_bytes_as_the_server_does(

@@ -114,8 +114,9 @@ class PullConsumer(Consumer):
     ) -> ConsumerMessages:
         """Continuous messages: iterate the result, or give a callback (plain or async).
 
-        It buffers: up to `max_messages` (default 500) messages, or `max_bytes` bytes, are received
-        or requested ahead. When these fall to `threshold_messages` or `threshold_bytes` (default:
+        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a reader that
+        takes half of them within 5 ms), or `max_bytes` bytes, are received or requested ahead. When
+        these fall to `threshold_messages` or `threshold_bytes` (default:
         half), the next pull request is sent. `expires`: seconds that a request may wait at the
         server, at least 1, default 30. `heartbeat`: seconds between the server's heartbeats, 0.5
         to 30, at most half of `expires`, which is the default; when none comes for twice as long,

@@ -24,7 +24,6 @@ from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta
 
-MAX_MESSAGES = 1000
 HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
@@ -61,11 +60,11 @@ class OrderedCalls:
         keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
         underscore and a random number, for those who look at the stream's consumers.
 
-        It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
-        or requested ahead. `expires`: seconds that a pull request may wait at the server.
-        `heartbeat`: seconds between the server's heartbeats; when none comes for twice as long,
-        the consumer is recreated. `inactive_threshold`: how long the server keeps the consumer of
-        a reader that is gone.
+        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a quick
+        reader), or `max_bytes` bytes, are received or requested ahead. `expires`: seconds that a
+        pull request may wait at the server. `heartbeat`: seconds between the server's heartbeats;
+        when none comes for twice as long, the consumer is recreated. `inactive_threshold`: how long
+        the server keeps the consumer of a reader that is gone.
 
         Nothing is sent before the first message is wanted, except with a callback. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
@@ -84,8 +83,6 @@ class OrderedCalls:
             inactive_threshold=as_timedelta(inactive_threshold),
         )
         check_consumer(config, self._api.server)
-        if max_messages is None and max_bytes is None:
-            max_messages = MAX_MESSAGES
         limits = make_consume_options(
             ConsumerConfig(),
             max_messages=max_messages,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from jetspark.wire.pull_end import PullLimit
 
 MAX_MESSAGES = 500
+MOST_AHEAD = 8_000
+"""Messages, for who takes so many in some milliseconds and has set no limit."""
 EXPIRES = 30.0
 BATCH_OF_BYTES = 1_000_000
 """Messages requested when the limit is in bytes: without a batch a server sends only one."""
@@ -41,6 +43,15 @@ class ConsumeOptions:
     """Messages of one request when the limit is in bytes."""
     expires: float
     heartbeat: float
+    cap: int
+    """What the consumer allows for one request."""
+    adapts: bool
+    """Whether `full` follows the reader: nobody has set it."""
+
+    def resized(self, full: int) -> ConsumeOptions:
+        """The same for another size of the buffer, within the limits of one that adapts."""
+        full = max(MAX_MESSAGES, min(full, MOST_AHEAD))
+        return replace(self, full=full, threshold=full // 2, most=min(full, self.cap))
 
     def within(self, limit: PullLimit) -> ConsumeOptions:
         """The same, with requests that stay within a limit of the consumer."""
@@ -49,6 +60,7 @@ class ConsumeOptions:
         return replace(
             self,
             most=min(self.most, most or self.most),
+            cap=min(self.cap, most or self.cap),
             batch=min(self.batch, limit.batch or self.batch),
             expires=expires,
             heartbeat=min(self.heartbeat, expires / 2),
@@ -68,6 +80,7 @@ def make_consume_options(
     """`config`: the consumer's. Raises ConfigError."""
     expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
     in_bytes = max_bytes is not None
+    adapts = max_messages is None and threshold_messages is None and not in_bytes
     if in_bytes and (max_messages is not None or threshold_messages is not None):
         raise ConfigError("The buffer is limited in messages or in bytes: give one kind.")
     if not in_bytes and threshold_bytes is not None:
@@ -94,13 +107,15 @@ def make_consume_options(
             f"heartbeat must be from {_LEAST_HEARTBEAT:g} to {_MOST_HEARTBEAT:g} seconds, "
             "and at most half of expires."
         )
-    own_most = (config.max_bytes if in_bytes else config.max_batch) or full
+    cap = (config.max_bytes if in_bytes else config.max_batch) or (MOST_AHEAD if adapts else full)
     return ConsumeOptions(
         in_bytes=in_bytes,
         full=full,
         threshold=threshold,
-        most=min(full, own_most),
+        most=min(full, cap),
         batch=min(BATCH_OF_BYTES, config.max_batch or BATCH_OF_BYTES),
         expires=expires,
         heartbeat=heartbeat,
+        cap=cap,
+        adapts=adapts,
     )

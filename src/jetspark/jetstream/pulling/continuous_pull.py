@@ -4,6 +4,8 @@ Contract
 - The read loop appends raw frames to `frames`. `take` gives out one and sends a new pull request
   when the messages buffered and requested fall to the threshold. So the buffer never exceeds its
   limit, and a slow reader stops the requests. No task, future or timer is made for a message.
+- A limit that nobody has set follows the reader: it doubles while half of the buffer is taken
+  within QUICK seconds (the server would wait for requests), and halves when that takes SLOW.
 - One wildcard inbox serves all requests since `start`. The last token of a request's reply subject
   begins with the amount requested: when a server refuses it without saying how much is not coming,
   the token says so. Deliveries to an older inbox find no interest.
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.status import Status
 
+QUICK, SLOW = 0.005, 0.1
+
 _ENDS = {PullEnd.UNUSABLE: StopReason.UNUSABLE, PullEnd.INVALID: StopReason.INVALID}
 
 
@@ -62,29 +66,6 @@ class ContinuousPull:
 
     Without `on_missing` no other client pulls from the consumer.
     """
-
-    __slots__ = (
-        "_api",
-        "_client",
-        "_clock",
-        "_gaps",
-        "_heard",
-        "_limits",
-        "_listener",
-        "_names",
-        "_on_missing",
-        "_on_stop",
-        "_pending",
-        "_priority",
-        "_requesting",
-        "_requests",
-        "_resume",
-        "_silent",
-        "_subject",
-        "_told",
-        "frames",
-        "waiters",
-    )
 
     def __init__(
         self,
@@ -117,6 +98,7 @@ class ContinuousPull:
         self._told: set[str] = set()
         self._gaps = GapDetector(None)
         self._requests = 0
+        self._filled_at = 0.0
 
     # -- for the owner -------------------------------------------------------------------------
 
@@ -173,6 +155,8 @@ class ContinuousPull:
         frame = self.frames.popleft()
         self._pending -= self._amount(frame) if self._limits.in_bytes else 1
         if self._pending <= self._limits.threshold:
+            if self._limits.adapts:
+                self._adapt()
             self._fill_buffer()
         return frame
 
@@ -215,6 +199,15 @@ class ContinuousPull:
             on_refused=self._on_refused,
             on_end=self._on_end,
         )
+
+    def _adapt(self) -> None:
+        now = self._client.loop.time()
+        took, self._filled_at = now - self._filled_at, now
+        limits = self._limits
+        if took < QUICK:
+            self._limits = limits.resized(2 * limits.full)
+        elif took > SLOW:
+            self._limits = limits.resized(limits.full // 2)
 
     def _fill_buffer(self) -> None:
         """Request as much as the buffer has room for."""

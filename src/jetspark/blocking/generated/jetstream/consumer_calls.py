@@ -185,11 +185,11 @@ class GeneratedConsumerCalls:
         keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
         underscore and a random number, for those who look at the stream's consumers.
 
-        It buffers: up to `max_messages` (default 1000) messages, or `max_bytes` bytes, are received
-        or requested ahead. `expires`: seconds that a pull request may wait at the server.
-        `heartbeat`: seconds between the server's heartbeats; when none comes for twice as long,
-        the consumer is recreated. `inactive_threshold`: how long the server keeps the consumer of
-        a reader that is gone.
+        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a quick
+        reader), or `max_bytes` bytes, are received or requested ahead. `expires`: seconds that a
+        pull request may wait at the server. `heartbeat`: seconds between the server's heartbeats;
+        when none comes for twice as long, the consumer is recreated. `inactive_threshold`: how long
+        the server keeps the consumer of a reader that is gone.
 
         Nothing is sent before the first message is wanted, except with a callback. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
