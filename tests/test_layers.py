@@ -115,6 +115,7 @@ OTHERS_PRIVATE: dict[str, str] = {
         ("_gateway", "_jvm", "_active_spark_context", "_instantiatedSession"),
         "PySpark has no public way to the JVM and its sessions",
     ),
+    "_gateway_client": "Py4J's thread for garbage prints tracebacks unless it knows of the end",
     "_exit": "of os, documented: ends a process from any thread",
     "_accumulatorServer": "its tracebacks go to standard error, and nothing public names it",
     **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),

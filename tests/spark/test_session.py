@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +18,118 @@ from jetspark.spark.warming import warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# In processes of their own: a program has one JVM, and here that may be the other tests'.
+_SECOND_SESSIONS = """
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from jetspark.errors import ConfigError
+from jetspark.spark import session as sessions
+from jetspark.spark.jvm import WrongSettingError
+
+log, missing = Path(sys.argv[1], "log"), Path(sys.argv[1], "missing", "log")
+conf = {"spark.sql.shuffle.partitions": "3", "spark.sql.warehouse.dir": sys.argv[1]}
+
+
+def opened(**more):
+    arguments = {"app_name": "x", "master": "local[1]", "log_file": log, "conf": conf} | more
+    return sessions.local_session(**arguments)
+
+
+def find_the_format(spark):
+    with pytest.raises(PySparkException, match="Option 'stream' is missing"):
+        spark.read.format("jetstream").load()
+
+
+first = opened()
+assert opened() is first
+assert opened(conf=conf | {"spark.sql.shuffle.partitions": "5", "a.b": "c"}) is first
+assert first.conf.get("spark.sql.shuffle.partitions") == "5"
+assert first.conf.get("a.b") == "c"
+with pytest.raises(ConfigError, match="another app_name, log_file: end it first with close"):
+    opened(app_name="y", log_file=missing)
+with pytest.raises(ConfigError, match="another master, jvm_options: end it"):
+    opened(master="local[2]", jvm_options=["-Da=b"])
+other = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "3g"}
+with pytest.raises(ConfigError, match="another spark.driver.memory: end it"):
+    opened(conf=other)
+with pytest.raises(WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
+    opened(conf={"spark.sql.shuffle.partitions": "7", "spark.sql.session.timeZone": "Mars/Base"})
+assert first.conf.get("spark.sql.shuffle.partitions") == "5"
+thread = threading.Thread(target=lambda: find_the_format(opened()))
+thread.start()
+thread.join()
+find_the_format(first)
+
+first.stop()
+second = opened(app_name="y")
+assert second.sparkContext.appName == "y"
+sessions.close_session(first)  # no matter to the second one
+find_the_format(second)
+second.stop()
+sessions.close_session(second)
+sessions.close_session(second)
+with pytest.raises(FileNotFoundError):
+    opened(log_file=missing)
+
+from pyspark.sql import SparkSession
+
+own = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with pytest.raises(ConfigError, match="that local_session has not started is open"):
+    opened()
+sessions.close_session(own)
+print("done")
+"""
+_WRONG_STARTS = """
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from jetspark.errors import SparkUnavailableError
+from jetspark.spark import jvm
+from jetspark.spark.session import local_session
+
+log = Path(sys.argv[1], "log")
+log.write_text("Error: of an earlier run\\n")
+with pytest.raises(SparkUnavailableError, match="spark.driver.memory: .*Invalid maximum heap size"):
+    local_session("x", log_file=log, conf={"spark.driver.memory": "lots"})
+
+started, kill = [], jvm.kill
+
+
+def killed(process):
+    # Py4J's thread for garbage prints a traceback when its command meets a JVM that has ended.
+    assert SparkContext._gateway is None
+    started.append(process)
+    kill(process)
+
+
+jvm.kill = killed
+with pytest.raises(SparkUnavailableError, match="Spark did not start: .*[Mm]aster"):
+    local_session("x", master="locl[2]", log_file=log)
+with pytest.raises(jvm.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
+    local_session("x", log_file=log, conf={"spark.sql.session.timeZone": "Mars/Base"})
+assert len(started) == 2
+print("done")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("program", [_SECOND_SESSIONS, _WRONG_STARTS], ids=["second", "wrong"])
+def test_what_a_program_sees_of_its_sessions(program: str, tmp_path: Path) -> None:
+    env = os.environ | {"PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_short_job_has_one_compiler_and_one_collector(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ class SessionStart:
     ) -> None:
         self._builder = builder
         self._log_file = log_file
+        self._log_start = log_file.stat().st_size if log_file and log_file.exists() else 0
         self._options = options
         self._settings = settings or {}
         self._lock = threading.Lock()
@@ -76,33 +77,28 @@ class SessionStart:
         try:
             starting.start()
             self._done.wait()
-            self._activate()
+            if self._session is not None:
+                activate(self._session)
         except BaseException:
             with self._lock:
                 self._unwanted = True
             if self._jvm is not None:
                 kill(self._jvm)
             self._done.wait(_EXIT_SECONDS)
-            self._forget()
+            forget()
             raise
         if self._session is None:
             reason = f"Spark did not start: {self._reason()}"
             failure = self._failure
             assert failure is not None  # noqa: S101
             blamed = blamed_setting(failure, reason, self._settings)
+            forget()  # while the JVM is there
             if self._jvm is not None:
                 kill(self._jvm)
-            self._forget()
             if blamed is not None:
                 raise WrongSettingError(*blamed) from failure
             raise SparkUnavailableError(reason) from failure
         return self._session
-
-    def _activate(self) -> None:
-        """Spark keeps the active session by thread, and finds formats of Python through it."""
-        if self._session is not None:
-            jvm: Any = self._session._jvm
-            jvm.SparkSession.setActiveSession(self._session._jsparkSession)
 
     def _start(self) -> None:
         try:
@@ -142,27 +138,37 @@ class SessionStart:
     def _log(self) -> Any:
         return nullcontext() if self._log_file is None else self._log_file.open("ab")
 
-    def _forget(self) -> None:
-        if SparkContext._gateway is not None:
-            with suppress(Exception):
-                SparkContext._gateway.shutdown()
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
-
     def _reason(self) -> str:
         """Spark's own message; from the log if the JVM has ended before it could send one."""
         failure = self._failure
         assert failure is not None  # noqa: S101
         ended = self._jvm is None or self._jvm.poll() is not None
-        return (ended and last_words(self._log_file)) or str(explain(failure))
+        return (ended and last_words(self._log_file, self._log_start)) or str(explain(failure))
 
 
-def last_words(log_file: Path | None) -> str:
-    """Why a JVM ended, from its log; empty if the log has no reason."""
+def last_words(log_file: Path | None, start: int = 0) -> str:
+    """Why a JVM ended, from its log from this byte on; empty if that has no reason."""
     if log_file is None or not log_file.exists():
         return ""
-    found = _LAST_WORDS.search(log_file.read_text("utf-8", "replace"))
+    found = _LAST_WORDS.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
     return found[1].strip() if found else ""
+
+
+def activate(session: SparkSession) -> None:
+    """Spark keeps the active session by thread, and finds formats of Python through it."""
+    jvm: Any = session._jvm
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
+
+
+def forget() -> None:
+    """PySpark's link to the JVM, before that ends."""
+    if SparkContext._gateway is not None:
+        # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
+        SparkContext._gateway._gateway_client.is_connected = False
+        with suppress(Exception):
+            SparkContext._gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
 
 
 def kill(jvm: subprocess.Popen[bytes]) -> None:

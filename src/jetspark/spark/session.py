@@ -17,15 +17,19 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from jetspark.errors import ConfigError
 from jetspark.spark.class_archive import class_archive
+from jetspark.spark.failures import explain
 from jetspark.spark.java import find_java
-from jetspark.spark.jvm import SessionStart, kill
+from jetspark.spark.jvm import SessionStart, WrongSettingError, activate, forget, kill
 from jetspark.spark.table_keeper import settle
 from jetspark.spark.workers.preloading import Preloader, preloading
 
@@ -38,6 +42,20 @@ _SOCKET_NAME, _LONGEST_SOCKET = 45, 100
 
 _preloader: Preloader | None = None
 """Of the one JVM that a program can have."""
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    """Of a session, all but `conf`: a running session cannot take others."""
+
+    app_name: str
+    master: str
+    log_file: Path | None
+    jvm_options: tuple[str, ...]
+
+
+_open: tuple[SparkSession, _Arguments, dict[str, str]] | None = None
+"""The session that `local_session` has started last, and what with."""
 
 
 def short_job(conf: Mapping[str, str]) -> list[str]:
@@ -64,7 +82,15 @@ def local_session(
     error. `jvm_options`: of the driver's JVM, besides those for the class archive; those of `conf`
     come after them. Raises SparkUnavailableError, with Spark's reason if Spark has refused; for a
     wrong setting in `conf` a WrongSettingError, which names it.
+
+    A program has one session at a time: while it is open, the same arguments return it, after
+    setting what it can take of `conf`. Raises ConfigError for other arguments, and settings that
+    it cannot take any more: end it first, with `close_session`.
     """
+    global _open
+    arguments = _Arguments(app_name, master, log_file, tuple(jvm_options))
+    if _is_running():
+        return _running(arguments, conf or {})
     find_java()
     archive = class_archive()
     if archive is not None:
@@ -94,7 +120,57 @@ def local_session(
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
     with _preloaded(master, conf or {}, log_file):
-        return SessionStart(builder, log_file, jvm_options, conf).session()
+        session = SessionStart(builder, log_file, jvm_options, conf).session()
+    _open = session, arguments, dict(conf or {})
+    return session
+
+
+def _is_running() -> bool:
+    """Whether a session is open; a JVM that has none any more is ended."""
+    gateway, context = SparkContext._gateway, SparkContext._active_spark_context
+    if gateway is None:
+        return False
+    jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if context is not None and (jvm is None or jvm.poll() is None):
+        return True
+    _end(gateway)
+    return False
+
+
+def _running(arguments: _Arguments, conf: Mapping[str, str]) -> SparkSession:
+    """The open session, with these settings. Raises ConfigError, WrongSettingError."""
+    if _open is None or SparkContext._active_spark_context is not _open[0].sparkContext:
+        raise ConfigError(
+            "A Spark session that local_session has not started is open in this program: use it, "
+            "or end it first with close_session(spark)."
+        )
+    session, before, settings = _open
+    names = [field.name for field in fields(_Arguments)]
+    other = [name for name in names if getattr(arguments, name) != getattr(before, name)]
+    if not other:  # first where a wrong setting does no harm
+        other = _set(session.newSession(), conf, settings) or _set(session, conf, settings)
+    if other:
+        raise ConfigError(
+            f"A session is open already, which cannot take another {', '.join(other)}: end it "
+            "first with close_session(spark), or give what it was started with."
+        )
+    activate(session)
+    return session
+
+
+def _set(session: SparkSession, conf: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """Set what a running session can take; returns the names of what it cannot, unless it was
+    started with the same. Raises WrongSettingError."""
+    refused = []
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
+                raise WrongSettingError(name, str(explain(error))) from error
+            if before.get(name) != value:
+                refused.append(name)
+    return refused
 
 
 def _socket_fits(conf: Mapping[str, str]) -> bool:
@@ -131,30 +207,44 @@ def _stop_preloader() -> None:
 
 
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
-    """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed."""
+    """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed.
+
+    A session that is stopped already has a JVM, which is ended, too; one that is closed has none.
+    """
+    context = SparkContext._active_spark_context
+    gateway = SparkContext._gateway
+    if gateway is None or context not in (None, session.sparkContext):
+        return  # closed already; there may be another one since
     settle()  # while the JVM is there
-    _stop_preloader()
-    gateway = session.sparkContext._gateway
     # This thread's own connection may still be busy with a call that a signal has interrupted, and
     # the JVM would take the next one only after it.
     stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
     stopping.start()
     stopping.join(_STOP_SECONDS)
+    _end(gateway, 0.0 if stopping.is_alive() else exit_seconds)
+
+
+def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
+    """End the JVM; it is killed after these seconds."""
+    global _open
+    _open = None
+    _stop_preloader()
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if gateway is None or jvm is None:
+    if jvm is None:
         return
-    if not stopping.is_alive():
-        gateway.shutdown()
+    if exit_seconds > 0:
+        forget()
         if jvm.stdin is not None:
             jvm.stdin.close()  # for the JVM this is the end of its Python
         with suppress(subprocess.TimeoutExpired):
             jvm.wait(exit_seconds)
     kill(jvm)
-    SparkContext._gateway = SparkContext._jvm = None
+    forget()
 
 
 def _stop(session: SparkSession) -> None:
-    end_without_waiting(session.sparkContext._accumulatorServer)
+    if session.sparkContext._accumulatorServer is not None:  # it is stopped already
+        end_without_waiting(session.sparkContext._accumulatorServer)
     with suppress(Exception):  # the JVM has ended already
         session.stop()
 
