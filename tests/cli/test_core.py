@@ -175,6 +175,30 @@ def test_a_subject_that_may_not_be_published_to_is_an_error(
     assert app.run(["pub", "yes", "x", "--server", url]) == app.DONE
 
 
+def test_a_refusal_is_told_once(make_server: MakeServer) -> None:
+    server = make_server(
+        "authorization { users = [ "
+        '{user: u, password: p, permissions: {publish: {deny: "no"}, subscribe: {deny: "no"}}}, '
+        '{user: n, password: p, permissions: {publish: {deny: ">"}, subscribe: {deny: ">"}}} ] }'
+    )
+    for user, *arguments in (
+        ("u", "pub", "no"),
+        ("u", "request", "no"),
+        ("u", "sub", "no"),
+        ("u", "trace", "no"),
+        ("n", "request", "a"),
+        ("n", "stream", "ls"),
+    ):
+        url = f"nats://{user}:p@127.0.0.1:{server.port}"
+        with jetspark(*arguments, "--server", url) as command:
+            code, _, error = finish(command)
+        lines = [line for line in error.splitlines() if "Permissions Violation" in line]
+        assert code == 1, error
+        refused = [line.partition("The server reports: ")[2] for line in lines]
+        assert lines
+        assert len(set(refused)) == len(lines), error
+
+
 def test_the_server_may_be_named_by_the_environment(
     shared_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

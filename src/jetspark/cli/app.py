@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError
 
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.log import log_shown, show_refusals
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError
 
@@ -59,6 +60,11 @@ def run(arguments: Sequence[str]) -> int:
     128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM, 129 by
     a closed terminal.
     """
+    with log_shown():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         code = make_app(next(iter(arguments), ""))(arguments)
         console.finish()
@@ -67,7 +73,9 @@ def run(arguments: Sequence[str]) -> int:
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
             console.give_up_output()
-        console.fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
+        sentence = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        show_refusals(told=sentence)
+        console.fail(sentence)
         return FAILED
     except ModuleNotFoundError as missing:
         extra = _EXTRAS.get((missing.name or "").partition(".")[0])

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.log import show_refusals
 from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
 from jetspark.cli.stream_session import moment, show_table, with_jetstream
 from jetspark.cli.where import where
@@ -120,6 +121,7 @@ def run(
             async with dead.worker(remove_originals=remove_originals) as worker:
                 console.err.print("Moving dead letters; Ctrl-C ends.", markup=False)
                 working = True
+                show_refusals(at_once=True)
                 await worker.wait()
 
     run_until_stopped(work, endless=lambda: working)
