@@ -44,7 +44,22 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "sentence"),
     [
         ([*INGEST, "--json", "id STRNG"], "there is no type STRNG (did you mean STRING?)"),
-        ([*INGEST, "--json-schema", "subject STRING"], "the names subject are taken"),
+        ([*INGEST, "--json-schema", "subject STRING"], "--json: column subject has a name"),
+        ([*INGEST, "--json", "Headers STRING"], "--json: column Headers has a name that"),
+        ([*INGEST, "--json", "id STRING, ID INT"], "--json: column ID has a name that another"),
+        ([*INGEST, "--json", "_Corrupt_record INT"], "--json: column _Corrupt_record has a name"),
+        ([*INGEST, "--json", "id CHAR(3)"], "--json: column id is CHAR, which Spark does not"),
+        ([*INGEST, "--json", "s STRUCT<a: VARCHAR(3)>"], "--json: column a is VARCHAR, which"),
+        ([*INGEST, "--json", "m MAP<INT, STRING>"], "--json: column m is a MAP with another key"),
+        ([*INGEST, "--json", "m MAP<DATE, INT>"], "--json: column m is a MAP with another key"),
+        ([*INGEST, "--json", "d DECIMAL(50,2)"], "--json: column d is DECIMAL(50,2), but the"),
+        ([*INGEST, "--json", "d DECIMAL(5,7)"], "--json: column d is DECIMAL(5,7), but the"),
+        ([*INGEST, "--json", "a INT NOT NULL"], "--json: column a is NOT NULL, but each column"),
+        ([*INGEST, "--json", "s STRUCT<a: INT NOT NULL>"], "--json: column a is NOT NULL"),
+        ([*INGEST, "--json", "t TIME"], "--json: column t is TIME, which Delta and Iceberg"),
+        ([*INGEST, "--json", "v VOID"], "--json: column v is VOID, which Delta and Iceberg"),
+        ([*INGEST, "--json", "v VARIANT"], "--json: column v is VARIANT, which Delta and"),
+        ([*INGEST, "--json", "i INTERVAL DAY"], "--json: column i is INTERVAL, which Delta and"),
         ([*INGEST, "--partition-by", "region"], "--partition-by region: there is no such column"),
         ([*INGEST, "--partition-by", "=x"], "--partition-by '=x': write a column, or name="),
         ([*INGEST, "--interval", "-1"], "--interval must be seconds, 0 or more, not -1."),
@@ -212,6 +227,9 @@ path = "p"
     )
     assert app.run(["run", str(file)]) == app.FAILED
     assert f"{file}:4: json 'id STRNG' is no schema: there is no type" in capsys.readouterr().err
+    file.write_text(file.read_text().replace("id STRNG", "Seq INT"))
+    assert app.run(["run", str(file)]) == app.FAILED
+    assert f"{file}:4: json: column Seq has a name that another" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -292,8 +310,8 @@ def test_the_readme_shows_the_line_about_faster_starts(
         ("a STRING", ["a"]),
         ("a: int, b: array<struct<x:int,y:map<string,double>>>", ["a", "b"]),
         ("struct<a:int>", ["a"]),
-        ("`a b` STRING COMMENT 'x, y' , c decimal(10, 2) NOT NULL", ["a b", "c"]),
-        ("d interval day to second, e char(5)", ["d", "e"]),
+        ("`a b` STRING COMMENT 'x, y' , c decimal(10, 2)", ["a b", "c"]),
+        ("d interval day to second, e time(3)", ["d", "e"]),
         ("a string collate utf8_lcase, b struct<>", ["a", "b"]),
         ("struct int, t TIMESTAMP_NTZ", ["struct", "t"]),
     ],
@@ -305,7 +323,7 @@ def test_a_schema_that_spark_takes_is_taken(ddl: str, names: list[str]) -> None:
 def test_check_fields_gives_types_that_are_the_same_for_every_spark() -> None:
     ddl = (
         "a LONG, b decimal, c dec(5), d ARRAY<struct<x:real>>, e map<string, byte>, "
-        "f timestamp, g string collate utf8_lcase, h array<timestamp>, i char(5), j struct<>"
+        "f timestamp, g string collate utf8_lcase, h array<timestamp>, i variant, j struct<>"
     )
     known = ["bigint", "decimal(10,0)", "decimal(5,0)", "array<struct<x:float>>"]
     known += ["map<string,tinyint>", "", "", "", "", "struct<>"]

@@ -111,7 +111,7 @@ def test_what_the_source_does_not_parse_is_left_to_spark(
 
 
 def test_with_the_former_rules_for_times_they_are_left_to_spark(spark: SparkSession) -> None:
-    found = parsing(spark, {}, "a STRING NOT NULL, at TIMESTAMP", "json")
+    found = parsing(spark, {}, "a STRING, at TIMESTAMP", "json")
     assert found == {"jsonSchema": "`a` string, `at` timestamp_ltz"}
     spark.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
     try:
@@ -124,6 +124,9 @@ def test_with_the_former_rules_for_times_they_are_left_to_spark(spark: SparkSess
     ("options", "says"),
     [
         ({"jsonSchema": "a ARRAY<INT>"}, "a is something else: use from_json on data"),
+        ({"jsonSchema": "a TIMESTAMP"}, "a is something else: .* write TIMESTAMP_LTZ[.]$"),
+        ({"jsonSchema": "a CHAR(3)"}, "^Option 'jsonSchema': column a is CHAR, .*: use STRING[.]$"),
+        ({"jsonSchema": "a STRING NOT NULL"}, "'jsonSchema': column a is NOT NULL, .* leave NOT "),
         ({"jsonSchema": "a STRNG"}, "no type STRNG .did you mean STRING"),
         ({"jsonSchema": "a STRING, Seq INT"}, "another column Seq"),
         ({"jsonSchema": "a STRING, A INT"}, "another column A"),

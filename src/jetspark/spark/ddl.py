@@ -32,19 +32,25 @@ _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
     "timestamp_ltz": "timestamp",
 }
 """The names by which Spark writes types; that of TIMESTAMP depends on a setting."""
+_NOT_IN_JSON = frozenset(("char", "character", "varchar"))
+_NOT_IN_LAKES = frozenset(("time", "void", "variant", "interval"))
+_DIGITS = 38
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
 
 
-def check_fields(ddl: str, said: str) -> dict[str, str]:
-    """The fields of `a STRING, b ARRAY<INT>`, also in STRUCT<…>: their names and types.
+def check_fields(ddl: str, said: str, *, in_lake: bool = False) -> dict[str, str]:
+    """The fields of JSON payloads, `a STRING, b ARRAY<INT>`, also in STRUCT<…>: names and types.
 
     Types are in Spark's short form ("array<int>"), "" where only Spark knows. `said`: the name of
-    the option, for the message. Raises ConfigError.
+    the option, for the message. `in_lake`: they become columns of a Delta or Iceberg table. Raises
+    ConfigError.
     """
     try:
-        return _Parser(ddl).fields()
+        return _Parser(ddl, in_lake=in_lake).fields()
     except _Wrong as wrong:
         raise ConfigError(f"{said} {ddl!r} is no schema: {wrong}; {_ADVICE}") from None
+    except _Impossible as impossible:
+        raise ConfigError(f"{said.removesuffix(':')}: column {impossible}.") from None
 
 
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
@@ -62,8 +68,13 @@ class _Wrong(Exception):
     pass
 
 
+class _Impossible(Exception):
+    """A column that is a schema's, but not one of JSON payloads."""
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, in_lake: bool) -> None:
+        self._in_lake = in_lake
         self._tokens: list[str] = []
         at, text = 0, text.strip()
         while at < len(text):
@@ -96,7 +107,7 @@ class _Parser:
                 twice.add(name)
             self._take(":")
             kind = self._type(name)
-            fields[name] = "" if self._attributes() else kind
+            fields[name] = "" if self._attributes(name) else kind
             if not self._take(","):
                 break
         if twice:
@@ -119,6 +130,11 @@ class _Parser:
             inner = [self._type(of)]
             if name == "map":
                 self._need(",")
+                if inner[0] != "string":
+                    raise _Impossible(
+                        f"{of} is a MAP with another key than STRING, the only one in JSON: use "
+                        "MAP<STRING, …>"
+                    )
                 inner.append(self._type(of))
             self._need(">")
             return f"{name}<{','.join(inner)}>" if all(inner) else ""
@@ -135,20 +151,42 @@ class _Parser:
             while not self._take(")"):
                 numbers.append(self._word("a number or )"))
                 self._take(",")
+        if name in _NOT_IN_JSON:
+            raise _Impossible(
+                f"{of} is {name.upper()}, which Spark does not parse from JSON: use STRING"
+            )
+        if self._in_lake and name in _NOT_IN_LAKES:
+            raise _Impossible(
+                f"{of} is {name.upper()}, which Delta and Iceberg tables do not take: use STRING"
+            )
         if name == "interval":  # INTERVAL DAY TO SECOND
             while self._at < len(self._tokens) and self._tokens[self._at].isalpha():
                 self._at += 1
         if name in ("decimal", "dec", "numeric"):
-            return f"decimal({','.join([*numbers, *('10', '0')[len(numbers) :]])})"
+            numbers += ("10", "0")[len(numbers) :]
+            text = f"decimal({','.join(numbers)})"
+            if len(numbers) == 2 and all(map(str.isdecimal, numbers)):
+                digits, scale = map(int, numbers)
+                if digits > _DIGITS or scale > digits:
+                    raise _Impossible(
+                        f"{of} is {text.upper()}, but the first number is {_DIGITS} at most, and "
+                        f"the second not above it: use for example DECIMAL({_DIGITS},2)"
+                    )
+            return text
         return _SHORT.get(name, "")
 
-    def _attributes(self) -> bool:
-        """Whether there are NOT NULL, COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
+    def _attributes(self, of: str) -> bool:
+        """Whether there are COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
         depth, start = 0, self._at
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
             if depth == 0 and token in (",", ">"):
                 break
+            if depth == 0 and token.casefold() == "not":
+                raise _Impossible(
+                    f"{of} is NOT NULL, but each column of JSON payloads may be null: leave NOT "
+                    "NULL out"
+                )
             if depth == 0 and not self._attribute():
                 raise _Wrong(f"{token!r} cannot stand there")
             depth += {"(": 1, ")": -1}.get(token, 0)
@@ -157,7 +195,7 @@ class _Parser:
 
     def _attribute(self) -> bool:
         token, before = self._tokens[self._at], self._tokens[self._at - 1]
-        known = {"not", "null", "comment", "collate", "default", "generated"}
+        known = {"null", "comment", "collate", "default", "generated"}
         return token.casefold() in known or before.casefold() in known - {"null"}
 
     def _next_is(self, word: str) -> bool:

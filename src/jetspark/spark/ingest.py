@@ -24,6 +24,7 @@ from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
 from jetspark.spark import bucket_table, table
 from jetspark.spark.checkpoint_files import with_quick_checkpoint
+from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
@@ -58,7 +59,8 @@ class Ingest:
     """Columns, or `name=expression` in Spark SQL."""
     json_schema: str | None = None
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
-    columns in place of `data`. A payload that is not one object is kept in `_corrupt_record`."""
+    columns in place of `data`. A payload that does not fit as a whole is kept in
+    `_corrupt_record`, too."""
     checkpoint: str | None = None
     """Folder for the progress; `<to>/_checkpoint` if None."""
     follow: bool = False
@@ -118,6 +120,8 @@ class Ingest:
                     "--bucket needs a table whose rows can be replaced: --format delta or iceberg."
                 )
             return
+        if self.json_schema is not None:
+            check_fields(self.json_schema, "--json", in_lake=True)
         if self._bucket is not None:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)

@@ -38,9 +38,11 @@ def json_columns(ddl: str, said: str, columns: Iterable[str]) -> dict[str, str]:
     """
     fields = check_fields(ddl, said)
     _, kept = _divided(columns, said)
-    taken = sorted({*kept, CORRUPT} & set(fields))
-    if taken:
-        raise ConfigError(f"{said}: the names {', '.join(taken)} are taken by the message itself.")
+    if name := ambiguous((*kept, CORRUPT), fields):
+        raise ConfigError(
+            f"{said}: column {name} has a name that another field has, or the message itself "
+            f"({', '.join((*kept, CORRUPT))}), and Spark ignores case: leave it out."
+        )
     return dict.fromkeys(kept, "") | fields | {CORRUPT: "string"}
 
 

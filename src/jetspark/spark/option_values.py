@@ -114,7 +114,7 @@ def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
         if kind not in TYPES:
             raise ConfigError(
                 f"Option {name!r}: the source parses {_JSON_TYPES} only; {field} is something "
-                "else: use from_json on data."
+                "else: use from_json on data, and for TIMESTAMP write TIMESTAMP_LTZ."
             )
     return tuple(fields.items())
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.small_files import read_small_text
 from jetspark.spark import option_values
-from jetspark.spark.ddl import check_fields
+from jetspark.spark.json_payloads import json_columns
 from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_lines import Places, meant_by, read_places
@@ -160,11 +160,12 @@ class _Reader:
         self._check_own_keys(where, kind, options, _OF_SOURCES)
         if json is not None:
             json = self._text((*where, "json"), json)
-            self._check_json((*where, "json"), json)
         if kind == _JETSTREAM:
             self._check_options(
                 where, options, _OF_SOURCES, lambda: _check_reading(options, static=static)
             )
+        if json is not None:
+            self._check_json((*where, "json"), json, options)
         return SourceTable(
             kind,
             options,
@@ -318,9 +319,9 @@ class _Reader:
                 self._fail((*where, str(key)), f"unknown key {key!r}; did you mean {near!r}?")
             self._fail(where if key is None else (*where, key), str(error))
 
-    def _check_json(self, where: tuple[str, ...], schema: str) -> None:
+    def _check_json(self, where: tuple[str, ...], schema: str, options: Mapping[str, str]) -> None:
         try:
-            check_fields(schema, "json")
+            json_columns(schema, "json", parse_options(options).columns)
         except ConfigError as error:
             self._fail(where, str(error))
 
