@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.processes import end, finish, first_line, jetspark
+from tests.support.processes import end, finish, first_line, jetspark, python
 from tests.support.raw_client import RawClient
 
+from jetspark import blocking
 from jetspark.cli import app
 
 if TYPE_CHECKING:
@@ -140,6 +141,48 @@ def test_request_shows_the_answers(
         thread.join(30)
     assert one[1:] == ["1"]
     assert [json.loads(line)["data"] for line in two] == ["1", "2"]
+
+
+def test_fewer_replies_than_asked_for_are_an_error(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    with blocking.connect(url) as nc, nc.subscribe(subject, callback=lambda msg: msg.respond(b"1")):
+        nc.flush()
+        arguments = ["request", subject, "--timeout", "0.3", "--server", url]
+        assert app.run([*arguments, "--count", "3"]) == app.FAILED
+        captured = capsys.readouterr()
+        assert captured.out.splitlines()[1:] == ["1"]
+        assert captured.err == f"1 of 3 replies from {subject!r} within 0.3 s.\n"
+        assert app.run([*arguments, "--count", "0"]) == app.DONE
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_what_the_output_cannot_encode_is_escaped(
+    encoding: str, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    code = "from jetspark.cli.main import main; main()"
+    terminal = {"PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
+    arguments = ("sub", subject, "--count", "1", "--server", url)
+    with (
+        python(code, *arguments, environment=terminal) as plain,
+        python(code, *arguments, "--json", environment=terminal) as document,
+    ):
+        listening(plain)
+        listening(document)
+        with python(
+            code, "pub", subject, "5 Ł \U0001f600", "--server", url, environment=terminal
+        ) as command:
+            assert finish(command)[0] == 0
+        assert finish(plain) == (0, f"{subject}\n5 \\u0141 \\ud83d\\ude00\n", "")
+        exit_code, line, _ = finish(document)
+    assert exit_code == 0
+    assert json.loads(line)["data"] == "5 Ł \U0001f600"
+    with python(code, "trace", f"{subject}.Ł", "--server", url, environment=terminal) as command:
+        exit_code, tree, err = finish(command)
+    assert (exit_code, err) == (0, "")
+    assert f"{subject}.\\u0141" in tree
 
 
 def test_errors_of_pub_sub_and_request_are_one_sentence(

@@ -65,6 +65,31 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         js.delete_stream(name)
 
 
+def test_what_is_no_longer_watched_is_told(
+    shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
+) -> None:
+    name = unique("ORDERS")
+
+    def create(*arguments: str) -> tuple[int, list[str]]:
+        server = ("--server", shared_server.url)
+        code = app.run(["dead-letters", "create", f"{name}_DEAD", *arguments, *server])
+        captured = capsys.readouterr()
+        return code, (captured.out + captured.err).splitlines()[1:]
+
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=20)
+        for stream in (f"{name}_A", f"{name}_B"):
+            js.create_stream(name=stream, storage="memory")
+        assert create("--stream", f"{name}_A") == (0, [])
+        dropped = f"No longer watched: {name}_A. To watch all, name each with --stream."
+        assert create("--stream", f"{name}_B") == (0, [dropped])
+        assert create("--stream", f"{name}_A", "--stream", f"{name}_B") == (0, [])
+        assert create("--stream", f"{name}_A", "--replicas", "0")[0] == app.FAILED
+        js.delete_dead_letters(f"{name}_DEAD")
+        for stream in (f"{name}_A", f"{name}_B"):
+            js.delete_stream(stream)
+
+
 def test_a_misspelt_stream_is_not_watched(
     shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
 ) -> None:

@@ -78,7 +78,8 @@ def test_messages_are_deleted_when_a_person_says_so(
         f"Deleted 10 messages of stream {name}.\n",
     )
     assert run("purge", name, "--before", "16", "--force")[1].startswith("Deleted 5 messages")
-    assert run("purge", name, "--keep", "2", "--force")[1].startswith("Deleted 3 messages")
+    code, out, _ = run("purge", name, "--keep", "2", "--force", "--json")
+    assert (code, json.loads(out)) == (0, {"purged": 3})
     assert admin.api.stream(name).messages == 2
 
 
@@ -125,6 +126,8 @@ def test_without_a_terminal_force_is_required(
         (["add", "S", "--config", "/no/file"], "/no/file"),
         (["purge", "S", "--keep", "1", "--before", "2"], "Give either --keep or --before."),
         (["purge", "S", "--keep", "-1"], "--keep cannot be negative."),
+        (["add", "S", "--replicas", "0"], "--replicas must be at least 1."),
+        (["restore", "/no/folder", "--replicas", "0"], "--replicas must be at least 1."),
         (["purge", "S", "--before", "0"], "--before is a sequence; they begin at 1."),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cyclopts import App, Parameter
@@ -12,9 +13,10 @@ from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.log import show_refusals
 from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
-from jetspark.cli.stream_session import moment, show_table, with_jetstream
+from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
 from jetspark.cli.where import where
-from jetspark.dead_letters.letter import as_json
+from jetspark.dead_letters.letter import ADVISORIES, as_json
+from jetspark.errors import StreamNotFoundError
 
 if TYPE_CHECKING:
     from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
@@ -54,7 +56,7 @@ def create(
 
     Args:
         name: Name of the stream for the letters; NAME_ADVISORIES holds what is to be moved.
-        stream: Stream whose consumers are watched; may be given again.
+        stream: Stream whose consumers are watched; may be given again. Others no longer are.
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
         server: URL of the server, several with commas; it may contain user and password. Without
@@ -62,14 +64,30 @@ def create(
         context: A context of the nats command, in place of --server.
     """
 
-    async def make(js: JetStream) -> DeadLetters:
-        return await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
+    check_replicas(replicas)
 
-    made = with_jetstream(server, context, make, stream=stream)
+    async def make(js: JetStream) -> tuple[set[str], DeadLetters]:
+        before = await _watched(js, name)
+        made = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
+        return before, made
+
+    before, made = with_jetstream(server, context, make, stream=stream)
     console.say(
         f"Stores what is given up in {', '.join(stream)} as {made.advisories}; "
         f"`jetspark dead-letters run {made.name}` moves it to {made.name}."
     )
+    if dropped := sorted(before.difference(stream)):
+        console.say(
+            f"No longer watched: {', '.join(dropped)}. To watch all, name each with --stream."
+        )
+
+
+async def _watched(js: JetStream, name: str) -> set[str]:
+    """The streams whose consumers these dead letters watch; none when there are none yet."""
+    with suppress(StreamNotFoundError):
+        info = await js.stream_info(f"{name}{ADVISORIES}")
+        return {subject.split(".")[-2] for subject in info.config.subjects or ()}
+    return set()
 
 
 @dead_letters.command(

@@ -5,6 +5,9 @@ It has to import without the extra `cli`, to be able to say that the extra is mi
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import signal
 import sys
 from typing import NoReturn
@@ -20,6 +23,7 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
+    _escape_what_the_encoding_lacks()
     try:
         try:
             from jetspark.cli.app import run
@@ -30,6 +34,22 @@ def main() -> None:
         sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:  # during the imports
         sys.exit(130)
+
+
+def _escape_what_the_encoding_lacks() -> None:
+    """Where the output is not UTF-8, other characters are written as JSON escapes (\\u20ac).
+
+    Otherwise a message could end the command that shows it; and JSON stays JSON.
+    """
+    codecs.register_error("jetspark.escape", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None, if whoever started us closed it
+            stream.reconfigure(errors="jetspark.escape")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _stop(number: int, _frame: object) -> NoReturn:

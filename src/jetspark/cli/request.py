@@ -15,6 +15,7 @@ from jetspark.cli.messages import (
 )
 from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
+from jetspark.errors import RequestTimeoutError
 
 
 def request(
@@ -41,7 +42,7 @@ def request(
         header: Header as name:value; may be given again, also with the same name.
         stdin: Read the payload from standard input.
         timeout: Seconds to wait.
-        count: Number of replies to gather; 0: all that arrive in time.
+        count: Number of replies to gather; it is an error if fewer arrive in time. 0: all that do.
         json: One line of JSON for each reply.
     """
     check_count(count)
@@ -54,7 +55,13 @@ def request(
             replies = nc.request_many(
                 subject, data, timeout=timeout, headers=headers, max_msgs=count
             )
+            shown = 0
             async for reply in replies:
                 show(reply, as_json=json)
+                shown += 1
+            if shown < count:
+                raise RequestTimeoutError(
+                    f"{shown} of {count} replies from {subject!r} within {timeout:g} s."
+                )
 
     run_until_signal(ask)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jetspark.cli import console
-from jetspark.cli.stream_session import JsonOption, show_json, size, with_jetstream
+from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, size, with_jetstream
 from jetspark.jetstream import verify_backup
 from jetspark.jetstream.documents.document import to_wire
 
@@ -82,6 +82,7 @@ def restore(
         replicas: Number of replicas instead of the one in the backup.
         json: Print the server's JSON document of the stream.
     """
+    check_replicas(replicas)
     options = {} if replicas is None else {"num_replicas": replicas}
 
     async def bring_back(js: JetStream) -> StreamInfo:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.stream_session import JsonOption, show_json, with_jetstream
+from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, with_jetstream
 from jetspark.errors import ConfigError, NameInUseError
 from jetspark.jetstream.documents.document import to_wire
 
@@ -48,6 +48,7 @@ def add(
         config: JSON file with any options of a stream; flags override them.
         json: Print the server's JSON document of the stream.
     """
+    check_replicas(replicas)
     given = {"subjects": subject, "storage": storage, "num_replicas": replicas}
     options = {option: value for option, value in given.items() if value is not None}
     if config is None:
@@ -108,6 +109,7 @@ def purge(
     server: str | None = None,
     context: str | None = None,
     force: ForceOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Delete a stream's messages, all or some; the stream stays.
 
@@ -120,6 +122,7 @@ def purge(
             Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         force: Do not ask.
+        json: Print a JSON document with the number of messages that were deleted.
     """
     if keep is not None and before is not None:
         raise ConfigError("Give either --keep or --before.")
@@ -137,6 +140,9 @@ def purge(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before),
         stream=name,
     )
+    if json:
+        show_json({"purged": purged})
+        return
     console.say(f"Deleted {purged:,} messages of stream {name}.")
 
 

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 import jetspark
+from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.cli.where import where
@@ -99,6 +100,12 @@ def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str
     near = nearest_name(name, known)
     hint = f' (did you mean "{near}"?)' if near else ""
     return f"{what} not found on {nc.current_server}{hint}."
+
+
+def check_replicas(replicas: int | None) -> None:
+    """Raises ConfigError for 0, which servers take for 1, and below."""
+    if replicas is not None:
+        check_whole("--replicas", replicas)
 
 
 def show_json(document: Any) -> None:
