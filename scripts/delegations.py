@@ -332,6 +332,8 @@ BODIES: dict[str, str] = {
     "Client.report": ON_LOOP,
     "Client.set_servers": ON_LOOP,
     "Client.stats": BY_HAND,
+    "Client.status": BY_HAND,
+    "Client.is_connected": BY_HAND,
     "Client.connect": BY_HAND,
     "Client.flush": BY_HAND,
     "Client.drain": BY_HAND,
@@ -431,7 +433,7 @@ ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
     *("Client.adopt", "Client.ask", "Client.listen", "Client.publish_replying"),
     "JetStreamContext.client",
-    *("Client.require_open", "JetStreamContext.api"),
+    *("Client.require_open", "Client.check_loop", "JetStreamContext.api"),
     *("EventStream.push", "Watching.report", "Watching.last_seq"),
     "EndpointCalls.add_group",  # by hand: it makes what inherits it
     *("EndpointCalls.owner", "EndpointCalls.endpoint_options", "EndpointCalls.decorator"),

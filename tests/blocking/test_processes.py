@@ -124,6 +124,7 @@ nc = connect(url)
 sub = nc.subscribe(subject, callback=lambda m: m.respond(m.data))
 assert nc.request(subject, b"before", timeout=5).data == b"before"
 if os.fork() == 0:
+    assert (nc.status, nc.is_connected) == ("closed", False)
     sentences = set()
     for call in (nc.flush, nc.connect, lambda: nc.publish("a"), lambda: nc.request("a"),
                  lambda: nc.subscribe("a"), lambda: list(nc.jetstream().streams())):

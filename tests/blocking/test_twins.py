@@ -110,6 +110,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (full_client.Client, "requests"): "for what is built on the client",
     (full_client.Client, "hooking"): "for what is built on the client",
     (full_client.Client, "require_open"): "for what is built on the client",
+    (full_client.Client, "check_loop"): "the loop is nobody's business",
     (JetStream, "api"): "for what is built on JetStream",
     (subscription.Subscription, "callback_task"): "the loop is nobody's business",
     (consume.ConsumerMessages, "callback_task"): "the loop is nobody's business",

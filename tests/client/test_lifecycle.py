@@ -383,3 +383,36 @@ async def test_connecting_is_a_coroutine_for_tasks_time_outs_and_gather(
         await cancelled
     never = jetspark.connect(url)
     never.close()
+
+
+async def test_a_client_is_refused_in_another_event_loop(
+    connect: Connect, shared_server: NatsServer
+) -> None:
+    nc = await connect(shared_server.url)
+    wanted = "another event loop"
+
+    async def elsewhere() -> None:
+        with pytest.raises(ConfigError, match=wanted):
+            await nc.request("a")
+        with pytest.raises(ConfigError, match=wanted):
+            await nc.request_many("a")
+        with pytest.raises(ConfigError, match=wanted):
+            await nc.flush()
+        with pytest.raises(ConfigError, match=wanted):
+            await nc.jetstream().account_info()
+        with pytest.raises(ConfigError, match=wanted):
+            nc.subscribe("a")
+
+    await asyncio.to_thread(asyncio.run, elsewhere())
+    with pytest.raises(ConfigError, match=wanted):
+        await asyncio.to_thread(nc.subscribe, "a")
+
+
+def test_between_two_runs_of_its_loop_a_client_may_be_used(shared_server: NatsServer) -> None:
+    with asyncio.Runner() as runner:
+        nc = runner.run(jetspark.connect(shared_server.url))
+        sub = nc.subscribe("between.runs")
+        nc.publish_nowait("between.runs", b"1")
+        runner.run(nc.flush())
+        assert runner.run(sub.next(timeout=20)).data == b"1"
+        runner.run(nc.close())

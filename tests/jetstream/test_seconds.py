@@ -14,6 +14,8 @@ from tests.blocking.test_twins import TWINS, surface
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
+from jetspark.jetstream.documents import StreamConfig
+from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.timestamps import as_timedelta, in_seconds
 
 if TYPE_CHECKING:
@@ -89,6 +91,50 @@ async def test_every_time_of_a_call_may_be_a_timedelta(
         await messages.drain(timedelta(seconds=20))
     async with js.ordered(stream, heartbeat=seconds, inactive_threshold=20) as ordered:
         assert (await ordered.next(timedelta(seconds=20))).data == b"1"
+
+
+@pytest.mark.server
+async def test_options_of_configurations_may_be_seconds(
+    js: JetStream, stream: str, unique: Callable[[str], str]
+) -> None:
+    info = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=Decimal("1.5"))
+    assert info.config.max_age == timedelta(hours=1)
+    assert info.config.duplicate_window == timedelta(seconds=1.5)
+    info = await js.update_stream(name=info.name, max_age=7200.5)
+    assert info.config.max_age == timedelta(seconds=7200.5)
+    waits = {"ack_wait": 3, "backoff": [3, timedelta(seconds=4)], "inactive_threshold": 60}
+    consumer = await js.create_consumer(stream, **waits, max_deliver=3)
+    config = consumer.cached_info.config
+    assert config.backoff == [timedelta(seconds=3), timedelta(seconds=4)]
+    assert (config.ack_wait, config.inactive_threshold) == (
+        timedelta(seconds=3),
+        timedelta(minutes=1),
+    )
+    bucket = await js.create_bucket(unique("B"), ttl=600)
+    assert (await bucket.status()).ttl == timedelta(minutes=10)
+    await js.update_bucket(bucket.name, ttl=timedelta(minutes=11))
+    store = await js.create_object_store(unique("O"), ttl=600)
+    assert (await store.status()).ttl == timedelta(minutes=10)
+    await js.delete_object_store(store.name)
+    await js.delete_bucket(bucket.name)
+    await js.delete_stream(info.name)
+
+
+@pytest.mark.parametrize("value", [3_600_000_000_000, -1e9, float("inf"), float("nan")])
+def test_nanoseconds_are_not_taken_for_seconds(value: float) -> None:
+    with pytest.raises(ConfigError, match=r"max_age is in seconds, and .* are too many"):
+        config_to_wire(StreamConfig, None, {"max_age": value})
+
+
+@pytest.mark.parametrize("value", [True, "5s", [5], b"5"])
+def test_what_is_no_time_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="max_age"):
+        config_to_wire(StreamConfig, None, {"max_age": value})
+
+
+def test_plain_numbers_of_wire_documents_are_nanoseconds() -> None:
+    wire = config_to_wire(StreamConfig, {"max_age": 5}, {"duplicate_window": 5})
+    assert wire == {"max_age": 5, "duplicate_window": 5_000_000_000}
 
 
 def test_seconds_alias_equals_the_type_of_in_seconds() -> None:

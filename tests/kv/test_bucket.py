@@ -217,8 +217,10 @@ async def test_a_value_that_is_too_large_raises(
 ) -> None:
     bucket = await js.create_bucket(unique("B"), max_value_size=100, storage="memory")
     await bucket.put("k", b"x" * 50)
-    with pytest.raises(APIError, match="size"):
+    with pytest.raises(APIError, match="larger than max_value_size"):
         await bucket.put("k", b"x" * 200)
+    with pytest.raises(APIError, match=r'"lock": .* larger than max_value_size'):
+        await bucket.lock("lock", holder="x" * 100).acquire(timeout=20)
     await js.delete_bucket(bucket.name)
 
 
@@ -226,9 +228,9 @@ async def test_a_time_to_live_needs_limit_markers(
     bucket: Bucket, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
-    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl"):
+    with pytest.raises(NotEnabledOnStreamError, match="no limit_marker_ttl"):
         await bucket.create("k", b"", ttl=5)
-    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl"):
+    with pytest.raises(NotEnabledOnStreamError, match="no limit_marker_ttl"):
         await bucket.purge("k", ttl=5)
 
 

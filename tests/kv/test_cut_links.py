@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.frame_proxy import FrameProxy
 
+from jetspark.errors import RequestTimeoutError
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
@@ -53,3 +54,19 @@ async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
         assert await read(far) == b"value"
         assert asyncio.get_running_loop().time() - begun < 4  # no timeout of 5 s
     assert fault.hit is not None
+
+
+@pytest.mark.parametrize("leader", [False, True])
+async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
+    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str], *, leader: bool
+) -> None:
+    bucket = await js.create_bucket(unique("B"))
+    await bucket.put("key", b"value")
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(f"nats://127.0.0.1:{proxy.port}") as nc,
+    ):
+        far = await nc.jetstream(timeout=0.5).bucket(bucket.name)
+        proxy.arm(1, "stalled", delay=60)
+        with pytest.raises(RequestTimeoutError, match=r"MSG\.GET" if leader else r"DIRECT\.GET"):
+            await far.get("key", leader=leader)

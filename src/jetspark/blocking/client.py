@@ -29,7 +29,7 @@ from jetspark.client.barrier_calls import DRAIN_TIMEOUT, in_its_own_callback
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.client import Statistics
 from jetspark.client.prepared import Sendable, parts_of
-from jetspark.connection.events import Closed, ConnectionEvent
+from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.transport import Dial
 from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.timestamps import Seconds, in_seconds
@@ -81,6 +81,16 @@ class Client(GeneratedClient, Leaving):
     def _on_error(self, error: JetsparkError) -> None:
         if self._error_callback is not None:
             self._notices.post(partial(self._error_callback, error))
+
+    @property
+    def status(self) -> ConnectionStatus:
+        if self._thread.forked:
+            return ConnectionStatus.CLOSED
+        return self._inner.status
+
+    @property
+    def is_connected(self) -> bool:
+        return not self._thread.forked and self._inner.is_connected
 
     @property
     def stats(self) -> Statistics:

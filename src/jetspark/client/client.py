@@ -1,7 +1,8 @@
 """Core NATS over asyncio: publish, subscribe, request.
 
 Contract
-- A client belongs to the event loop in which it was created and is used from that thread only.
+- A client belongs to the event loop in which it was created and is used from that thread only:
+  elsewhere what subscribes or waits for an answer raises ConfigError.
 - Methods without `await` only buffer what to send; it is written at the end of the loop's turn.
 - Arguments are checked before anything is buffered. Errors that no call can raise go to
   `last_error`, the log "jetspark" and the error callback.
@@ -12,6 +13,7 @@ Contract
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -39,6 +41,7 @@ from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial
 from jetspark.errors import (
+    ConfigError,
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
@@ -78,6 +81,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
     ) -> None:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
+        self._home = threading.get_ident()
         self.hooking: Hooking = NO_HOOKS
         self._notices = Notices(self.loop, event_callback, error_callback)
         self._link = Supervisor(
@@ -308,6 +312,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
         BadSubjectError, ConfigError, ConnectionClosedError.
         """
+        self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
         check_whole("pending_msgs_limit", pending_msgs_limit)
         check_whole("pending_bytes_limit", pending_bytes_limit)
@@ -364,6 +369,18 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
         self._subscriptions.add(reading)
         return partial(self._subscriptions.discard, reading)
+
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread, which the client's would not wake."""
+        try:
+            at_home = asyncio.get_running_loop() is self.loop
+        except RuntimeError:  # its loop stands still, or this is another thread
+            at_home = threading.get_ident() == self._home
+        if not at_home:
+            raise ConfigError(
+                "This client belongs to another event loop: use it where it was connected, or in "
+                "other threads one of jetspark.blocking."
+            )
 
     def _check_subscribe(self, subject: str, queue: str | None, max_msgs: int) -> None:
         check_subscribe_subject(subject, strict=self.options.check_subjects)

@@ -30,6 +30,10 @@ class RequestCalls(PublishCalls):
     def _message(self, frame: MessageFrame) -> Message:
         raise NotImplementedError
 
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+        raise NotImplementedError
+
     async def request(
         self,
         subject: str,
@@ -70,6 +74,7 @@ class RequestCalls(PublishCalls):
         *,
         again: bool = False,
     ) -> Message:
+        self.check_loop()
         requests, outbox = self.requests, self.publishing.outbox
         if outbox.crowded:
             payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
@@ -134,6 +139,7 @@ class RequestCalls(PublishCalls):
         stall: float | None,
         is_sentinel: Callable[[Message], bool],
     ) -> AsyncGenerator[Message]:
+        self.check_loop()
         if self.publishing.outbox.crowded:
             await self.publishing.outbox.wait()
         first = True

@@ -20,6 +20,10 @@ class RoundTrips:
     options: ConnectOptions
     _link: Supervisor
 
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+        raise NotImplementedError
+
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has processed everything published before.
 
@@ -41,6 +45,7 @@ class RoundTrips:
         return time.perf_counter() - start
 
     async def _ping(self, limit: float, *, wait: bool) -> None:
+        self.check_loop()
         try:
             async with asyncio.timeout(limit):
                 await self._link.ping(wait=wait)

@@ -35,7 +35,7 @@ from jetspark.groups.documents import (
 )
 from jetspark.groups.member import GroupCallback, GroupMember
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.jetstream.documents.configuration import config_to_wire, with_seconds
 from jetspark.jetstream.documents.consumers import ConsumerConfig
 from jetspark.kv.bucket import Bucket
 from jetspark.subjects import check_name
@@ -141,7 +141,7 @@ class ConsumerGroup:
             "ack_policy": "explicit",
             "ack_wait": wait,
             "max_ack_pending": max_ack_pending,
-            **options,
+            **with_seconds(ConsumerConfig, options),
         }
         if chosen["ack_policy"] != "explicit":
             raise ConfigError("The members of a group acknowledge each message.")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
 from jetspark.arguments import check_flag
+from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
 from jetspark.errors import (
+    APIError,
     BucketNotFoundError,
     DirectGetError,
     KeyNotFoundError,
@@ -23,6 +28,12 @@ from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 
 _UNAVAILABLE = 503
+
+_REFUSALS: Final = {
+    TTL_DISABLED: "it has no limit_marker_ttl, which a ttl needs",
+    MESSAGE_TOO_LARGE: "with its headers it is larger than max_value_size",
+}
+"""In terms of a bucket's options."""
 
 
 async def bucket_info(js: JetStreamContext, encoding: BucketEncoding) -> StreamInfo:
@@ -73,8 +84,9 @@ async def _stored(
     except StreamNotFoundError:
         raise BucketNotFoundError(encoding.name) from None
     except RequestTimeoutError:
-        # Servers before 2.10 do not answer where others answer 503.
-        await bucket_info(js, encoding)
+        server = js.client.server_info
+        if direct and server is not None and not server.at_least(2, 10):
+            await _check_there(js, encoding)  # they do not answer where others answer 503
         raise
     except DirectGetError as error:
         raise _unavailable(encoding, error) from None
@@ -165,6 +177,17 @@ async def write_entry(
         )
     except NoStreamResponseError:
         # The bucket does not exist any more, or has no leader at the moment.
-        await bucket_info(js, encoding)
+        await _check_there(js, encoding)
         raise
+    except APIError as error:
+        if (why := _REFUSALS.get(error.err_code)) is None:
+            raise
+        text = f'Bucket "{encoding.name}" does not take this for key "{key}": {why}.'
+        raise type(error)(error.code, error.err_code, error.description, text) from None
     return ack.seq
+
+
+async def _check_there(js: JetStreamContext, encoding: BucketEncoding) -> None:
+    """Raises BucketNotFoundError; passes when nobody answers that, either."""
+    with suppress(RequestTimeoutError):
+        await bucket_info(js, encoding)

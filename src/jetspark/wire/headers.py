@@ -27,6 +27,7 @@ class Headers:
     Headers are equal when each name has the same values.
 
     `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces all of them.
+    Blanks and tabs at the ends of a value are removed, as every receiver does.
     Raises BadHeaderError for a value that is not a str or contains CR, LF, NUL or a lone surrogate,
     and for a name that is not of printable ASCII without blanks and colons (ADR-4). Names that came
     in a message are kept as they are.

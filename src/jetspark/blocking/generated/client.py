@@ -61,12 +61,12 @@ class GeneratedClient:
     @property
     def status(self) -> ConnectionStatus:
         """closed, connecting, connected, reconnecting or draining."""
-        return self._inner.status
+        raise NotImplementedError
 
     @property
     def is_connected(self) -> bool:
         """Whether there is a link now."""
-        return self._inner.is_connected
+        raise NotImplementedError
 
     @property
     def last_error(self) -> JetsparkError | None:

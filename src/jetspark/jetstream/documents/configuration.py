@@ -9,7 +9,7 @@ passes (`NewWord`), and so does what stands in `extra`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter, contains
@@ -33,10 +33,11 @@ from jetspark.jetstream.documents.document import (
     wire_value,
     words_of,
 )
-from jetspark.jetstream.exact_times import to_duration, to_timestamp
-from jetspark.kinds import Kind, kind_of, plain_text, whole_in
+from jetspark.jetstream.exact_times import Duration, to_duration, to_timestamp
+from jetspark.kinds import Kind, is_number, kind_of, plain_number, plain_text, whole_in
 from jetspark.small_files import read_small
 from jetspark.subjects import nearest_name
+from jetspark.timestamps import LONGEST, duration_to_ns
 from jetspark.wire.documents import encode_document
 
 _MISSPELT: Final = 0.85
@@ -159,9 +160,10 @@ def config_to_wire(
     """The wire document of a caller's arguments: a document or a Configuration, and options.
 
     A Configuration is a wire document: durations are nanoseconds, unknown fields are sent as they
-    are, unless their names look misspelt. Options override `config`. One text for a list of texts
-    is a list of one. Raises ConfigError for an unknown option, a misspelt field, JSON that is not
-    an object, a word that a field does not take, and a value of the wrong kind.
+    are, unless their names look misspelt. Options override `config`; their times may be seconds,
+    too. One text for a list of texts is a list of one. Raises ConfigError for an unknown option, a
+    misspelt field, JSON that is not an object, a word that a field does not take, and a value of
+    the wrong kind.
     """
     check_names(cls, options)
     if isinstance(config, Document) and not isinstance(config, cls):
@@ -172,10 +174,32 @@ def config_to_wire(
         wire = to_wire(config)
     else:
         wire = _wire_given(cls, _mapping_given(cls, config))
-    wire.update(to_wire(cls(**options)))
+    wire.update(to_wire(cls(**with_seconds(cls, options))))
     _check_values(cls, wire)
     _usable(cls, wire)
     return wire
+
+
+def with_seconds(cls: type[Document], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a call, with a timedelta for each number of seconds. Raises ConfigError."""
+    given = dict(options)
+    for name, exact in time_fields(cls):
+        if exact is to_duration and name in given:
+            given[name] = _span_given(name, given[name])
+    return given
+
+
+def _span_given(name: str, value: Any) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_span_given(name, one) for one in value]
+    if not is_number(value):
+        return value  # the document says what is wrong
+    if not -LONGEST < plain_number(value) < LONGEST:
+        raise ConfigError(
+            f"{name} is in seconds, and {shown(value)} are too many; nanoseconds are for mappings "
+            "and JSON."
+        )
+    return Duration.from_ns(duration_to_ns(value))
 
 
 def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, Any]:
