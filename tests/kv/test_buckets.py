@@ -114,7 +114,7 @@ def test_a_placement_is_passed_on() -> None:
         ({"history": 65}, "from 1 to 64"),
         ({"history": "5"}, "history is a whole number, not '5'"),
         ({"ttl": timedelta(seconds=-1)}, "negative"),
-        ({"ttl": 60}, "timedelta"),
+        ({"ttl": "60s"}, "timedelta"),
         ({"limit_marker_ttl": timedelta(milliseconds=999)}, "one second"),
         ({"limit_marker_ttl": timedelta(0)}, "one second"),
         ({"replicas": 6}, "from 1 to 5"),
