@@ -25,6 +25,7 @@ HEAD = """\
 
 Every field of the server's stream and consumer configuration, info and state. Names are those of
 the wire. A field that a newer server adds is kept in `extra` of its document and sent back.
+A timedelta may be given as seconds in the options of a call.
 "since": the first server that has it, where that is not the oldest supported one, 2.9.
 Made by `python scripts/fields.py > docs/fields.md`.
 """

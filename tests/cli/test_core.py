@@ -183,6 +183,8 @@ def test_what_the_output_cannot_encode_is_escaped(
         exit_code, tree, err = finish(command)
     assert (exit_code, err) == (0, "")
     assert f"{subject}.\\u0141" in tree
+    assert "`- " in tree
+    assert "\\u25" not in tree
 
 
 def test_errors_of_pub_sub_and_request_are_one_sentence(

@@ -18,6 +18,8 @@ from jetspark.tracing.tree import MessageTrace
 if TYPE_CHECKING:
     from jetspark.full_client import Client
 
+_ASCII = str.maketrans("├│└─", "||`-")
+
 
 def trace(
     subject: str,
@@ -59,7 +61,8 @@ def trace(
     if json:
         show_json(_document(found))
     else:
-        console.say(str(found))
+        tree = str(found)
+        console.say(tree.translate(_ASCII) if console.out.options.ascii_only else tree)
     return 0 if found.complete else 1
 
 
