@@ -82,6 +82,8 @@ class Lane:
         """A row that did not fit into the last chunk."""
         self.under_way: tuple[str, int] | None = None
         """Reply subject and number of rows of the chunk in flight."""
+        self.in_doubt = False
+        """It is not known whether the chunk in flight is stored."""
 
     @property
     def done(self) -> bool:
@@ -225,7 +227,7 @@ class BatchCopier:
     # -- chunks --------------------------------------------------------------------------------
 
     def _round(self, lanes: list[Lane], decision: Decision) -> None:
-        """Send one chunk of each lane, then wait for all answers."""
+        """Send the next chunk of each lane that has none in flight, and wait for an answer."""
         if time.monotonic() > self._retry.deadline:
             said = f"; its answer: {self._refusal}." if self._refusal else "."
             raise RequestTimeoutError(
@@ -233,18 +235,19 @@ class BatchCopier:
             )
         try:
             for lane in lanes:
-                self._send(lane, decision)
-            for lane in lanes:
-                self._wait(lane)
+                if lane.under_way is None:
+                    self._send(lane, decision)
+            self._wait(lanes)
         except (ConnectionFailure, RequestTimeoutError) as error:
             if not is_transient(error):
                 raise
             self._drop_link()
             for lane in lanes:
+                lane.in_doubt = lane.under_way is not None
                 self._rewind(lane)  # rows may have been taken and not sent
         for lane in lanes:
-            if lane.under_way is not None:  # it is not known whether it is stored
-                lane.under_way = None
+            if lane.in_doubt:
+                lane.under_way, lane.in_doubt = None, False
                 before = lane.offset
                 self._locate(lane, decision)
                 self._rewind(lane)
@@ -277,24 +280,28 @@ class BatchCopier:
         ]
         link.send(encode_batch(batch_id, messages, reply), self._timeout)
 
-    def _wait(self, lane: Lane) -> None:
-        """Process answers until this lane's has arrived."""
+    def _wait(self, lanes: list[Lane]) -> None:
+        """Process the answers that have arrived, of which there is one at least."""
         answers = self._answers
-        assert lane.under_way is not None  # noqa: S101
-        reply, rows = lane.under_way
         deadline = time.monotonic() + answer_within(self._timeout)
-        while (frame := answers.pop(reply, None)) is None:
+        while not answers:
             for one in self._connected().messages(deadline):
                 answers[one.subject.decode()] = one
-        ack = self._ack(frame)
-        if ack is None:
-            return
-        lane.under_way = None
-        lane.marker = ack.first_seq
-        lane.offset += rows
-        lane.expected_last = None
-        self._refusal = None
-        self._retry.since = time.monotonic()
+        for lane in lanes:
+            assert lane.under_way is not None  # noqa: S101
+            reply, rows = lane.under_way
+            if (frame := answers.pop(reply, None)) is None:
+                continue
+            if (ack := self._ack(frame)) is None:
+                lane.in_doubt = True
+                continue
+            lane.under_way = None
+            lane.marker = ack.first_seq
+            lane.offset += rows
+            lane.expected_last = None
+            self._refusal = None
+            self._retry.since = time.monotonic()
+        answers.clear()  # of chunks that were given up
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
         """The ack; None if the answer does not tell whether the chunk is stored."""
