@@ -100,6 +100,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jetspark.err_codes as err_codes
@@ -561,7 +562,12 @@ class KeyExistsError(WrongLastSequenceError):
 
 
 class NameInUseError(APIError):
-    """A stream or consumer of that name exists with another configuration."""
+    """A stream or consumer of that name exists with another configuration.
+
+    `differences`: by field, what the server has, and what was given; empty when it did not tell.
+    """
+
+    differences: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
 
 
 class ObjectExistsError(NameInUseError):

@@ -50,13 +50,21 @@ def test_a_stream_is_made_once(
         assert run(*arguments) == (0, f"Stream {name} takes in {name}.a, {name}.b.\n", "")
     code, out, err = run("add", name, "--storage", "memory")
     assert (code, out) == (1, "")
-    assert err == f'The stream "{name}" exists already, with another configuration.\n'
+    assert err == (
+        f'Stream "{name}" exists with another configuration (subjects is ["{name}.a","{name}.b"], '
+        f'not ["{name}"]; storage is "file", not "memory"): update it, or take another name.\n'
+    )
     file = tmp_path / "config.json"
     file.write_text('{"max_msgs": 5, "storage": "memory"}')
     code, out, err = run("add", f"{name}_2", "--config", str(file), "--storage", "file", "--json")
     assert (code, err) == (0, "")
     config = json.loads(out)["config"]
     assert (config["max_msgs"], config["storage"]) == (5, "file")
+    file.write_text('{"max_msg": 5}')
+    err = run("add", f"{name}_4", "--config", str(file))[2]
+    assert err.endswith("did you mean 'max_msgs'? If not, put it into extra: {'max_msg': …}.\n")
+    file.write_text('{"extra": {"max_msg": 5}}')
+    assert 'unknown field "max_msg"' in run("add", f"{name}_4", "--config", str(file))[2]
     assert run("add", f"{name}_3")[1] == f"Stream {name}_3 takes in {name}_3.\n"
 
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, with_jetstream
-from jetspark.errors import ConfigError, NameInUseError
+from jetspark.errors import ConfigError
 from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def add(
         options.setdefault("subjects", [name])
 
     async def make(js: JetStream) -> StreamInfo:
-        try:
-            return await js.create_stream(config, name=name, **options)
-        except NameInUseError as error:
-            sentence = f'The stream "{name}" exists already, with another configuration.'
-            raise NameInUseError(error.code, error.err_code, error.description, sentence) from None
+        return await js.create_stream(config, name=name, **options)
 
     made = with_jetstream(server, context, make, stream=name)
     if json:

@@ -18,10 +18,18 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.differences import known_as
 from jetspark.jetstream.documents import External, Source, StreamInfo
 from jetspark.jetstream.listing import Listing
 from jetspark.kv.bucket import Bucket
-from jetspark.kv.config import NEW_BUCKET, BucketConfig, Origin, bucket_config, stream_options
+from jetspark.kv.config import (
+    BUCKET_OPTIONS,
+    NEW_BUCKET,
+    BucketConfig,
+    Origin,
+    bucket_config,
+    stream_options,
+)
 from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.status import BucketStatus
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
@@ -190,12 +198,7 @@ class BucketCalls:
         try:
             return await self._js.create_stream(name=stream or STREAM_PREFIX + name, **options)
         except NameInUseError as error:
-            raise NameInUseError(
-                error.code,
-                error.err_code,
-                error.description,
-                f'Bucket "{name}" exists with another configuration.',
-            ) from None
+            raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
     async def _check_markers(self, wanted: BucketConfig) -> None:
         """Asks the server that answers: behind a domain it is not the connected one."""

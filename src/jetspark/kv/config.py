@@ -23,6 +23,7 @@ from jetspark.jetstream.documents import (
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import Span, check_names, from_wire
 from jetspark.jetstream.streams.backing import (
+    STREAM_FIELDS,
     BackedConfig,
     backed_options_of,
     check_backed,
@@ -32,6 +33,15 @@ from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.timestamps import ns_from_now
 
 MAX_HISTORY: Final = 64
+
+BUCKET_OPTIONS: Final[Mapping[str, str]] = {
+    **STREAM_FIELDS,
+    "max_msgs_per_subject": "history",
+    "max_msg_size": "max_value_size",
+    "max_bytes": "max_bucket_size",
+    "subject_delete_marker_ttl": "limit_marker_ttl",
+}
+"""The options by their fields of the stream's configuration, where the names differ."""
 
 NEW_BUCKET: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": 1,

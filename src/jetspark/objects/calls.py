@@ -12,7 +12,9 @@ from typing import Any
 from jetspark.arguments import checked
 from jetspark.errors import NameInUseError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.differences import known_as
 from jetspark.jetstream.listing import Listing
+from jetspark.jetstream.streams.backing import STREAM_FIELDS
 from jetspark.objects.config import ObjectStoreConfig, new_store, store_config, stream_options
 from jetspark.objects.info import ObjectStoreStatus
 from jetspark.objects.meta import no_store
@@ -43,12 +45,7 @@ class ObjectStoreCalls:
         try:
             await self._js.create_stream(name=stream, **new_store(name, wanted))
         except NameInUseError as error:
-            raise NameInUseError(
-                error.code,
-                error.err_code,
-                error.description,
-                f'Object store "{name}" exists with another configuration.',
-            ) from None
+            raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
         return ObjectStore(self._js, name)
 
     async def update_object_store(

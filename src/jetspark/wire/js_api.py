@@ -222,10 +222,14 @@ def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
     elif err_code == STREAM_EXISTS_RESTORE and stream:
         message = f'Stream "{stream}" exists already: delete it before it is restored.'
     elif cls is NameInUseError and stream:
-        message = f'Stream "{stream}" exists with another configuration.'
+        message = f'Stream "{stream}" exists with another configuration: {UPDATE}.'
     elif cls is MessageNotFoundError and stream:
         message = f'No such message in stream "{stream}".'
     return cls(code, err_code, description, message)
+
+
+UPDATE: Final = "update it, or take another name"
+"""What to do about a name in use."""
 
 
 def consumer_in_use(stream: str | None, consumer: str) -> str:

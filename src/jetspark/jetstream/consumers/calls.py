@@ -10,6 +10,7 @@ consumer: servers from 2.10 on guarantee that, older ones are asked for it first
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from jetspark.arguments import checked
@@ -20,12 +21,14 @@ from jetspark.errors import (
     ConfigError,
     ConsumerIsPushError,
     ConsumerNotFoundError,
+    JetsparkError,
     NameInUseError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.consumers.pull import PullConsumer
 from jetspark.jetstream.consumers.push import PushConsumer
+from jetspark.jetstream.differences import differing, with_differences
 from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire
 from jetspark.jetstream.documents.document import from_wire
@@ -161,7 +164,13 @@ class ConsumerCalls:
             existing = await self._existing(stream, name)
             if existing is not None and "ts" not in existing:  # from a server before 2.10
                 return _same_or_in_use(existing, wire, stream, name)
-        return await self._send(stream, wire, "create")
+        try:
+            return await self._send(stream, wire, "create")
+        except NameInUseError as error:
+            with suppress(JetsparkError):  # who may not ask gets the error as it is
+                if name is not None and (there := await self._existing(stream, name)) is not None:
+                    error = with_differences(error, differing(there["config"], wire))
+            raise error from None
 
     def _knows_actions(self) -> bool:
         """Whether the server surely takes the action; behind a domain that is unknown."""
@@ -262,12 +271,13 @@ def _same_or_in_use(
 ) -> ConsumerInfo:
     config = existing["config"]
     if any(config.get(key) != value for key, value in wire.items()):
-        raise NameInUseError(
+        error = NameInUseError(
             400,
             CONSUMER_EXISTS,
             "consumer already exists",
             js_api.consumer_in_use(stream, name),
         )
+        raise with_differences(error, differing(config, wire))
     return _to_info(existing)
 
 

@@ -228,12 +228,15 @@ def _wire_given(cls: type[Document], given: Mapping[str, Any]) -> dict[str, Any]
     for name, value in given.items():
         if value is None:
             continue
+        if name == "extra" and isinstance(value, Mapping):  # as in the documents
+            wire.update(wire_value(value))
+            continue
         if name not in known:
             # Other names may be fields of a newer server, which knows what is none.
             if near := nearest_name(name, known, cutoff=_MISSPELT):
                 raise ConfigError(
                     f"{cls.__name__} has no field {name!r}; did you mean {near!r}? "
-                    f"If not, give it as extra={{{name!r}: …}}."
+                    f"If not, put it into extra: {{{name!r}: …}}."
                 )
         elif name in nested:
             value = _nested_given(nested[name], value)
@@ -287,7 +290,7 @@ def _check_values(cls: type[Document], wire: dict[str, Any], where: str = "") ->
 def _refused(cls: type[Document], path: str, name: str, kind: Kind, value: Any) -> ConfigError:
     error = kind.refuse(path, value)
     if isinstance(value, str) and name in words_of(cls) and "did you mean" not in str(error):
-        return ConfigError(f"{error} A word of a newer server goes into extra={{{name!r}: …}}.")
+        return ConfigError(f"{error} A word of a newer server goes into extra: {{{name!r}: …}}.")
     return error
 
 

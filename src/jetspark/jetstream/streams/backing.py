@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final
 
@@ -36,6 +37,14 @@ def check_backed(config: BackedConfig) -> None:
         raise ConfigError("ttl cannot be negative.")
     if config.replicas is not None and not 1 <= config.replicas <= 5:
         raise ConfigError("replicas must be from 1 to 5.")
+
+
+STREAM_FIELDS: Final[Mapping[str, str]] = {
+    "max_age": "ttl",
+    "num_replicas": "replicas",
+    "duplicate_window": "",  # follows from the ttl
+}
+"""The shared options by their fields of the stream's configuration, where the names differ."""
 
 
 def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:

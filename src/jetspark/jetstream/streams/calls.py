@@ -7,15 +7,18 @@ are wire documents (durations in nanoseconds) and are sent as they are. Names fo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
     ConfigError,
+    JetsparkError,
     NameInUseError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.differences import differing, with_differences
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire, given
 from jetspark.jetstream.documents.document import from_wire
@@ -45,7 +48,15 @@ class StreamCalls:
         `JetStream`).
         """
         name, wire = self._named(config, options)
-        return await self._send_config(js_api.STREAM_CREATE, name, wire)
+        try:
+            return await self._send_config(js_api.STREAM_CREATE, name, wire)
+        except NameInUseError as error:
+            with suppress(JetsparkError):  # who may not ask gets the error as it is
+                there = await self._api.call(js_api.STREAM_INFO, stream=name)
+                # The server's default.
+                wanted = wire if wire.get("mirror") else {"subjects": [name], **wire}
+                error = with_differences(error, differing(there["config"], wanted))
+            raise error from None
 
     async def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Any
