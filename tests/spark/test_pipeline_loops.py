@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from jetspark.blocking import connect
+from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline_loops import check_no_loop
+from jetspark.spark.reading import created
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeServer
 
 
 def source(**options: str) -> SourceOptions:
@@ -16,6 +24,10 @@ def source(**options: str) -> SourceOptions:
 
 def sink(stream: str, **options: str) -> SinkOptions:
     return parse_sink_options({"stream": stream, **options})
+
+
+def nowhere(connection: ConnectOptions, stream: str) -> str:
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -32,7 +44,7 @@ def test_a_sink_that_writes_what_is_read_for_it_is_refused(
     writes: SinkOptions, reads: SourceOptions
 ) -> None:
     with pytest.raises(ConfigError, match="which is read for it again: its rows would come back"):
-        check_no_loop("s", {"s": writes}, {"s": [reads]})
+        check_no_loop("s", {"s": writes}, {"s": [reads]}, nowhere)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +62,36 @@ def test_a_sink_that_writes_what_is_read_for_it_is_refused(
 def test_a_sink_that_writes_something_else_is_not(
     writes: SinkOptions, reads: SourceOptions
 ) -> None:
-    check_no_loop("s", {"s": writes}, {"s": [reads]})
+    check_no_loop("s", {"s": writes}, {"s": [reads]}, nowhere)
 
 
 def test_a_way_back_through_another_sink_is_found_and_a_chain_is_none() -> None:
     writes = {"one": sink("B"), "two": sink("A")}
     reads = {"one": [source()], "two": [source(stream="B")]}
     with pytest.raises(ConfigError, match="'B', from which the sink two writes into 'A', which"):
-        check_no_loop("one", writes, reads)
-    check_no_loop("one", writes, reads | {"two": [source(stream="C")]})
-    check_no_loop("one", {**writes, "two": sink("C")}, reads)
+        check_no_loop("one", writes, reads, nowhere)
+    check_no_loop("one", writes, reads | {"two": [source(stream="C")]}, nowhere)
+    check_no_loop("one", {**writes, "two": sink("C")}, reads, nowhere)
+
+
+@pytest.mark.server
+def test_a_stream_is_recognised_under_another_address_and_for_another_user(
+    make_server: MakeServer,
+) -> None:
+    server, another = (
+        make_server("jetstream {}\nauthorization { users = [{user: u, password: p}] }\n" + more)
+        for more in ("no_auth_user: u", "")
+    )
+    for one in (server, another):
+        with connect(f"nats://u:p@127.0.0.1:{one.port}") as nc:
+            nc.jetstream().create_stream(name="A", subjects=["a"])
+    here = f"nats://127.0.0.1:{server.port}"
+    user = {"user": "u", "password": "p"}
+    reads = source(servers=here)
+    for options in ({"servers": f"nats://localhost:{server.port}"}, {"servers": here, **user}):
+        with pytest.raises(ConfigError, match="come back without an end"):
+            check_no_loop("s", {"s": sink("A", **options)}, {"s": [reads]}, created)
+    elsewhere = sink("A", servers=f"nats://127.0.0.1:{another.port}", **user)
+    check_no_loop("s", {"s": elsewhere}, {"s": [reads]}, created)
+    missing = sink("B", servers=f"nats://localhost:{server.port}")
+    check_no_loop("s", {"s": missing}, {"s": [source(stream="B", servers=here)]}, created)

@@ -26,7 +26,7 @@ from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
 from jetspark.spark.pipeline_lines import meant_by
 from jetspark.spark.pipeline_loops import check_no_loop
 from jetspark.spark.plan_sources import streaming_sources
-from jetspark.spark.reading import streams_facts
+from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
@@ -104,7 +104,7 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
         for name in writes
     }
     for name in writes:
-        _of(pipeline, ("sinks", name), partial(check_no_loop, name, writes, reads))
+        _of(pipeline, ("sinks", name), partial(check_no_loop, name, writes, reads, created))
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:

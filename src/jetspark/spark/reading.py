@@ -23,6 +23,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     ConfigError,
     StreamNotFoundError,
@@ -55,6 +56,16 @@ class RangePartition(InputPartition):
 def leaders(options: SourceOptions) -> Leaders:
     """The streams' leaders, for questions from the driver."""
     return Leaders(options.connection, options.read_timeout, at_once_if_new=True)
+
+
+def created(connection: ConnectOptions, stream: str) -> str:
+    """When the stream was created, which identifies it; "" if there is none. As `Leaders.ask`."""
+    try:
+        return Leaders(connection, 5.0, at_once_if_new=True).ask(
+            lambda api: api.stream(stream).created
+        )
+    except StreamNotFoundError:
+        return ""
 
 
 def streams_facts(
