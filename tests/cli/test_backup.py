@@ -62,8 +62,13 @@ def test_a_range_is_extracted_to_parquet(
     table = pq.read_table(file)
     assert table["seq"].to_pylist() == list(range(10, 20))
     assert table["data"].to_pylist() == [b"x" * number for number in range(10, 20)]
-    assert app.run(arguments) == 1
-    assert "exists already: name a new file." in capsys.readouterr().err
+    link = tmp_path / "link.parquet"
+    link.symlink_to("nowhere")
+    for there in (file, link):
+        arguments[arguments.index("--to") + 1] = str(there)
+        assert app.run(arguments) == 1
+        assert f"{there} exists already: name a new file." in capsys.readouterr().err
+    assert link.is_symlink()
 
 
 def test_mistakes_are_one_sentence_and_leave_no_file(

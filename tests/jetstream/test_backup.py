@@ -419,8 +419,11 @@ async def test_backup_into_an_empty_folder_is_allowed(
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
     (tmp_path / "b").mkdir()
-    await js.backup_stream(filled, tmp_path / "b")
+    (tmp_path / "link").symlink_to("b")
+    await js.backup_stream(filled, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
     assert verify_backup(tmp_path / "b").stream == filled
+    assert not hidden_in(tmp_path)
 
 
 async def test_restore_of_a_changed_archive_is_refused_before_sending(

@@ -93,6 +93,8 @@ class BackupWriter:
     def __init__(self, folder: str | os.PathLike[str], stream: str) -> None:
         self._stream = stream
         self.folder = path_of("folder", folder)
+        if self.folder.is_symlink():  # it stays, and what it leads to is renamed
+            self.folder = self.folder.resolve()
         if self.folder.exists() and not _is_empty_folder(self.folder):
             raise ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
         self.scan = ArchiveScan()
