@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.catalog import load_catalog
 from tests.support.numbers_table import SCHEMA, rows, written
-from tests.support.ports import free_port
+from tests.support.object_store import object_store
 
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table
@@ -31,25 +26,8 @@ SECONDS = 120.0
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     """The URL of a store with an empty bucket "lake"."""
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1"]
-    with subprocess.Popen(
-        [*command, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
-        try:
-            deadline = time.monotonic() + SECONDS
-            while True:
-                try:
-                    made = urllib.request.Request(f"{url}/lake", method="PUT")
-                    urllib.request.urlopen(made, timeout=SECONDS).close()
-                    break
-                except (urllib.error.URLError, ConnectionError):
-                    assert server.poll() is None
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
-            yield url
-        finally:
-            server.terminate()
+    with object_store("lake") as url:
+        yield url
 
 
 @pytest.fixture(params=list(Format))

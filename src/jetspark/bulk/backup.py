@@ -29,7 +29,7 @@ from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, lacking, met
 from jetspark.archives.tar import Block
 from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.backup_files import absolute, opened, unreadable
+from jetspark.bulk.backup_files import absolute, opened, shown_folder, unreadable
 from jetspark.bulk.facts import StreamFacts, facts_of
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.subject_choice import SubjectChoice
@@ -329,4 +329,4 @@ def _told(folder: str) -> Iterator[None]:
     except OSError as error:
         raise unreadable(folder, error) from error
     except BackupError as error:
-        raise BackupError(f"{folder}: {error}") from None
+        raise BackupError(f"{shown_folder(folder)}: {error}") from None

@@ -34,16 +34,26 @@ def opened(folder: str, name: str) -> BinaryIO:
     if "://" not in folder:
         return opened_file(Path(folder), name)
     try:
-        system, path = fs.FileSystem.from_uri(f"{folder}/{name}")
-        return cast(BinaryIO, system.open_input_file(path))
+        system, path = fs.FileSystem.from_uri(folder)
+        return cast(BinaryIO, system.open_input_file(f"{path.rstrip('/')}/{name}"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(f"{folder} is no backup of a stream: there is no {name} in it.") from None
+        where = shown_folder(folder)
+        raise ConfigError(f"{where} is no backup of a stream: there is no {name} in it.") from None
     except (pa.ArrowException, ValueError) as error:
         raise OSError(str(error)) from error
+
+
+def shown_folder(folder: str) -> str:
+    """The folder as messages have it: a URI without a password and options."""
+    if "://" not in folder:
+        return folder
+    scheme, _, rest = folder.partition("://")
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def unreadable(folder: str, error: OSError) -> BackupError:
     """The error for a file that could not be read: the first line of the reason."""
     reason = error.strerror or str(error)
     reason = next(iter(reason.splitlines()), type(error).__name__)
-    return BackupError(f"Cannot read the backup {folder}: {reason.rstrip('.')}.")
+    return BackupError(f"Cannot read the backup {shown_folder(folder)}: {reason.rstrip('.')}.")
