@@ -7,7 +7,6 @@ with those that pandas computes from the package itself.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import shutil
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ import jetspark
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.outcome import Outcome
-from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
+from jetspark.cli.signals import Stop, StopRequested, run_async, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.errors import ConfigError
@@ -121,7 +120,7 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
     flights = _read_flights(source)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
         console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
-        in_stream = asyncio.run(_publish(server.url, flights))
+        in_stream = run_async(_publish(server.url, flights))
         console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
         job = replace(
             job,

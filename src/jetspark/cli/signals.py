@@ -92,11 +92,17 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
                 request.add_note(note)
             raise request from None
 
-    coroutine = main()
+    return run_async(main())
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, without a warning when a signal's exception keeps the work from starting."""
+    import asyncio
+
     try:
-        return asyncio.run(coroutine)
+        return asyncio.run(work)
     finally:
-        coroutine.close()  # one that a signal kept from starting
+        work.close()
 
 
 @contextmanager
