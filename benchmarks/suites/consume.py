@@ -1,7 +1,7 @@
 """Consuming a stream: each client's endless pull with its own defaults, against fetching.
 
-Consumers, messages and what is looked at are those of `read`. nats-py has no endless pull: its
-fetch is the base.
+Consumers, messages, the raw drain and what is looked at are those of `read`. nats-py has no endless
+pull: its fetch is the base.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from benchmarks.suites.read import BATCH, Bind, natsio_consumer
 # Contestants here too.
 from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
 from benchmarks.suites.read import nats_py_fetch as nats_py_fetch
+from benchmarks.suites.read import raw_drain as raw_drain
 from benchmarks.trial import Plain, in_one_loop, timed_reading
 
 _LABELS = {
+    "raw_drain": "raw drain",
     "jetspark_consume": "jetspark consume",
     "jetspark_blocking": "jetspark consume, blocking",
     "jetspark_fetch": f"jetspark fetch({BATCH})",
@@ -40,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Iterator[Section]:
     with stage(options) as job:
         title = f"Consume {options.messages:,} messages of {options.size:,} bytes"
-        bases = "natsio_consume", "nats_py_fetch"
+        bases = "raw_drain", "natsio_consume", "nats_py_fetch"
         yield race(options, __name__, chosen(options, _LABELS), job, title, *bases)
 
 
