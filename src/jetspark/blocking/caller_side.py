@@ -98,7 +98,7 @@ class CallerSide:
         )
         self.thread.check_may_wait()
         put = self.buffer.put_here
-        own = requests.ask_here(asked, self.publishing, put, subject, payload, headers)
+        own = requests.ask_here(asked, self.publishing, put, subject, payload, headers, seconds)
         frame: MessageFrame
         frame = self.thread.wait(asked) if own is None else asked.wait_here(own, subject, seconds)
         requests.check_responders(frame, subject)

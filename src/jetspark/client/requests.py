@@ -149,8 +149,9 @@ class RequestMux:
         subject: str,
         payload: Payload,
         headers: HeadersLike | None,
+        timeout: float,
     ) -> bytes | None:
-        """`ask` in any thread, without a deadline, when nothing else is on its way; else None.
+        """`ask` in any thread, which looks at the clock itself; None if something is on its way.
 
         `publishing` is that thread's, `put` its way around the loop. Raises what `Publishing.send`
         raises.
@@ -161,8 +162,13 @@ class RequestMux:
         frame = publishing.frame_replying(subject, payload, reply, headers)
         # Whoever takes the entry out ends the request: the reply, the end of the route, or this.
         table = self._open
-        table[reply] = (answer, math.inf, subject, math.inf, None)
-        if not put(frame) and table.pop(reply, None) is not None:
+        table[reply] = (answer, self._loop.time() + timeout, subject, timeout, None)
+        try:
+            sent = put(frame)
+        except BaseException:  # of a signal's handler
+            table.pop(reply, None)
+            raise
+        if not sent and table.pop(reply, None) is not None:
             return None
         if self._open is not table and table.pop(reply, None) is not None:
             answer.set_exception(_own(None))
@@ -228,10 +234,10 @@ class RequestMux:
 
     def _on_disconnect(self) -> None:
         again = {reply: one[4] for reply, one in self._open.copy().items() if one[4] is not None}
-        self._outbox.withdraw(again)  # each once, also what was not sent yet
-        for frame in again.values():
+        unsent = self._outbox.withdraw(again)  # each once; those that have their place first
+        for reply in sorted(again, key=lambda reply: reply not in unsent):
             try:
-                self._outbox.put(frame)
+                self._outbox.put(again[reply])
             except JetsparkError:
                 return  # it is full, or this is the end of the connection
 
@@ -262,11 +268,10 @@ class RequestMux:
         late = {reply: one for reply, one in self._open.copy().items() if one[1] <= now}
         unsent = self._outbox.withdraw(late) if late else ()
         for reply, (answer, _, subject, timeout, _) in late.items():
-            self._open.pop(reply, None)
-            if not answer.done():
+            if self._open.pop(reply, None) is not None and not answer.done():
                 answer.set_exception(_no_reply(subject, timeout, sent=reply not in unsent))
-        deadlines = [request[1] for request in self._open.copy().values()]
-        if (earliest := min(deadlines, default=math.inf)) < math.inf:
+        if others := self._open.copy():
+            earliest = min(request[1] for request in others.values())
             self._set_timer(max(earliest, now + _TICK))
 
 
