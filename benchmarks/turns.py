@@ -111,7 +111,10 @@ def _run(contestant: Contestant, timeout: float) -> dict[str, Any]:
             # Of a Python exception the end says why, of a Java one the beginning.
             shown = text if len(text) < 6000 else f"{text[:4000]}\n[…]\n{text[-2000:]}"
             raise RuntimeError(f"{contestant.label} failed:\n{shown}")
-    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    *said, last = output.decode().splitlines()
+    for line in said:
+        say(line)
+    answer: dict[str, Any] = json.loads(last)
     return answer
 
 

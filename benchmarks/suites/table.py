@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.flights import COLUMNS, TEXTS, flights
 from benchmarks.measure import STREAM, Job, Measure, Stopwatch, session_cpu, session_pids
+from benchmarks.raw import RawLink
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
 from benchmarks.turns import Contestant, say, take_turns
@@ -144,6 +145,7 @@ def _raced(job: Job, command: list[str], numbers: Callable[[Path], Iterator[int]
     """`numbers`: the column n of a table."""
     for left in Path().iterdir():
         raise AssertionError(f"{left} is in the way")
+    _forget_readers(job)
     peak = _Peak()
     with Stopwatch(session_cpu, peak.stop) as watch:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -158,12 +160,19 @@ def _raced(job: Job, command: list[str], numbers: Callable[[Path], Iterator[int]
             raise RuntimeError(f"{command[1:4]} ended with {process.returncode}")
     found = list(numbers(Path("table")))
     missing, repeated = job.messages - len(set(found)), len(found) - len(set(found))
-    if missing or repeated:
-        outcome = f"  {len(found):,} rows: {missing:,} missing, {repeated:,} repeated"
-        if not job.settings["kill_after_ms"]:
-            raise RuntimeError(outcome)
-        print(outcome, file=sys.stderr)
+    outcome = f"  {len(found):,} rows: {missing:,} missing, {repeated:,} repeated"
+    if job.settings["kill_after_ms"]:
+        print(outcome)
+    elif missing or repeated:
+        raise RuntimeError(outcome)
     return watch.measure(job.messages)
+
+
+def _forget_readers(job: Job) -> None:
+    """Each table begins with the stream's first message; after a kill the reader goes on."""
+    with RawLink(job.url) as link:
+        for name in link.api(f"CONSUMER.NAMES.{STREAM}").get("consumers") or []:
+            link.api(f"CONSUMER.DELETE.{STREAM}.{name}")
 
 
 def _kill() -> None:

@@ -7,7 +7,6 @@ messages without an ack come again.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import sys
 from pathlib import Path
@@ -25,9 +24,7 @@ async def main(url: str, stream: str, subject: str, folder: str) -> None:
     nc = await nats.connect(url)
     js = nc.jetstream()
     config = nats.js.api.ConsumerConfig(max_ack_pending=-1, ack_wait=30)
-    # The same after a kill, another one for each table.
-    durable = hashlib.sha256(folder.encode()).hexdigest()[:16]
-    reader = await js.pull_subscribe(f"{subject}.*", durable, stream=stream, config=config)
+    reader = await js.pull_subscribe(f"{subject}.*", "table", stream=stream, config=config)
     left = (await reader.consumer_info()).num_pending
     while left:
         messages = []
@@ -47,4 +44,4 @@ async def main(url: str, stream: str, subject: str, folder: str) -> None:
 if __name__ == "__main__":
     url, stream, subject, folder, _ = sys.argv[1:]
     Path(folder).mkdir(exist_ok=True)
-    asyncio.run(main(url, stream, subject, str(Path(folder).absolute())))
+    asyncio.run(main(url, stream, subject, folder))
