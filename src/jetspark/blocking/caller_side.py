@@ -17,8 +17,8 @@ from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wai
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.messages import Message
 from jetspark.client.request_calls import RequestCalls, seconds_of
-from jetspark.client.requests import Answer, RequestMux
-from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.client.requests import Answer, RequestMux, no_reply
+from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.events import MessageFrame
@@ -99,8 +99,9 @@ class CallerSide:
         self.thread.check_may_wait()
         put = self.buffer.put_here
         own = requests.ask_here(asked, self.publishing, put, subject, payload, headers, seconds)
-        frame: MessageFrame
-        frame = self.thread.wait(asked) if own is None else asked.wait_here(own, subject, seconds)
+        frame: MessageFrame = (
+            self.thread.wait(asked) if own is None else asked.wait_here(own, subject, seconds)
+        )
         requests.check_responders(frame, subject)
         return frame
 
@@ -134,7 +135,7 @@ class _Asked(Wait):
                 if thread.exiting:
                     left = LOOK_EVERY  # as in `LoopThread.wait`: nobody is left to be told
                 elif left <= 0:
-                    raise RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+                    raise no_reply(subject, timeout)
         except BaseException:
             self._reply = reply
             self._thread.post(self.cancel)

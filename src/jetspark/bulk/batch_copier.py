@@ -82,8 +82,6 @@ class Lane:
         """A row that did not fit into the last chunk."""
         self.under_way: tuple[str, int] | None = None
         """Reply subject and number of rows of the chunk in flight."""
-        self.in_doubt = False
-        """It is not known whether the chunk in flight is stored."""
 
     @property
     def done(self) -> bool:
@@ -237,22 +235,21 @@ class BatchCopier:
             for lane in lanes:
                 if lane.under_way is None:
                     self._send(lane, decision)
-            self._wait(lanes)
+            in_doubt = self._wait(lanes)
         except (ConnectionFailure, RequestTimeoutError) as error:
             if not is_transient(error):
                 raise
             self._drop_link()
+            in_doubt = [lane for lane in lanes if lane.under_way is not None]
             for lane in lanes:
-                lane.in_doubt = lane.under_way is not None
                 self._rewind(lane)  # rows may have been taken and not sent
-        for lane in lanes:
-            if lane.in_doubt:
-                lane.under_way, lane.in_doubt = None, False
-                before = lane.offset
-                self._locate(lane, decision)
-                self._rewind(lane)
-                if lane.offset > before:
-                    self._retry.since = time.monotonic()
+        for lane in in_doubt:
+            lane.under_way = None
+            before = lane.offset
+            self._locate(lane, decision)
+            self._rewind(lane)
+            if lane.offset > before:
+                self._retry.since = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
         rows = self._take(lane)
@@ -280,8 +277,9 @@ class BatchCopier:
         ]
         link.send(encode_batch(batch_id, messages, reply), self._timeout)
 
-    def _wait(self, lanes: list[Lane]) -> None:
-        """Process the answers that have arrived, of which there is one at least."""
+    def _wait(self, lanes: list[Lane]) -> list[Lane]:
+        """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
+        in_doubt: list[Lane] = []
         answers = self._answers
         deadline = time.monotonic() + answer_within(self._timeout)
         while not answers:
@@ -293,7 +291,7 @@ class BatchCopier:
             if (frame := answers.pop(reply, None)) is None:
                 continue
             if (ack := self._ack(frame)) is None:
-                lane.in_doubt = True
+                in_doubt.append(lane)
                 continue
             lane.under_way = None
             lane.marker = ack.first_seq
@@ -302,6 +300,7 @@ class BatchCopier:
             self._refusal = None
             self._retry.since = time.monotonic()
         answers.clear()  # of chunks that were given up
+        return in_doubt
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
         """The ack; None if the answer does not tell whether the chunk is stored."""

@@ -11,9 +11,9 @@ from jetspark.client.inbox import new_inbox
 from jetspark.client.messages import Message
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.client.publish_calls import PublishCalls
-from jetspark.client.requests import RequestMux
+from jetspark.client.requests import RequestMux, no_reply
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import BadTimeoutError, RequestTimeoutError
+from jetspark.errors import BadTimeoutError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
@@ -153,7 +153,7 @@ class RequestCalls(PublishCalls):
                 first = False
                 yield message
         if first:
-            raise RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+            raise no_reply(subject, timeout)
 
     def new_inbox(self) -> str:
         """A fresh subject for replies, below `inbox_prefix`."""

@@ -104,6 +104,9 @@ class RequestMux:
             )
             self._link.add_route(route, while_draining=True)
             self._route = route
+        return self._next()
+
+    def _next(self) -> bytes:
         return b"%b%x" % (self._prefix, next(self._numbers))
 
     def ask(
@@ -158,7 +161,7 @@ class RequestMux:
         """
         if self._route is None or self._open or self._gathering:
             return None
-        reply = b"%b%x" % (self._prefix, next(self._numbers))
+        reply = self._next()
         frame = publishing.frame_replying(subject, payload, reply, headers)
         # Whoever takes the entry out ends the request: the reply, the end of the route, or this.
         table = self._open
@@ -269,13 +272,14 @@ class RequestMux:
         unsent = self._outbox.withdraw(late) if late else ()
         for reply, (answer, _, subject, timeout, _) in late.items():
             if self._open.pop(reply, None) is not None and not answer.done():
-                answer.set_exception(_no_reply(subject, timeout, sent=reply not in unsent))
+                answer.set_exception(no_reply(subject, timeout, sent=reply not in unsent))
         if others := self._open.copy():
             earliest = min(request[1] for request in others.values())
             self._set_timer(max(earliest, now + _TICK))
 
 
-def _no_reply(subject: str, timeout: float, *, sent: bool) -> RequestTimeoutError:
+def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeoutError:
+    """The error for a request whose time is over."""
     if sent:
         return RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
     return RequestTimeoutError(

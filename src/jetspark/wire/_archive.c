@@ -143,12 +143,9 @@ static inline void copy_strides(uint8_t *to, const uint8_t *from, size_t length)
 /* Copies bytes that were written `offset` bytes before; the areas may overlap. */
 static inline void copy_back(uint8_t *to, size_t offset, size_t length, size_t room) {
     const uint8_t *from = to - offset;
-    if (room < length + STRIDE) {
-        for (size_t i = 0; i < length; i++)
-            to[i] = from[i];
-    } else if (offset >= STRIDE) {
+    if (offset >= STRIDE && room >= length + STRIDE) {
         copy_strides(to, from, length);
-    } else if (offset >= 8) {
+    } else if (offset >= 8 && room >= length + 8) {
         for (size_t i = 0; i < length; i += 8)
             memcpy(to + i, from + i, 8);
     } else if (offset == 1) {
@@ -158,10 +155,6 @@ static inline void copy_back(uint8_t *to, size_t offset, size_t length, size_t r
             to[i] = from[i];
     }
 }
-
-/* The bytes behind a tag of a copy, by its kind. */
-static const uint8_t copy_width[] = {0, 1, 2, 4};
-static const uint32_t copy_mask[] = {0, 0xFF, 0xFFFF, 0xFFFFFFFF};
 
 static int s2_block(const uint8_t *at, const uint8_t *limit, uint8_t *to, size_t size) {
     size_t done = 0, offset = 0;

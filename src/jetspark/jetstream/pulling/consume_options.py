@@ -30,15 +30,13 @@ _LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """Times in seconds; `full`, `threshold` and `most` in bytes if `in_bytes`, else messages."""
+    """Times in seconds; other limits in bytes if `in_bytes`, else in messages."""
 
     in_bytes: bool
     full: int
     """Most that may be buffered and requested together."""
     threshold: int
     """A new request is sent when buffered and requested fall to this."""
-    most: int
-    """Most for one request."""
     batch: int
     """Messages of one request when the limit is in bytes."""
     expires: float
@@ -48,10 +46,15 @@ class ConsumeOptions:
     adapts: bool
     """Whether `full` follows the reader: nobody has set it."""
 
+    @property
+    def most(self) -> int:
+        """Most for one request."""
+        return min(self.full, self.cap)
+
     def resized(self, full: int) -> ConsumeOptions:
         """The same for another size of the buffer, within the limits of one that adapts."""
         full = max(MAX_MESSAGES, min(full, MOST_AHEAD))
-        return replace(self, full=full, threshold=full // 2, most=min(full, self.cap))
+        return replace(self, full=full, threshold=full // 2)
 
     def within(self, limit: PullLimit) -> ConsumeOptions:
         """The same, with requests that stay within a limit of the consumer."""
@@ -59,7 +62,6 @@ class ConsumeOptions:
         expires = min(self.expires, limit.expires or self.expires)
         return replace(
             self,
-            most=min(self.most, most or self.most),
             cap=min(self.cap, most or self.cap),
             batch=min(self.batch, limit.batch or self.batch),
             expires=expires,
@@ -112,7 +114,6 @@ def make_consume_options(
         in_bytes=in_bytes,
         full=full,
         threshold=threshold,
-        most=min(full, cap),
         batch=min(BATCH_OF_BYTES, config.max_batch or BATCH_OF_BYTES),
         expires=expires,
         heartbeat=heartbeat,
