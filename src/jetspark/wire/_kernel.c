@@ -50,6 +50,23 @@ static inline int is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+/* The first byte up to ' ' in value; `limit` if there is none. Eight bytes at a time. */
+static inline const char *next_blank(const char *at, const char *limit) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t low = 0x7f7f7f7f7f7f7f7f, above = 0x5f5f5f5f5f5f5f5f; /* 0x80 - 0x21 */
+    for (; limit - at >= 8; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t blanks = ~(((word & low) + above) | word) & ~low;
+        if (blanks)
+            return at + (__builtin_ctzll(blanks) >> 3);
+    }
+#endif
+    while (at < limit && (unsigned char)*at > ' ')
+        at++;
+    return at;
+}
+
 /* A number of up to 18 digits; -1 for anything else. */
 static inline long long number(Text text) {
     long long value = 0;
@@ -104,7 +121,7 @@ static Kind read_frame(const char *data, Py_ssize_t size, Py_ssize_t pos, Frame 
             continue;
         }
         const char *begin = at;
-        while (at < eol && !is_space(*at))
+        while ((at = next_blank(at, eol)) < eol && !is_space(*at))
             at++;
         if (count == MOST_TOKENS)
             return BAD;
