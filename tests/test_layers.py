@@ -118,7 +118,9 @@ OTHERS_PRIVATE: dict[str, str] = {
     "_gateway_client": "Py4J's thread for garbage prints tracebacks unless it knows of the end",
     "_exit": "of os, documented: ends a process from any thread",
     "_accumulatorServer": "its tracebacks go to standard error, and nothing public names it",
-    **dict.fromkeys(("_jsparkSession", "_jdf"), "PySpark has no public way to the JVM's objects"),
+    **dict.fromkeys(
+        ("_jsparkSession", "_jdf", "_jsq"), "PySpark has no public way to the JVM's objects"
+    ),
     "_update_and_stage_table": "of PyIceberg's catalogs, for those that inherit from them",
 }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from jetspark.bulk.facts import Stored
 from jetspark.cli import spark_runs
 from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested
@@ -59,7 +60,7 @@ def run(
     stop: Stop | None = None,
     counted: str = "written",
 ) -> Watch:
-    watch = Watch(outcome or Outcome(), waiting=1234, counted=counted)
+    watch = Watch(outcome or Outcome(), stored=Stored(1234, 100 << 20), counted=counted)
     watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())
     return watch
 
@@ -98,10 +99,15 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     run(query)
     query = Query(2, first=9)
     query.status = {"message": "Processing new data"}
+    read = iter([0, 617])
+    monkeypatch.setattr(Watch, "_rows_under_way", lambda _, query: next(read))
     run(query)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "planning the first batch · 1,234 messages in the stream"
-    assert lines[2] == "reading the first batch · 1,234 messages in the stream"
+    assert lines[2:] == [
+        "reading the first batch · 1,234 messages in the stream",
+        "first batch: 617 of 1,234 messages (about 50.0 MiB)",
+    ]
 
 
 def test_quiet_runs_print_nothing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,6 +14,9 @@ from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where, starting
+
+if TYPE_CHECKING:
+    from jetspark.bulk.facts import Stored
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _REPEATED = Parameter(negative="")
@@ -127,8 +130,8 @@ def ingest(
             table_options=pairs("--table-option", table_option),
         )
         job.check()
-        waiting = check_source(source)
-        watch = Watch(outcome, waiting=waiting)
+        stored = check_source(source)
+        watch = Watch(outcome, stored=stored)
         job.look_ahead()
         began = time.monotonic()
         stopped = None
@@ -145,7 +148,7 @@ def ingest(
                     f"jetspark ingest {to}",
                     master,
                     settings,
-                    messages=None if follow else waiting,
+                    messages=None if follow else stored.messages,
                     quiet=quiet,
                 ) as spark,
             ):
@@ -190,10 +193,11 @@ def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     return sentence
 
 
-def check_source(source: dict[str, str]) -> int:
-    """Ask the server before Spark is started, so that errors come at once; number of messages."""
+def check_source(source: dict[str, str]) -> Stored:
+    """Ask the server before Spark is started, so that errors come at once; what it stores."""
+    from jetspark.bulk.facts import Stored
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import streams_facts
 
     facts = streams_facts(parse_options(source).for_streaming())
-    return sum(one.messages for one in facts.values())
+    return Stored.of(facts.values())

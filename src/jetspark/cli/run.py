@@ -75,7 +75,7 @@ def run(
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
-    watch = Watch(outcome, waiting=servers.messages, counted="read")
+    watch = Watch(outcome, stored=servers.stored, counted="read")
     began = time.monotonic()
     stopped = None
     try:
@@ -85,7 +85,7 @@ def run(
                 f"jetspark {pipeline.name}",
                 master,
                 settings,
-                messages=None if pipeline.follow else servers.messages,
+                messages=None if pipeline.follow else servers.stored.messages,
                 quiet=quiet,
                 look_only=check,
                 told=told,

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from jetspark.bulk.facts import Stored
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark import table
 from jetspark.spark.checkpoint_files import with_quick_checkpoint
@@ -44,27 +45,28 @@ _JETSTREAM = "jetstream"
 class ServerFacts:
     """The servers' answers before Spark was started."""
 
-    messages: int = 0
-    """Messages in the streams that are followed."""
+    stored: Stored
+    """In the streams that are followed."""
     missing: tuple[str, ...] = ()
     """What a run first changes on the servers, as sentences."""
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
     """Check every stream of the file, without a change. Raises the error of the first one."""
-    messages = 0
+    stored = Stored()
     missing: list[str] = []
     for name, source in pipeline.sources.items():
         if source.format == _JETSTREAM:
             options = parse_options(source.options)
             facts = _of(pipeline, ("sources", name), partial(streams_facts, options))
-            messages += 0 if source.static else sum(one.messages for one in facts.values())
+            if not source.static:
+                stored += Stored.of(facts.values())
     for name, sink in pipeline.sinks.items():
         if sink.format == _JETSTREAM:
             wanted = parse_sink_options(sink.options)
             found = _of(pipeline, ("sinks", name), partial(look_at, wanted))
             missing += found.missing
-    return ServerFacts(messages, tuple(dict.fromkeys(missing)))
+    return ServerFacts(stored, tuple(dict.fromkeys(missing)))
 
 
 def check_writers(pipeline: PipelineFile) -> None:

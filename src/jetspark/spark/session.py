@@ -112,6 +112,8 @@ def local_session(
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # So that figures of what is under way are not ten seconds old; on one machine it is cheap.
+        settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
         if os.name == "posix" and _socket_fits(conf or {}):
             # Over TCP the first packets of each task wait 40 ms for a delayed ACK.

@@ -1,0 +1,67 @@
+"""Rows of a batch that is still running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tests.support.streams import Admin
+
+from jetspark.server import NatsServer
+from jetspark.spark.under_way import RowsUnderWay
+
+pytestmark = pytest.mark.spark
+
+_SECONDS = 60.0
+
+
+def test_rows_of_the_first_batch_are_counted_while_it_runs(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    stream, count, go_on = unique("S"), 2_500, str(tmp_path / "go on")
+    admin.create(stream, stream)
+    admin.fill((stream, b"x") for _ in range(count))
+
+    def hold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deadline = time.monotonic() + _SECONDS
+        for batch in batches:
+            while not Path(go_on).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)  # in another process, which shares nothing but files
+            yield batch
+
+    rows = (
+        spark.readStream.format("jetstream")
+        .option("servers", shared_server.url)
+        .option("stream", stream)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    query = (
+        rows.mapInArrow(hold, rows.schema)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        seen = RowsUnderWay(query)
+        deadline = time.monotonic() + _SECONDS
+        while not (under_way := seen.count()):
+            assert query.exception() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert 0 < under_way <= count
+        assert query.lastProgress is None
+    finally:
+        Path(go_on).touch()
+        query.awaitTermination(_SECONDS)  # type: ignore[arg-type]
+    assert query.lastProgress is not None
+    assert query.lastProgress["numInputRows"] == count
