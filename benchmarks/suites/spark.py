@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import Job, Measure, Stopwatch, Tally, session_cpu, session_peak
@@ -33,6 +34,8 @@ _TABLES = {
         "jetspark_noop": "jetspark → noop",
         "snapshot_parquet": "through a snapshot → Parquet",
         "snapshots_parquet": "a snapshot for each partition → Parquet",
+        "spread_parquet": "through a snapshot, repartitioned → Parquet",
+        "backup_parquet": "a backup's folder → Parquet",
         "jetspark_parquet": "jetspark → Parquet",
         "memory_parquet": "rows from memory → Parquet",
     },
@@ -93,6 +96,24 @@ def snapshots_parquet(job: Job) -> Measure:
     return _read(job, snapshots_rows, _to_parquet)
 
 
+def spread_parquet(job: Job) -> Measure:
+    """One snapshot, whose rows Spark deals out to as many tasks as the job says."""
+
+    def load(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+        return snapshot_rows(spark, job, stream).repartition(job.settings["partitions"])
+
+    return _read(job, load, _to_parquet)
+
+
+def backup_parquet(job: Job) -> Measure:
+    from jetspark import blocking
+
+    with blocking.connect(job.url) as nc:
+        for stream in (job.warm_stream, job.stream):
+            nc.jetstream().backup_stream(stream, Path("backups", stream))
+    return _read(job, backup_rows, _to_parquet)
+
+
 def nats_py_noop(job: Job) -> Measure:
     from benchmarks.nats_py_source import NatsPySource
 
@@ -147,6 +168,15 @@ def snapshot_rows(spark: SparkSession, job: Job, stream: str, *, partitions: int
 
 def snapshots_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
     return snapshot_rows(spark, job, stream, partitions=job.settings["partitions"])
+
+
+def backup_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:
+    return (
+        spark.read.format("jetstream")
+        .option("backup", str(Path("backups", stream).absolute()))
+        .option("minPartitions", job.settings["partitions"])
+        .load()
+    )
 
 
 def stream_rows(spark: SparkSession, job: Job, stream: str) -> DataFrame:

@@ -7,21 +7,24 @@ with those that pandas computes from the package itself.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import shutil
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.outcome import Outcome
-from jetspark.cli.signals import Stop, StopRequested, run_async, signals_held, stop_on_signals
+from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.errors import ConfigError
@@ -29,7 +32,6 @@ from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from pyspark.sql import DataFrame as SparkRows
     from pyspark.sql import SparkSession
 
 STREAM = "FLIGHTS"
@@ -119,9 +121,10 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
-        console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
-        in_stream = run_async(_publish(server.url, flights))
-        console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
+        console.say(
+            f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream); "
+            "meanwhile Spark starts"
+        )
         job = replace(
             job,
             options={
@@ -132,12 +135,18 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
             },
         )
         few = {"spark.sql.shuffle.partitions": "2"}
-        with quiet_spark("jetspark demo", master, few, messages=len(flights)) as spark:
+        with (
+            _publishing(server.url, flights) as in_stream,
+            quiet_spark("jetspark demo", master, few, messages=len(flights)) as spark,
+        ):
+            in_stream.result()
+            console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
-            rows = _rows(spark, table, format_)
-            right = _compare(rows, flights)
-            count = _count(rows, len(flights), in_stream)
+            figures = _from_spark(spark, table, format_)
+            right = _compare(figures, flights)
+            console.say("", f"Rows by origin: {', '.join(figures.by_origin)}")
+            count = Count(len(flights), in_stream.result(), figures.rows, figures.distinct)
         right = _read_without_spark(table, format_, len(flights)) and right
     console.say("", str(count), "")
     if not right or count.missing or count.repeated or count.in_stream != count.published:
@@ -178,40 +187,68 @@ def _messages(flights: DataFrame) -> Iterable[tuple[str, bytes]]:
         yield f"flights.{origin}.{carrier}", line
 
 
-async def _publish(url: str, flights: DataFrame) -> int:
-    """Publish all flights; returns how many messages the stream then has."""
+@contextmanager
+def _publishing(url: str, flights: DataFrame) -> Iterator[Future[int]]:
+    """Publish all flights in another thread; the result is how many messages the stream has.
+
+    At the end of the block it stops, complete or not.
+    """
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            yield threads.submit(asyncio.run, _publish(url, flights, over))
+        finally:
+            over.set()
+
+
+async def _publish(url: str, flights: DataFrame, over: threading.Event) -> int:
     async with jetspark.connect(url, name="jetspark demo") as nc:
         js = nc.jetstream()
         await js.create_stream(name=STREAM, subjects=["flights.>"])
-        with Progress(
-            TextColumn("   "),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("messages"),
-            TimeElapsedColumn(),
-            console=console.err,
-            disable=not console.is_live(),
-        ) as display:
-            task = display.add_task("", total=len(flights))
-            # A busy machine may acknowledge slowly; otherwise this server is not at fault.
-            async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
-                for subject, payload in _messages(flights):
-                    await publisher.send(subject, payload)
-                    if publisher.acked % _WINDOW == 0:
-                        display.update(task, completed=publisher.acked)
-            display.update(task, completed=publisher.acked)
+        # A busy machine may acknowledge slowly; otherwise this server is not at fault.
+        async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
+            for subject, payload in _messages(flights):
+                if over.is_set():
+                    break
+                await publisher.send(subject, payload)
         return (await js.stream_info(STREAM)).state.messages
 
 
 # -- the proof -------------------------------------------------------------------------------
 
 
-def _rows(spark: SparkSession, table: Path, format_: str) -> SparkRows:
+@dataclass(frozen=True)
+class Figures:
+    """What Spark finds in the table."""
+
+    carriers: dict[str, tuple[int, float]]
+    """Rows and mean delay of each carrier."""
+    by_origin: list[str]
+    rows: int
+    distinct: int
+    """Flights; a row whose payload could not be parsed is kept, but is none."""
+
+
+def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:
     from jetspark.spark.json_payloads import CORRUPT
 
     reader = spark.read.format(format_ if format_ == "parquet" else f"jetspark-{format_}")
-    compared = ("carrier", "origin", "dep_delay", "seq", CORRUPT)
-    return reader.load(str(table)).select(*compared).cache()
+    reader.load(str(table)).createOrReplaceTempView("flights")
+    found = spark.sql(
+        f"""
+        SELECT grouping_id() AS of, carrier, origin, count(*) AS rows, avg(dep_delay) AS delay,
+            count(DISTINCT CASE WHEN {CORRUPT} IS NULL THEN seq END) AS flights
+        FROM flights GROUP BY GROUPING SETS ((carrier), (origin), ()) ORDER BY carrier, origin
+        """  # noqa: S608 - a constant
+    ).collect()
+    by_carrier, by_origin, whole = 0b01, 0b10, 0b11  # a bit for each column that is not grouped
+    ((rows, distinct),) = [(row.rows, row.flights) for row in found if row.of == whole]
+    return Figures(
+        {row.carrier: (row.rows, row.delay) for row in found if row.of == by_carrier},
+        [f"{row.origin} {row.rows:,}" for row in found if row.of == by_origin],
+        rows,
+        distinct,
+    )
 
 
 def _read_without_spark(table: Path, format_: str, published: int) -> bool:
@@ -233,19 +270,12 @@ def _read_without_spark(table: Path, format_: str, published: int) -> bool:
     return bool(found.num_rows == distinct == published)
 
 
-def _compare(rows: SparkRows, flights: DataFrame) -> bool:
+def _compare(figures: Figures, flights: DataFrame) -> bool:
     """Show both computations side by side; returns whether they agree."""
-    from_spark = {
-        row["carrier"]: (row["flights"], row["delay"])
-        for row in rows.groupBy("carrier")
-        .agg({"*": "count", "dep_delay": "avg"})
-        .withColumnRenamed("count(1)", "flights")
-        .withColumnRenamed("avg(dep_delay)", "delay")
-        .collect()
-    }
+    from_spark = figures.carriers
     grouped = flights.groupby("carrier")
     from_pandas = {
-        carrier: (int(size), float(mean))
+        str(carrier): (int(size), float(mean))
         for (carrier, size), mean in zip(
             grouped.size().items(), grouped["dep_delay"].mean(), strict=True
         )
@@ -258,7 +288,7 @@ def _compare(rows: SparkRows, flights: DataFrame) -> bool:
         same = _same(from_spark.get(carrier), from_pandas[carrier])
         right = right and same
         cells = zip(_cells(from_spark.get(carrier)), _cells(from_pandas[carrier]), strict=True)
-        shown.add_row(str(carrier), *(one for pair in cells for one in pair), "=≠"[not same])
+        shown.add_row(carrier, *(one for pair in cells for one in pair), "=≠"[not same])
     console.out.print(shown)
     return right
 
@@ -273,16 +303,3 @@ def _same(one: tuple[int, float] | None, other: tuple[int, float]) -> bool:
 
 def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
     return ("–", "–") if figures is None else (f"{figures[0]:,}", f"{figures[1]:.3f}")
-
-
-def _count(rows: SparkRows, published: int, in_stream: int) -> Count:
-    from jetspark.spark.json_payloads import CORRUPT
-
-    # A row whose payload could not be parsed is kept, but is not a flight.
-    whole = f"CASE WHEN {CORRUPT} IS NULL THEN seq END"
-    row: Any = rows.selectExpr("count(*)", f"count(DISTINCT {whole})").collect()[0]
-    by_origin = rows.groupBy("origin").count().orderBy("origin").collect()
-    console.say(
-        "", "Rows by origin: " + ", ".join(f"{row['origin']} {row['count']:,}" for row in by_origin)
-    )
-    return Count(published, in_stream, row[0], row[1])
