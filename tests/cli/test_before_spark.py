@@ -137,8 +137,8 @@ def test_ingest_refuses_a_json_column_of_another_type_before_spark_starts(tmp_pa
     [
         (".", "lake would lie in its checkpoint"),
         ("others", "others holds other things than a checkpoint (a, …): take another folder"),
-        ("others/a/x", "would lie in another table, "),
-        ("others/a/x/y", "would lie in another table, "),
+        ("others/a/x", "others/a, another table or checkpoint, and"),
+        ("others/a/x/y", "others/a, another table or checkpoint, and"),
     ],
 )
 def test_ingest_refuses_a_new_checkpoint_among_other_things(
@@ -258,6 +258,57 @@ path = "{tmp_path}/{path}"
     for check in ([], ["--check"]):
         assert app.run(["run", str(file), *check]) == app.FAILED
         assert f"{file}:{says.format(tmp_path)}" in capsys.readouterr().err
+
+
+_MARKS = {
+    "delta": "_delta_log/00000000000000000000.json",
+    "iceberg": "metadata/version-hint.text",
+    "parquet": "_spark_metadata/0",
+    "checkpoint": "offsets/0",
+}
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize(
+    ("there", "to", "says"),
+    [
+        (["t/x.txt"], "t", r"t (is no \w+ table and|) ?holds .*\bx\.txt"),
+        *(([f"t/{mark}"], "t/_a/b", "t/_a/b would lie in .*/t, an") for mark in _MARKS.values()),
+        (["t/offsets/0"], "t", "t .*holds .*metadata"),
+    ],
+)
+def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    format_: str,
+    there: list[str],
+    to: str,
+    says: str,
+) -> None:
+    for file in map(tmp_path.joinpath, there):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        if file.parent.name == "offsets":
+            (file.parent.parent / "metadata").touch()
+    before = sorted(tmp_path.rglob("*"))
+    like = Ingest(options={"stream": "S"}, to=f"{tmp_path}/{to}", format=format_)
+    with pytest.raises(ConfigError, match=says):
+        like.look_ahead()
+    assert sorted(tmp_path.rglob("*")) == before
+    file = tmp_path / "p.toml"
+    kind = format_ if format_ == "parquet" else f"jetspark-{format_}"
+    file.write_text(
+        f"""checkpoint = "{tmp_path}/c"
+[sources.a]
+format = "rate"
+[sinks.b]
+format = "{kind}"
+path = "{tmp_path}/{to}"
+"""
+    )
+    assert app.run(["run", str(file)]) == app.FAILED
+    assert re.search(says, capsys.readouterr().err)
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, file])
 
 
 @pytest.mark.parametrize("follow", ["true", "false"])

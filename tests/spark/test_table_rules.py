@@ -130,7 +130,8 @@ START = "read from its start"
             r"\(seq: string in place of bigint\)",
         ),
         (EMPTY, CheckpointState(others=("a",)), WANTED, r"chk holds other things.*\(a\): take"),
-        (EMPTY, CheckpointState(table="other"), WANTED, "chk would lie in another table, other"),
+        (EMPTY, CheckpointState(within="/x"), WANTED, "chk would lie in /x, another table or che"),
+        (TableState(within="/x"), NEW, WANTED, "lake would lie in /x, another table or a checkpo"),
         (EMPTY, NEW, replace(WANTED, table="chk/lake"), "chk/lake would lie in its checkpoint chk"),
     ],
 )

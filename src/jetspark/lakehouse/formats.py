@@ -85,12 +85,30 @@ def make_table(
     while (found := find_table(format_, name)) is None:
         check_names(schema)
         check_partitions(schema, partition_by)
-        _check_empty(format_, name)
+        check_empty(format_, name)
         try:
             return _opener(format_).create(name, schema, partition_by)
         except CommitConflict:
             continue  # created by another writer
     return found
+
+
+def check_empty(format_: Format, name: TableName) -> None:
+    """For a place without a table. Raises ConfigError for a folder with other files, which a vacuum
+    would remove."""
+    folder = _folder(name)
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"{name} is a file: name a folder.")
+    own = ("data", "metadata") if format_ is Format.ICEBERG else ()  # of a creation that was killed
+    others = sorted(one.name for one in folder.iterdir() if one.name[0] not in "._")
+    if others and not set(others) <= set(own):
+        raise ConfigError(
+            f"{name} is no {format_.capitalize()} table and holds {others[0]}"
+            f"{', …' if len(others) > 1 else ''}: name another folder (what is not of the table, "
+            "such as a checkpoint, may lie in it under a name that begins with _)."
+        )
 
 
 @contextmanager
@@ -119,23 +137,6 @@ def _check_other_formats(format_: Format, name: TableName) -> None:
                 f"{name} is a table in {other}, not in {format_}: take another folder, such as "
                 f"{name}-2."
             )
-
-
-def _check_empty(format_: Format, name: TableName) -> None:
-    """Raises ConfigError for a folder with other files, which a vacuum would remove."""
-    folder = _folder(name)
-    if folder is None or not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ConfigError(f"{name} is a file: name a folder.")
-    own = ("data", "metadata") if format_ is Format.ICEBERG else ()  # of a creation that was killed
-    others = sorted(one.name for one in folder.iterdir() if one.name[0] not in "._")
-    if others and not set(others) <= set(own):
-        raise ConfigError(
-            f"{name} is no {format_.capitalize()} table and holds {others[0]}"
-            f"{', …' if len(others) > 1 else ''}: name another folder (what is not of the table, "
-            "such as a checkpoint, may lie in it under a name that begins with _)."
-        )
 
 
 def _folder(name: TableName) -> Path | None:

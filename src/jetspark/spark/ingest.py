@@ -126,25 +126,8 @@ class Ingest:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
         check_library(self._lakehouse.format)
-        self._check_place_of_checkpoint()
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
-
-    def _check_place_of_checkpoint(self) -> None:
-        """Inside of a table only names that begin with _ are not of the table."""
-        table, checkpoint = local_path(self.to), local_path(self.checkpoint_location)
-        if table is None or checkpoint is None:
-            return
-        within = Path(checkpoint).absolute()
-        if within == Path(table).absolute():
-            raise ConfigError(f"--checkpoint {self.checkpoint} is the table: name another folder.")
-        if within.is_relative_to(Path(table).absolute()):
-            first = within.relative_to(Path(table).absolute()).parts[0]
-            if not first.startswith("_"):
-                raise ConfigError(
-                    f"--checkpoint {self.checkpoint} is inside of the table, where {first} would "
-                    f"count as a part of it: name a folder elsewhere, or {self.to}/_{first}."
-                )
 
     def _columns(self) -> dict[str, str]:
         """Names and types ("": not known), without columns that are added for partitions."""

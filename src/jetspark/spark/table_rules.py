@@ -76,6 +76,11 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
             f"{wanted.checkpoint} is the folder of the table itself: take another one for the "
             f"checkpoint, such as {here}/_checkpoint."
         )
+    if table.within is not None:
+        _refuse(
+            f"{here} would lie in {table.within}, another table or a checkpoint, and be lost with "
+            "it: name a folder outside of that."
+        )
     _check_place(checkpoint, wanted)
     note = table.note
     if table.batch is None or note is None or checkpoint.query is not None:  # else it is rebuilt
@@ -136,11 +141,19 @@ def _check_place(checkpoint: CheckpointState, wanted: Wanted) -> None:
             f"{wanted.checkpoint} holds other things than a checkpoint ({checkpoint.others[0]}"
             f"{more}): {advice}."
         )
-    if checkpoint.table is not None and place(checkpoint.table) != place(wanted.table):
+    if checkpoint.within is not None and checkpoint.within != place(wanted.table):
         _refuse(
-            f"{wanted.checkpoint} would lie in another table, {checkpoint.table}, and be lost with "
-            f"it: {advice}."
+            f"{wanted.checkpoint} would lie in {checkpoint.within}, another table or checkpoint, "
+            f"and be lost with it: {advice}."
         )
+    inside = f"{place(wanted.table)}/"
+    if wanted.lakehouse is not None and place(wanted.checkpoint).startswith(inside):
+        first = place(wanted.checkpoint).removeprefix(inside).partition("/")[0]
+        if first[0] != "_":
+            _refuse(
+                f"{wanted.checkpoint} is inside of the table, where {first} would count as a part "
+                f"of it: {advice}."
+            )
 
 
 def _check_nothing_lost(table: TableState, checkpoint: CheckpointState, wanted: Wanted) -> None:

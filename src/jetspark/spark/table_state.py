@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.spark.table_files import Files
+from jetspark.spark.table_files import Files, place
 from jetspark.spark.table_note import Note, Notes, Progress
 
 SINK_LOG = "_spark_metadata"
 _DELTA_LOG = "_delta_log"
+_ICEBERG_HINT = "metadata/version-hint.text"
 _BATCH = re.compile(r"(\d+)(?:\.compact)?")
 _LOGS = ("offsets", "commits")
 _OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
@@ -33,6 +34,8 @@ class TableState:
     note: Note | None = None
     others: tuple[str, ...] = ()
     """Files that readers would read as rows, if there is neither a batch nor a note."""
+    within: str | None = None
+    """The table or checkpoint whose folder contains that of a new table."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class CheckpointState:
     """Exact copies of Spark's offsets of the last planned batch."""
     others: tuple[str, ...] = ()
     """Other files in the folder of a new checkpoint."""
-    table: str | None = None
-    """The table of files whose folder contains a new checkpoint."""
+    within: str | None = None
+    """The table or checkpoint whose folder contains that of a new checkpoint."""
     lost: int | None = None
     """The batch before the last planned one, if the checkpoint does not have it: Spark needs it."""
 
@@ -72,13 +75,14 @@ def read_table(files: Files, table: str, checkpoint: str) -> TableState:
     batch = _last(files.names(f"{table}/{SINK_LOG}"))
     note = Notes(files, table).newest()
     others: tuple[str, ...] = ()
+    within = held_in(files, table) if batch is None else None
     if batch is None and note is None:
         names = sorted(files.names(table) or ())
         if checkpoint.startswith(f"{table}/"):
             mine = checkpoint.removeprefix(f"{table}/").partition("/")[0]
             names = [name for name in names if name != mine]
         others = tuple(name for name in names if name[0] not in "_." or name == _DELTA_LOG)
-    return TableState(batch=batch, note=note, others=others)
+    return TableState(batch=batch, note=note, others=others, within=within)
 
 
 def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
@@ -90,7 +94,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
         return CheckpointState(
             query=_query(files.read(f"{checkpoint}/metadata")),
             others=tuple(name for name in names if name not in _OWN and name[0] not in "._"),
-            table=_table_above(files, checkpoint),
+            within=held_in(files, checkpoint),
         )
     return CheckpointState(
         query=_query(files.read(f"{checkpoint}/metadata")),
@@ -101,13 +105,16 @@ def read_checkpoint(files: Files, checkpoint: str) -> CheckpointState:
     )
 
 
-def _table_above(files: Files, folder: str) -> str | None:
-    """The nearest parent folder that is a table."""
-    scheme, mark, path = folder.rpartition("://")
+def held_in(files: Files, folder: str) -> str | None:
+    """The nearest parent folder that is a table or a checkpoint."""
+    scheme, mark, path = place(folder).rpartition("://")
     while "/" in path.lstrip("/"):
         path = path.rpartition("/")[0]
         above = f"{scheme}{mark}{path}"
-        if files.names(f"{above}/{SINK_LOG}") is not None:
+        if any(files.names(f"{above}/{log}") is not None for log in (SINK_LOG, _DELTA_LOG)) or (
+            files.is_file(f"{above}/{_ICEBERG_HINT}")
+            or (files.is_file(f"{above}/metadata") and files.names(f"{above}/offsets") is not None)
+        ):
             return above
     return None
 
