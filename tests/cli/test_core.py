@@ -224,7 +224,9 @@ def test_a_refusal_is_told_once(make_server: MakeServer) -> None:
     server = make_server(
         "authorization { users = [ "
         '{user: u, password: p, permissions: {publish: {deny: "no"}, subscribe: {deny: "no"}}}, '
-        '{user: n, password: p, permissions: {publish: {deny: ">"}, subscribe: {deny: ">"}}} ] }'
+        '{user: n, password: p, permissions: {publish: {deny: ">"}, subscribe: {deny: ">"}}}, '
+        '{user: t, password: p, permissions: {publish: {deny: "_INBOX.>"}}}, '
+        '{user: i, password: p, permissions: {subscribe: {deny: "_INBOX.>"}}} ] }'
     )
     for user, *arguments in (
         ("u", "pub", "no"),
@@ -233,13 +235,17 @@ def test_a_refusal_is_told_once(make_server: MakeServer) -> None:
         ("u", "trace", "no"),
         ("n", "request", "a"),
         ("n", "stream", "ls"),
+        ("t", "trace", "a"),
+        ("i", "stream", "backup", "S", "nowhere"),
     ):
         url = f"nats://{user}:p@127.0.0.1:{server.port}"
         with jetspark(*arguments, "--server", url) as command:
             code, _, error = finish(command)
         lines = [line for line in error.splitlines() if "Permissions Violation" in line]
         assert code == 1, error
-        refused = [line.partition("The server reports: ")[2] for line in lines]
+        refused = [
+            line.partition("The server reports: ")[2].partition('"_INBOX')[0] for line in lines
+        ]
         assert lines
         assert len(set(refused)) == len(lines), error
 

@@ -6,6 +6,7 @@ But a refusal by the server waits for the end, since most commands end with it a
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,8 @@ from jetspark.cli import console
 from jetspark.errors import PermissionsError
 
 _logger = logging.getLogger("jetspark")
+_INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
+"""The end of an inbox in a refusal: each is new, so another attempt is told with another one."""
 
 
 class _Log(logging.Handler):
@@ -47,10 +50,12 @@ def log_shown() -> Iterator[None]:
 
 
 def show_refusals(*, told: str = "", at_once: bool = False) -> None:
-    """Show those that wait, but for what is `told`; `at_once`: and further ones as they come."""
+    """Show those that wait, each once, but for what is `told`; `at_once`: and further ones as they
+    come."""
+    told = _INBOX.sub("", told)
     for log in _logger.handlers:
         if isinstance(log, _Log):
-            waiting, log.waiting = dict.fromkeys(log.waiting or ()), None if at_once else []
-            for text in waiting:
-                if text not in told:
+            waiting, log.waiting = log.waiting or [], None if at_once else []
+            for known, text in {_INBOX.sub("", text): text for text in waiting}.items():
+                if known not in told:
                     console.err.print(Text(text), soft_wrap=True)

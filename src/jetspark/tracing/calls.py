@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Final, cast
 
 from jetspark.arguments import checked
@@ -101,9 +102,9 @@ async def trace_message(
 
 
 def _refused_inbox(error: PermissionsError, prefix: str) -> PermissionsError:
-    return PermissionsError(
+    own = copy(error)
+    own.args = (
         f"Tracing needs the permission to publish to {prefix + '.>'!r}, where the servers' reports "
-        "come.",
-        error.operation,
-        error.subject,
+        f"come: {error}",
     )
+    return own
