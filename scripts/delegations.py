@@ -431,7 +431,7 @@ BODIES: dict[str, str] = {
 
 ABSENT = {
     # Public in the asyncio class, and for nobody who uses the blocking one.
-    *("Client.adopt", "Client.ask", "Client.listen", "Client.publish_replying"),
+    *("Client.adopt", "Client.ask", "Client.ask_many", "Client.listen", "Client.publish_replying"),
     "JetStreamContext.client",
     *("Client.require_open", "Client.check_loop", "JetStreamContext.api"),
     *("EventStream.push", "Watching.report", "Watching.last_seq"),

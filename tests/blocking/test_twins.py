@@ -102,6 +102,7 @@ TWINS: dict[type, type] = {
 # Public in the asyncio class, absent in the blocking one.
 WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (full_client.Client, "ask"): "for what is built on the client",
+    (full_client.Client, "ask_many"): "for what is built on the client",
     (full_client.Client, "adopt"): "for what is made by the client",
     (full_client.Client, "loop"): "the loop is nobody's business",
     (full_client.Client, "listen"): "its handler runs inside the read loop",

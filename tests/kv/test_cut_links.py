@@ -31,11 +31,15 @@ async def watch(bucket: Bucket) -> bytes:
     raise AssertionError("no entry")
 
 
+async def get_many(bucket: Bucket) -> bytes:
+    return (await bucket.get_many(["key"]))["key"].value
+
+
 async def history(bucket: Bucket) -> bytes:
     return [entry.value async for entry in bucket.history("key")][-1]
 
 
-@pytest.mark.parametrize("read", [get, watch, history])
+@pytest.mark.parametrize("read", [get, get_many, watch, history])
 async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
     js: JetStream,
     shared_server: NatsServer,

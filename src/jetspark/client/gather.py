@@ -23,7 +23,8 @@ class Gathering:
     """The entry of one such request in the request table; fed by the read loop.
 
     It ends after `max_msgs` frames (0: no such limit), at `deadline` (of the loop's clock), when
-    no frame has come for `stall` seconds after the last one (None: no such limit), or by `fail`.
+    no frame has come for `stall` seconds after the last one (None: no such limit), by `cut` if it
+    is a `question`, or by `fail`.
     """
 
     __slots__ = (
@@ -36,7 +37,9 @@ class Gathering:
         "_stall",
         "_total",
         "_waiter",
+        "question",
         "subject",
+        "was_cut",
     )
 
     def __init__(
@@ -46,9 +49,13 @@ class Gathering:
         deadline: float,
         max_msgs: int,
         stall: float | None,
+        *,
+        question: bool = False,
     ) -> None:
         self._loop = loop
         self.subject = subject
+        self.question = question
+        self.was_cut = False
         self._total = self._end = deadline
         self._left = max_msgs
         self._stall = stall
@@ -69,6 +76,12 @@ class Gathering:
             self._left -= 1
             self._ended = not self._left
         self._wake()
+
+    def cut(self) -> None:
+        """The link was lost: replies to a question do not come over the next one."""
+        if self.question and not self._ended:
+            self._ended = self.was_cut = True
+            self._wake()
 
     def fail(self, error: JetsparkError) -> None:
         """End: no more replies will come."""

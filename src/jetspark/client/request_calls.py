@@ -129,6 +129,16 @@ class RequestCalls(PublishCalls):
         data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
+    def ask_many(self, subject: str, payload: bytes, *, timeout: float) -> Replies:
+        """`request_many` for a question: when the link is lost before a reply came, it is sent on
+        the next one; when it is lost later, the replies end there.
+
+        Each time with a reply subject of its own, so that two answers never mix.
+        """
+        return Replies(
+            self._gather(subject, payload, None, timeout, 0, None, _is_none, question=True)
+        )
+
     async def _gather(
         self,
         subject: str,
@@ -138,20 +148,28 @@ class RequestCalls(PublishCalls):
         max_msgs: int,
         stall: float | None,
         is_sentinel: Callable[[Message], bool],
+        *,
+        question: bool = False,
     ) -> AsyncGenerator[Message]:
         self.check_loop()
         if self.publishing.outbox.crowded:
             await self.publishing.outbox.wait()
-        first = True
-        with self.requests.gathering(subject, timeout, max_msgs, stall) as (gathering, reply):
-            self.publishing.send_asking(subject, payload, reply, headers)
-            while (frame := await gathering.next()) is not None:
-                self.requests.check_responders(frame, subject)
-                message = self._message(frame)
-                if is_sentinel(message):
-                    return
-                first = False
-                yield message
+        deadline = self.loop.time() + timeout
+        first = again = True
+        while first and again:
+            with self.requests.gathering(subject, deadline, max_msgs, stall, question=question) as (
+                gathering,
+                reply,
+            ):
+                self.publishing.send_asking(subject, payload, reply, headers)
+                while (frame := await gathering.next()) is not None:
+                    self.requests.check_responders(frame, subject)
+                    message = self._message(frame)
+                    if is_sentinel(message):
+                        return
+                    first = False
+                    yield message
+                again = gathering.was_cut
         if first:
             raise no_reply(subject, timeout)
 

@@ -194,11 +194,17 @@ class RequestMux:
 
     @contextmanager
     def gathering(
-        self, subject: str, timeout: float, max_msgs: int, stall: float | None
+        self,
+        subject: str,
+        deadline: float,
+        max_msgs: int,
+        stall: float | None,
+        *,
+        question: bool = False,
     ) -> Iterator[tuple[Gathering, bytes]]:
         """An entry for many replies, and the reply subject to publish with."""
         reply = self._reply()
-        gathering = Gathering(self._loop, subject, self._loop.time() + timeout, max_msgs, stall)
+        gathering = Gathering(self._loop, subject, deadline, max_msgs, stall, question=question)
         self._gathering[reply] = gathering
         try:
             yield gathering, reply
@@ -236,6 +242,8 @@ class RequestMux:
             gathering.fail(_own(error))
 
     def _on_disconnect(self) -> None:
+        for gathering in self._gathering.values():
+            gathering.cut()
         again = {reply: one[4] for reply, one in self._open.copy().items() if one[4] is not None}
         unsent = self._outbox.withdraw(again)  # each once; those that have their place first
         for reply in sorted(again, key=lambda reply: reply not in unsent):

@@ -81,7 +81,8 @@ async def trace_message(
     if (info := client.server_info) is not None and not info.at_least(2, 11):
         raise UnsupportedByServerError("trace", "2.11", info.version)
     reports = Reports()
-    with client.requests.gathering(subject, seconds, 0, None) as (gathering, inbox):
+    deadline = client.loop.time() + seconds
+    with client.requests.gathering(subject, deadline, 0, None) as (gathering, inbox):
         sent.set(_DESTINATION, inbox.decode())
         if not deliver:
             sent.set(_ONLY, "true")

@@ -4,7 +4,8 @@ Contract: every replica of a stream and of its mirrors may answer, so an answer 
 the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are requested
 one after the other, small enough not to hold up the stream's publishers. Each message names the
 sequence sent before it, and the end of a batch the last one: a lost message shows at once (a lost
-end after the context's timeout), and the next request starts after the last message in order.
+end after the context's timeout, or with the link), and the next request starts after the last
+message in order.
 Nothing runs while nobody iterates.
 """
 
@@ -231,7 +232,7 @@ async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _
     payload = encode_document(request)
     api.note_request(subject, payload)
     try:
-        async with api.client.request_many(subject, payload, timeout=api.timeout) as replies:
+        async with api.client.ask_many(subject, payload, timeout=api.timeout) as replies:
             async for reply in replies:
                 found = parse_direct_reply(frame_of(reply).headers)
                 if found is None:
