@@ -10,11 +10,16 @@ Contract
   changes. One that began with "last_per_subject" goes on with every later message, so with older
   values too.
 - Why it was recreated goes to `last_error`, the log and the error callback. Recreating is retried
-  for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when another
-  one of the same name is not as long yet (StreamRecreatedError), when the server does not
-  understand the pull requests, or the next message is larger than max_bytes (PullError), and when
-  the connection is closed. Then buffered messages are given out first, and the iterator raises;
-  with a callback, the error is reported. The first attempt raises any error to the caller.
+  for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when there is
+  another one of the same name (StreamRecreatedError), when it ends before what was delivered
+  (DataLossError), when the server does not understand the pull requests, or the next message is
+  larger than max_bytes (PullError), and when the connection is closed. Then buffered messages are
+  given out first, and the iterator raises; with a callback, the error is reported. The first
+  attempt raises any error to the caller.
+- Each recreated consumer is one of the stream that was begun with, by its creation time. Who has
+  not asked for that compares it with the first consumer's: the same clock (of the server, or the
+  leader of the cluster's metadata) writes both. Without the permission for the stream's info this
+  is not checked.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
   not entered. Its end deletes the consumer; if that request is lost, the server removes it after
   `inactive_threshold`.
@@ -24,11 +29,13 @@ Contract
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader
@@ -38,7 +45,9 @@ from jetspark.err_codes import (
 from jetspark.errors import (
     ConnectionClosedError,
     ConsumerNotFoundError,
+    DataLossError,
     JetsparkError,
+    PermissionsError,
     RequestTimeoutError,
     SequenceMismatchError,
     StreamNotFoundError,
@@ -61,17 +70,28 @@ if TYPE_CHECKING:
     from jetspark.jetstream.pulling.consume_options import ConsumeOptions
     from jetspark.wire.events import MessageFrame
 
-_API_WAIT = 1.0
-"""Seconds for the stream's info before a recreated consumer is used without it."""
-
 _FIRST_TIMEOUT = 1.0
 """Seconds for the first attempt to recreate the consumer; later ones take up to the timeout."""
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to recreate the consumer, at most."""
 
+_LAG_SECONDS = 15.0
+"""So long a stream may end before what was delivered: a new leader may not have all of it yet."""
+
 # Their first message is decided when the consumer is created, and stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
+
+
+_EVER = datetime.max.replace(tzinfo=UTC)
+
+
+class StreamOrigin(NamedTuple):
+    """What is known of the stream that is read."""
+
+    created: datetime
+    last_seq: int
+    """It once had messages up to this one."""
 
 
 CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]]
@@ -94,7 +114,10 @@ class OrderedMessages(ConsumerMessages):
         self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
         self._order = ConsumerOrder()
         self._entered = False
-        self._since = datetime.max.replace(tzinfo=UTC)
+        self._origin: StreamOrigin | None = None
+        self._began = _EVER
+        """When the first consumer was created."""
+        self._behind_since = math.inf
         self._last_error: JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None, alone=True)
 
@@ -153,11 +176,21 @@ class OrderedMessages(ConsumerMessages):
             try:
                 async with asyncio.timeout(timeout):
                     info = await self._create(self.stream, self._config, self.name)
+                    if not first or self._began < _EVER:
+                        await self._check_stream()
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
                 self._names["consumer"] = ""
                 self._end(error)
                 return
+            except StreamRecreatedError as error:
+                self._end(error)
+                return
+            except DataLossError as error:
+                if time.monotonic() > self._behind_since + _LAG_SECONDS:
+                    self._end(error)
+                    return
+                self._tell(error)
             except JetsparkError as error:
                 if not isinstance(error, RequestTimeoutError):
                     self._names["consumer"] = ""  # refused: there is nothing to delete
@@ -174,34 +207,40 @@ class OrderedMessages(ConsumerMessages):
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = info.name
         if first:
-            self._since = info.created
+            self._began = min(self._began, info.created)
             if self._config["deliver_policy"] in _DECIDED_ONCE:
                 self._start_from(info.delivered.stream_seq + 1)
-        elif (recreated := await self._recreated()) is not None:
-            self._end(recreated)
-            return
         self._retry = None
         self._start()
 
     def _delivered(self) -> int:
         return 0  # it was just created
 
-    async def _recreated(self) -> StreamRecreatedError | None:
-        """The error when the stream was recreated: the consumer would wait silently.
-
-        Both signs are needed: clocks of servers differ a little, and a new leader may not have
-        caught up yet.
-        """
+    async def _check_stream(self) -> None:
+        """Raises StreamRecreatedError, or DataLossError where the stream ends too early: the
+        consumer would leave messages out, or wait for ever, and nothing would tell."""
         try:
-            async with asyncio.timeout(_API_WAIT):
-                answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
-        except (JetsparkError, TimeoutError):
-            return None
+            answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
+        except PermissionsError:
+            return
         info = from_wire(StreamInfo, answer)
-        first_wanted = self._config.get("opt_start_seq", 1)
-        if info.created <= self._since or info.state.last_seq >= first_wanted - 1:
-            return None
-        return StreamRecreatedError(self.stream, f"or before {self._since}", str(info.created))
+        expected = self._origin.created if self._origin is not None else None
+        if info.created > self._began if expected is None else info.created != expected:
+            before = f"or before {self._began}" if expected is None else str(expected)
+            raise StreamRecreatedError(self.stream, before, str(info.created))
+        had = max(self._order.stream_seq, self._origin.last_seq if self._origin else 0)
+        self._origin = StreamOrigin(info.created, max(had, info.state.last_seq))
+        if info.state.last_seq >= had:
+            self._behind_since = math.inf
+            return
+        self._behind_since = min(self._behind_since, time.monotonic())
+        raise DataLossError(
+            self.stream,
+            info.state.last_seq + 1,
+            had,
+            f"Stream {self.stream!r} ends at sequence {info.state.last_seq}, and it had {had} "
+            "before: the server has lost stored messages, or has an older copy of them.",
+        )
 
     def _start_from(self, seq: int) -> None:
         self._config.pop("opt_start_time", None)
@@ -322,3 +361,10 @@ class OrderedMessages(ConsumerMessages):
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"OrderedMessages({self.stream!r}, {state}, {self.pending_msgs} here)"
+
+
+def expect(messages: OrderedMessages, origin: StreamOrigin, *, at_once: bool) -> None:
+    """Read this stream only. `at_once`: check that of the first consumer, too."""
+    messages._origin = origin
+    if at_once:
+        messages._began = origin.created

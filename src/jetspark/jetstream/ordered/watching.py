@@ -38,6 +38,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.documents.consumers import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
+from jetspark.jetstream.ordered.ordered import StreamOrigin, expect
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
@@ -100,6 +101,7 @@ class Watching(Leaving, Generic[EntryT]):
         """Whether the initial data are the last messages as of one consumer's creation."""
         self._consumer: str | None = None
         self._start: dict[str, Any] = {}
+        self._origin: StreamOrigin | None = None
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -141,7 +143,8 @@ class Watching(Leaving, Generic[EntryT]):
 
     async def _open(self) -> None:
         """Raises StreamNotFoundError, and as every API call."""
-        state = (await self._js.stream_info(self._stream)).state
+        info = await self._js.stream_info(self._stream)
+        self._origin = StreamOrigin(info.created, info.state.last_seq)
         if not self._updates_only:
             self._until = await self._last_message()
         if self._resume_from is not None:
@@ -149,7 +152,7 @@ class Watching(Leaving, Generic[EntryT]):
             self._follow(start_seq=self._resume_from)
         elif not self._until:
             # A fixed start, whatever happens to the consumer before the first entry.
-            self._follow(start_seq=state.last_seq + 1)
+            self._follow(start_seq=info.state.last_seq + 1)
         elif self._include_history:
             self._follow(start_seq=1)
         else:
@@ -162,12 +165,16 @@ class Watching(Leaving, Generic[EntryT]):
         if self._stopped:  # meanwhile: nobody would stop a consumer created now
             raise StopAsyncIteration
         self._start = start
+        # The stream may be another one by now, of which a later start would leave entries out.
+        at_once = self._messages is not None or start.get("start_seq", 1) > 1
         if self._messages is not None:
             self._messages.stop()
         with self._js.client.hooking.quiet():
             self._messages = self._js.ordered(
                 self._stream, subjects=self._subjects, **start, **self._reading
             )
+        if self._origin is not None:
+            expect(self._messages, self._origin, at_once=at_once)
 
     async def _last_message(self) -> int:
         """The last wanted message's sequence, from the leader; 0: there is none."""

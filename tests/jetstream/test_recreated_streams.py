@@ -1,0 +1,169 @@
+"""Readers of a stream that becomes another one, or an older copy of itself: never in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jetspark
+from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
+from jetspark.jetstream.ordered import ordered
+from jetspark.jetstream.ordered.ordered import create_ephemeral
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from tests.conftest import MakeServer
+
+    from jetspark.full_client import Client, JetStream
+
+pytestmark = pytest.mark.server
+
+_SECONDS = 20.0
+_OLD, _NEW = 3, 5
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Ordered consumers are created while this is set."""
+    open_ = asyncio.Event()
+    open_.set()
+
+    async def create(*arguments: Any) -> Any:
+        await open_.wait()
+        return await create_ephemeral(*arguments)
+
+    monkeypatch.setattr(ordered, "create_ephemeral", create)
+    return open_
+
+
+async def _read_ordered(js: JetStream, name: str) -> AsyncIterator[None]:
+    async for _ in js.ordered(name):
+        yield
+
+
+async def _read_empty_ordered(js: JetStream, name: str) -> AsyncIterator[None]:
+    async with js.ordered(name, subjects=f"{name}.none") as messages:
+        with pytest.raises(TimeoutError):
+            await messages.next(timeout=0.5)
+        for _ in range(_OLD):
+            yield
+        async for _ in messages:
+            yield
+
+
+async def _watch_bucket(js: JetStream, name: str) -> AsyncIterator[None]:
+    async for entry in (await js.bucket(name)).watch():
+        if entry is not None:
+            yield
+
+
+async def _watch_changes(js: JetStream, name: str) -> AsyncIterator[None]:
+    async with (await js.bucket(name)).watch(updates_only=True) as watcher:
+        assert await watcher.next(timeout=_SECONDS) is None
+        for _ in range(_OLD):
+            yield
+        async for _ in watcher:
+            yield
+
+
+async def _live(js: JetStream, name: str) -> AsyncIterator[None]:
+    async with (await js.bucket(name)).live() as live:
+        for _ in live:
+            yield
+        while True:
+            await asyncio.sleep(0.05)
+            len(live)
+
+
+async def _watch_objects(js: JetStream, name: str) -> AsyncIterator[None]:
+    async for info in (await js.object_store(name)).watch():
+        if info is not None:
+            yield
+
+
+async def _make(js: JetStream, name: str, count: int) -> None:
+    await js.create_stream(name=name, subjects=[f"{name}.>"])
+    bucket, store = await js.create_bucket(name), await js.create_object_store(name)
+    for number in range(count):
+        await js.publish(f"{name}.some", b"x")
+        await bucket.put(f"key{number}", b"x")
+        await store.put(f"object{number}", b"x")
+
+
+async def _delete(js: JetStream, name: str) -> None:
+    await js.delete_stream(name)
+    await js.delete_bucket(name)
+    await js.delete_object_store(name)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        _read_ordered,
+        _read_empty_ordered,
+        _watch_bucket,
+        _watch_changes,
+        _live,
+        _watch_objects,
+    ],
+)
+@pytest.mark.parametrize("count", [1, _OLD, _NEW])
+async def test_another_stream_of_the_name_ends_every_reader(
+    js: JetStream,
+    unique: Callable[[str], str],
+    gate: asyncio.Event,
+    reading: Callable[[JetStream, str], AsyncIterator[None]],
+    count: int,
+) -> None:
+    name = unique("AGAIN")
+    await _make(js, name, _OLD)
+    reader = reading(js, name)
+    async with asyncio.timeout(_SECONDS):
+        for _ in range(_OLD):
+            await anext(reader)
+        gate.clear()
+        await _delete(js, name)
+        await _make(js, name, count)
+        gate.set()
+        with pytest.raises(StreamRecreatedError, match=name):
+            await anext(reader)
+    await _delete(js, name)
+
+
+async def test_an_older_copy_of_a_stream_ends_its_readers(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordered, "_LAG_SECONDS", 0.5)
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    server = make_server(store_dir=store)
+
+    async def fill(nc: Client, count: int) -> None:
+        for _ in range(count):
+            await nc.jetstream().publish("s", b"x")
+
+    async with jetspark.connect(server.url) as nc:
+        await nc.jetstream().create_stream(name="S", subjects=["s"])
+        await fill(nc, 3)
+    server.stop()
+    shutil.copytree(store, copy)
+    server.start()
+    reported: list[JetsparkError] = []
+    async with jetspark.connect(server.url) as nc:
+        monkeypatch.setattr(nc, "report", reported.append)
+        await fill(nc, 7)
+        async with nc.jetstream().ordered("S") as messages, asyncio.timeout(_SECONDS):
+            for _ in range(10):
+                await messages.next()
+            server.stop()
+            shutil.rmtree(store)
+            copy.rename(store)
+            server.start()
+            with pytest.raises(DataLossError, match="ends at sequence 3, and it had 10") as caught:
+                await messages.next()
+    assert (caught.value.first, caught.value.last) == (4, 10)
+    assert any(isinstance(one, DataLossError) for one in reported)  # at once, while it waits
