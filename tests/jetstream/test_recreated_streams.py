@@ -10,8 +10,8 @@ import pytest
 
 import jetspark
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
+from jetspark.jetstream.consumers.calls import create_ephemeral
 from jetspark.jetstream.ordered import ordered
-from jetspark.jetstream.ordered.ordered import create_ephemeral
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
