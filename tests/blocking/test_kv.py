@@ -157,6 +157,9 @@ def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
         assert len(live) == len(live.items()) == len(live.values()) == 2
         assert "a" in live
         assert live.error is None
+    for outside in (live, bucket.live()):
+        with pytest.raises(ConfigError, match="inside its with block"):
+            outside.get("a")
 
 
 def test_next_of_a_watch_waits_no_longer_than_it_may(bucket: Bucket) -> None:

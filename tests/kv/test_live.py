@@ -54,9 +54,25 @@ async def test_a_live_bucket_is_complete_when_entered_and_follows(bucket: Bucket
         del wanted["k1"]
         await becomes(live, wanted)
         assert live.entry("k0").revision == revision
-    # After the block it stays as it was.
-    await bucket.put("k0", b"later")
-    assert live["k0"] == b"back"
+
+
+async def test_a_live_bucket_is_read_in_its_block_only(bucket: Bucket) -> None:
+    await bucket.put("a", b"1")
+    seen: list[bytes] = []
+    live = bucket.live(on_change=lambda entry: seen.append(live[entry.key]))
+
+    def refuse() -> None:
+        for read in (lambda: live.get("a"), lambda: len(live), lambda: "a" in live, live.snapshot):
+            with pytest.raises(ConfigError, match="inside its with block"):
+                read()
+        assert "not followed" in repr(live)
+
+    refuse()
+    async with live:
+        assert live["a"] == b"1"
+        assert "not followed" not in repr(live)
+    refuse()
+    assert seen == [b"1"]
 
 
 async def test_a_value_that_cannot_be_decoded_is_not_the_one_before(bucket: Bucket) -> None:

@@ -8,7 +8,7 @@ Contract
   noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
 - A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
 - When it cannot follow any more (the bucket was deleted, the connection closed for good), reading
-  raises that error. After the block it stays as it was at the end.
+  raises that error. Before and after the block, when it does not follow, reading is a ConfigError.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LiveBucket(Mapping[str, bytes]):
         self._error: JetsparkError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._first_seq = 0
-        self._left = False
+        self._open = self._left = False
 
     @property
     def error(self) -> JetsparkError | None:
@@ -73,6 +73,11 @@ class LiveBucket(Mapping[str, bytes]):
     def _current(self) -> dict[str, Entry]:
         if self._error is not None:
             raise self._error
+        if not self._open:
+            raise ConfigError(
+                "The live bucket is not open: read it inside its with block, where snapshot() "
+                "gives a copy to keep."
+            )
         return self._entries
 
     def __getitem__(self, key: str) -> bytes:
@@ -120,6 +125,7 @@ class LiveBucket(Mapping[str, bytes]):
             raise ConfigError("A live bucket can be entered only once.")
         loop = self._js.client.loop
         watcher = Watcher(self._js, self._encoding, self._wanted, unreadable=self._lose)
+        self._open = True  # from the first call of `on_change` on, which may read it
         started: asyncio.Future[None] = loop.create_future()
         name = f"jetspark-live-{self._encoding.name}"
         self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
@@ -146,6 +152,7 @@ class LiveBucket(Mapping[str, bytes]):
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
+        self._open = False
 
     async def _follow(self, watcher: Watcher, started: asyncio.Future[None]) -> None:
         try:
@@ -217,5 +224,5 @@ class LiveBucket(Mapping[str, bytes]):
                 await self._tell(purged)
 
     def __repr__(self) -> str:
-        state = "" if self._error is None else ", ended"
+        state = "" if self._open and self._error is None else ", not followed"
         return f"LiveBucket({self._encoding.name!r}, {len(self._entries)} keys{state})"

@@ -138,7 +138,7 @@ class GeneratedReadOnlyBucket:
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, once entered.
+        """A mapping of the bucket's keys and values that follows every change, in an `with`.
 
         `on_change` is called with each entry, the current ones too. `resync`: seconds between two
         checks for entries that the bucket has removed itself. How it goes on and ends: see
