@@ -24,6 +24,7 @@ from jetspark.connection.options import make_options
 from jetspark.errors import (
     DataLossError,
     PermissionsError,
+    StreamNotFoundError,
     StreamRecreatedError,
     UnsupportedByServerError,
 )
@@ -195,6 +196,61 @@ def test_a_purged_head_and_a_recreated_stream_are_errors(
     admin.create(name, name)
     with pytest.raises(StreamRecreatedError):
         read(shared_server.url, wanted)
+
+
+@pytest.mark.usefixtures("newest")
+async def test_a_lost_answer_leaves_time_for_another_attempt(make_server: MakeServer) -> None:
+    server = make_server()
+    with Admin(server.url) as admin:
+        admin.create("S", "S")
+        admin.fill(numbered("S", 1000))
+        facts = admin.facts("S")
+    async with FrameProxy(server.port) as proxy:
+        fault = proxy.arm(1, "drop", wanted=lambda frame: b".answer " in frame[:200])
+        url = f"nats://127.0.0.1:{proxy.port}"
+        limits = ReadLimits(timeout=6)
+        rows = await asyncio.to_thread(read, url, whole(facts), limits=limits)
+    assert fault.hit is not None
+    assert rows["seq"].to_pylist() == list(range(1, 1001))
+
+
+@pytest.mark.usefixtures("newest")
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "recreated"])
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_stream_that_goes_while_it_is_sent(
+    make_server: MakeServer, again: bool, strict: bool
+) -> None:
+    """What came before is kept where the loss is allowed."""
+    server = make_server()
+    chunks = 0
+    with Admin(server.url) as admin:
+        admin.create("S", "S")
+        admin.fill(dense("S", 8_000))
+        wanted = whole(admin.facts("S"))
+
+        def going(frame: bytes) -> bool:
+            nonlocal chunks
+            chunks += b".chunk " in frame[:200]
+            if chunks != 4:
+                return False
+            admin.call("STREAM.DELETE.S")
+            if again:
+                admin.create("S", "S")
+                admin.fill(dense("S", 10))
+            return True
+
+        async with FrameProxy(server.port) as proxy:
+            proxy.arm(1, "drop", wanted=going)
+            url = f"nats://127.0.0.1:{proxy.port}"
+            limits = ReadLimits(max_rows=1 << 20, max_bytes=1 << 30, timeout=8)
+            reading = asyncio.to_thread(read, url, wanted, limits=limits, fail_on_data_loss=strict)
+            if strict:
+                with pytest.raises(StreamRecreatedError if again else StreamNotFoundError):
+                    await reading
+                return
+            found = (await reading)["seq"].to_pylist()
+    assert 2_000 < len(found) < 8_000
+    assert found == list(range(1, len(found) + 1))
 
 
 @pytest.mark.usefixtures("newest")

@@ -31,12 +31,17 @@ from jetspark.timestamps import parse_isotime
 from jetspark.wire.kernel import Deliveries
 
 _SILENCE_SECONDS = 10.0  # the server gives up after five
+_SILENCE_PART = 1 / 4  # of the reader's time: some snapshots may fail, and a consumer still fits
 
 
 def snapshot_steps(
-    link: BlockingLink, options: ConnectOptions, wanted: SequenceRange, rows: Deliveries
+    link: BlockingLink,
+    options: ConnectOptions,
+    wanted: SequenceRange,
+    rows: Deliveries,
+    timeout: float,
 ) -> Generator[int, None, None]:
-    """Append the messages of the range to `rows`.
+    """Append the messages of the range to `rows`; `timeout`: the reader's, without progress.
 
     Yields after each step the sequence up to which everything was appended that the snapshot has;
     the last one is at or after the range's end, or the end of the stream as the server knew it.
@@ -48,7 +53,8 @@ def snapshot_steps(
     """
     if not wanted.blocking:
         require_list(link)
-    transfer = SnapshotTransfer(link, wanted.stream, _SILENCE_SECONDS)
+    silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)
+    transfer = SnapshotTransfer(link, wanted.stream, silence)
     had = len(rows)
     compared = False
     try:

@@ -119,6 +119,7 @@ class _RangeReader:
                 level = logging.WARNING if self._wanted.snapshot else logging.INFO
                 said = "%s: continuing from sequence %d: %s"
                 logger.log(level, said, self._name, self._next, error)
+        yield from self._flush()  # also what had come of a stream that is gone
 
     @property
     def _name(self) -> str:
@@ -141,7 +142,6 @@ class _RangeReader:
                 complete = yield from self._read_with_one_consumer(link, api)
             if complete:
                 self._still_there(api, last=True)
-                yield from self._flush()
         if not complete:
             raise MissedHeartbeatError("the consumer is behind the stream's leader")
         return True
@@ -175,7 +175,8 @@ class _RangeReader:
         wanted = replace(self._wanted, start=self._next, end=self._end)
         rows = self._rows
         had, told = len(rows), time.monotonic()
-        with closing(snapshot_steps(link, self._options, wanted, rows)) as steps:
+        timeout = self._limits.timeout
+        with closing(snapshot_steps(link, self._options, wanted, rows, timeout)) as steps:
             for seen in steps:
                 self._head.delivered(rows, had, self._next)
                 self._next = max(self._next, min(seen + 1, self._end))
