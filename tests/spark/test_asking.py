@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.support.frame_proxy import FrameProxy
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
@@ -98,6 +100,19 @@ def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServ
     with pytest.raises(ServerRefusedError):
         streams_facts(options)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("answer", [1, 2])
+async def test_a_link_that_is_cut_is_no_wrong_address(nats_server: NatsServer, answer: int) -> None:
+    filled = _filled(nats_server)
+    async with FrameProxy(nats_server.port) as proxy:
+        fault = proxy.arm(answer, "cut", wanted=lambda frame: b"stream_info_response" in frame)
+        options = parse_options({**filled, "servers": f"nats://127.0.0.1:{proxy.port}"})
+        for _ in range(2):
+            facts = await asyncio.to_thread(streams_facts, options, sure=True)
+            assert facts["S"].last_seq == 3
+            links.close_idle()
+    assert fault.hit is not None
 
 
 def test_a_query_waits_for_a_server_that_its_process_has_never_reached(

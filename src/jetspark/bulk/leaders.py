@@ -11,6 +11,7 @@ from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.retry import Retry, attempt
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
+from jetspark.errors import ConnectionFailure
 
 T = TypeVar("T")
 
@@ -37,9 +38,9 @@ class Leaders:
     ) -> None:
         """`within`: seconds for which a question is repeated; `timeout`: seconds for each call.
 
-        `at_once_if_new`: servers that have never answered this process get one attempt only. So a
-        wrong address, or a server that was not started, is an error at once, while a running query
-        survives the restart of a server (see `expect`).
+        `at_once_if_new`: servers that have never answered this process get one attempt only, unless
+        they accept a link and lose it. So a wrong address, or a server that was not started, is an
+        error at once, while a running query survives the restart of a server (see `expect`).
         """
         self._options = options
         self._within = within
@@ -54,13 +55,18 @@ class Leaders:
         Raises what the question raises, and JetsparkError of the link (ConnectionFailure,
         RequestTimeoutError, ProtocolError) that persist.
         """
+        once_only = self._at_once_if_new and self._options not in _answered
+        retry = Retry(0.0 if once_only else self._within)
 
         def once() -> T:
             with links.borrowed(self._options) as link:
-                return question(StreamAPI(link, self._timeout))
+                try:
+                    return question(StreamAPI(link, self._timeout))
+                except ConnectionFailure:  # of a server that had accepted us: no wrong address
+                    retry.within = self._within
+                    raise
 
-        once_only = self._at_once_if_new and self._options not in _answered
-        answer = attempt(once, Retry(0.0 if once_only else self._within))
+        answer = attempt(once, retry)
         _answered.add(self._options)
         return answer
 
