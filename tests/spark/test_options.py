@@ -75,13 +75,18 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"startingOffsets": '{"ORDERS":'}, "'startingOffsets' must be JSON such as"),
         ({"startingOffsets": '{"ORDER": 5}'}, "names ORDER, but not 'ORDERS'"),
         (
-            {"endingTimestamp": '{"ORDERS": 5, "ORDER": 5}'},
+            {"endingTimestamp": '{"ORDERS": 0, "ORDER": 0}'},
             "'endingTimestamp' names the stream 'ORDER', which is not read; did you mean 'ORDERS'?",
         ),
         ({"endingTimestamp": "99999999999999999"}, "'endingTimestamp' must be a time"),
         ({"minPartitions": "9" * 30}, "'minPartitions' must be 9223372036854775807 at most"),
         ({"streamPattern": " "}, "'streamPattern' is empty"),
         ({"startingOffsets": "{}"}, "'startingOffsets' names no stream"),
+        ({"startingTimestamp": "1795426000"}, "'startingTimestamp' is in milliseconds since 1970"),
+        (
+            {"endingOffsetsByTimestamp": '{"ORDERS": 1795426000}'},
+            "and 1795426000 of them end before any stream began: multiply seconds by 1000.",
+        ),
         ({"startingTimestamp": "yesterday"}, "'startingTimestamp' must be a time (2026-01-31T12"),
         ({"streams": "A,B"}, "Give only one of the options 'stream', 'streams'."),
         ({"columns": "seq,sbject"}, "there is no column 'sbject'; did you mean 'subject'?"),
@@ -198,7 +203,7 @@ def test_times_in_both_forms() -> None:
     assert milliseconds.starting_positions("latest").of("A") == AtTime(1769860800_000000000)
     with pytest.raises(ConfigError, match="Give only one of the options"):
         parse_options(
-            base | {"startingTimestamp": "1", "startingOffsets": "earliest"}
+            base | {"startingTimestamp": "0", "startingOffsets": "earliest"}
         ).for_streaming()
 
 
@@ -216,6 +221,12 @@ def test_a_time_is_a_sequence_or_by_strategy_the_end() -> None:
     assert resolve("earliest", "A", sequence_at, none_is_latest=False) == "earliest"
     assert asked == [("A", 99), ("A", 100), ("A", 100)]
     assert Positions("x", 3).of("anything") == 3
+
+
+def test_a_delay_alone_is_refused() -> None:
+    options = parse_options(BASE | {"maxTriggerDelay": "2m"})
+    with pytest.raises(ConfigError, match="'maxTriggerDelay' needs 'minOffsetsPerTrigger'"):
+        options.for_streaming()
 
 
 def test_the_minimum_may_not_be_more_than_the_maximum() -> None:

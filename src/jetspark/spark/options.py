@@ -235,6 +235,10 @@ class SourceOptions:
                 "end (trigger(availableNow=True) stops at what is there when it starts)."
             )
         self.starting_positions("latest")
+        if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
+            raise ConfigError(
+                "Option 'maxTriggerDelay' needs 'minOffsetsPerTrigger': without it no batch waits."
+            )
         most, least = self.max_offsets_per_trigger, self.min_offsets_per_trigger
         if most is not None and least is not None and least > most:
             raise ConfigError(

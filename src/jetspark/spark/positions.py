@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ Position: TypeAlias = Literal["earliest", "latest"] | int
 """The earliest stored message, after the latest, or a sequence."""
 
 _NS_PER_MS = 1_000_000
+_FIRST_MS = 10**11  # in March 1973; seconds are below it until the year 5138
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times have no text form
 
 
@@ -76,7 +78,8 @@ def offsets(name: str, value: str) -> Positions:
 
 def times(name: str, value: str) -> Positions:
     """A time, or a JSON object of times by stream."""
-    return _parse(name, value, _time, "a time (2026-01-31T12:00:00Z) or milliseconds since 1970")
+    expected = "a time (2026-01-31T12:00:00Z) or milliseconds since 1970"
+    return _parse(name, value, partial(_time, name), expected)
 
 
 def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected: str) -> Positions:
@@ -115,9 +118,14 @@ def _position(value: Any) -> Position | None:
     return int(folded) if folded.isdecimal() and int(folded) >= 1 else None
 
 
-def _time(value: Any) -> AtTime | None:
+def _time(name: str, value: Any) -> AtTime | None:
     bare = str(value).strip()
     if bare.isdecimal():
+        if 0 < int(bare) < _FIRST_MS:  # 0 is written for "from the beginning"
+            raise ConfigError(
+                f"Option {name!r} is in milliseconds since 1970, and {bare} of them end before "
+                "any stream began: multiply seconds by 1000."
+            )
         return AtTime(int(bare) * _NS_PER_MS) if int(bare) <= _LAST_MS else None
     try:
         return AtTime(parse_isotime(bare))
