@@ -156,6 +156,7 @@ def test_what_was_accepted_when_the_link_broke_is_not_lost() -> None:
         require_open=lambda: None,
         present=None,
         info=None,
+        on_error=lambda error: None,
     )
     buffer = PublishBuffer(thread, cast(Supervisor, link), 2000)
     frames = [b"%04d" % number for number in range(1000)]

@@ -269,21 +269,6 @@ async def test_draining_gives_up_in_time_and_closes_anyway(
     assert nc.status is ConnectionStatus.CLOSED
 
 
-async def test_draining_without_a_link_says_what_was_not_sent(
-    nats_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(nats_server.url)
-    stream = nc.events()
-    await asyncio.to_thread(nats_server.kill)
-    assert isinstance(await anext(stream), Disconnected)
-    nc.publish_nowait("a", b"x")
-    with pytest.raises(
-        ConnectionClosedError, match="closed now; 12 bytes that had been published were never"
-    ):
-        await nc.drain()
-    assert nc.status is ConnectionStatus.CLOSED
-
-
 async def test_a_callback_may_close_its_own_connection(
     shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
 ) -> None:

@@ -9,12 +9,12 @@ the link is down and the outbox full, accepted frames stay here.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from typing import TYPE_CHECKING
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
+from jetspark.connection.outbox import report_unsent
 from jetspark.connection.server_limits import Dropped, sendable
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jetspark.connection.supervisor import Supervisor
-
-logger = logging.getLogger("jetspark")
 
 CROWDED = 512 * 1024
 """Bytes above which publishers wait; enough to keep the loop writing meanwhile."""
@@ -137,6 +135,7 @@ class PublishBuffer:
     def give(self) -> None:
         """Hand over the buffer; keep the frames if the outbox is full and there is no link."""
         dropped: Sequence[Dropped] = ()
+        unsent = 0
         with self._lock:
             frames, size = self._frames, self._size
             self._frames, self._size, self._armed = [], 0, False
@@ -148,11 +147,12 @@ class PublishBuffer:
                     # Until link_changed; armed, since a wake-up of the loop is no use before.
                     self._frames, self._size, self._armed = frames, size, True
                 except ConnectionClosedError:
-                    logger.warning("Closed with %d bytes that were never sent", size)
+                    unsent = size
             self.crowded = False
             self._room.notify_all()
         for each in dropped:  # after releasing the lock: an error callback may publish
             self._link.routes.drop(each)
+        report_unsent(unsent, self._link.on_error)
 
     def _sendable(
         self, frames: list[bytes], size: int

@@ -43,6 +43,7 @@ from jetspark.connection.transport import Dial
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
+    ConnectionLostError,
     JetsparkError,
     RequestTimeoutError,
 )
@@ -199,10 +200,11 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
-        Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
-        seconds: what is not done by then is given up, with RequestTimeoutError. Raises
-        ConnectionClosedError when there is no link. The client is closed in any case, except after
-        BadTimeoutError and BadTimeError.
+        Publishing is possible until the callbacks are done, subscribing is not. While there is no
+        link, and something to send, it waits for the link first. `timeout` in seconds: what is not
+        done by then is given up, with RequestTimeoutError, which says how much was never sent.
+        Raises ConnectionClosedError without a link and anything to send, or when the link is lost
+        meanwhile. The client is closed in any case, except after BadTimeoutError and BadTimeError.
 
         Awaited in a message callback, for which it would have to wait, it returns at once and
         continues in the background; its errors are reported. A second call waits for the first and
@@ -235,14 +237,6 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
             return
         if self.status is ConnectionStatus.CLOSED and self.last_error is None:
             return
-        if self.status is not ConnectionStatus.CONNECTED:
-            unsent = self._link.outbox.size
-            await self.close()
-            raise ConnectionClosedError(
-                "The link to the server was lost before it was drained. The client is closed now; "
-                f"{unsent} bytes that had been published were never sent."
-            )
-        self._link.begin_drain()
         drained = self._drained = self.loop.create_future()
         try:
             await self._drain_all(timeout)
@@ -257,6 +251,11 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
     async def _drain_all(self, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
+                if self._link.outbox.size:
+                    await self._link.linked()
+                if self.status is not ConnectionStatus.CONNECTED:
+                    raise ConnectionClosedError("The link was lost before the client was drained.")
+                self._link.begin_drain()
                 drains = [sub.drain(timeout) for sub in tuple(self._subscriptions)]
                 for result in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(result, BaseException):
@@ -265,6 +264,11 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         except RequestTimeoutError:
             raise
         except TimeoutError:
+            if not self.is_connected:
+                raise ConnectionLostError(
+                    f"{self._link.outbox.size} bytes that had been published were never sent: "
+                    f"there was no link to a server within {timeout:g} s."
+                ) from None
             raise RequestTimeoutError(f"Draining took more than {timeout:g} s.") from None
         finally:
             await self.close()
@@ -272,7 +276,8 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
     async def close(self) -> None:
         """Send what is buffered and end the connection. May be called again.
 
-        Pending requests and iterators end at once; a callback that runs is cancelled.
+        Pending requests and iterators end at once; a callback that runs is cancelled. It does not
+        wait for a link: what is buffered without one is never sent, which is reported.
         """
         try:
             await self._link.close()

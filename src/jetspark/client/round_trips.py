@@ -48,7 +48,9 @@ class RoundTrips:
         self.check_loop()
         try:
             async with asyncio.timeout(limit):
-                await self._link.ping(wait=wait)
+                if wait:
+                    await self._link.linked()
+                await self._link.ping()
         except TimeoutError:
             raise RequestTimeoutError(
                 f"There was no link to a server within {limit:g} s."

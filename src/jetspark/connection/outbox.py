@@ -14,6 +14,7 @@ for that, so that what one thread has put stays in order.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Container
 
@@ -22,6 +23,8 @@ from jetspark.connection.waiters import Waiters
 from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
+
+logger = logging.getLogger("jetspark")
 
 FLUSH_AT = 128 * 1024
 """Bytes after which frames are written without waiting for the end of the loop turn."""
@@ -32,6 +35,16 @@ _CLOSED = -1
 
 class _Control(bytes):
     """A control frame. A type of its own costs nothing on the publish path."""
+
+
+def report_unsent(size: int, on_error: Callable[[JetsparkError], None]) -> None:
+    """The log and the error callback, not last_error, which says why the client was closed."""
+    if size:
+        lost = ConnectionClosedError(
+            f"{size} bytes were never sent: the client was closed while there was no link."
+        )
+        logger.warning("%s", lost)
+        on_error(lost)
 
 
 class Outbox:

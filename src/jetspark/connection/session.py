@@ -390,7 +390,7 @@ class Session:
 
 
 def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
-    error = ConnectionClosedError("The connection was lost before the server answered the PING.")
+    error = ConnectionClosedError("The link was lost: what was published last may not have come.")
     error.__cause__ = cause
     return error
 

@@ -25,7 +25,7 @@ from jetspark.connection.connector import Connector
 from jetspark.connection.dialing import dialing
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.outbox import Outbox
+from jetspark.connection.outbox import Outbox, report_unsent
 from jetspark.connection.pool import PooledServer
 from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
@@ -63,7 +63,7 @@ class Supervisor:
     ) -> None:
         self._options = options
         self._on_event = on_event
-        self._on_error = on_error
+        self.on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._connector = Connector(
             options,
@@ -117,7 +117,7 @@ class Supervisor:
         """last_error, the log, the error callback."""
         self.last_error = error
         logger.warning("%s", error)
-        self._on_error(error)
+        self.on_error(error)
 
     # -- connecting ----------------------------------------------------------------------------
 
@@ -248,8 +248,7 @@ class Supervisor:
                 await self._leave(self._session, self._server)
         finally:
             self._wake.set()
-        await self._settled.wait()
-        self.require_open()
+        await self.linked()
 
     # -- called by the session (SessionOwner) -----------------------------------------------------
 
@@ -335,12 +334,14 @@ class Supervisor:
             raise ConnectionClosedError("The connection is draining: no new subscriptions.")
         self.routes.add(route)
 
-    async def ping(self, *, wait: bool = False) -> None:
-        """A round trip. Raises ConnectionClosedError when the link is lost, and without one unless
-        it is to `wait` for it."""
-        while wait and self._session is None:
+    async def linked(self) -> None:
+        """Return when there is a link. Raises ConnectionClosedError."""
+        while self._session is None:
             self.require_open()
             await self._settled.wait()
+
+    async def ping(self) -> None:
+        """A round trip. Raises ConnectionClosedError without a link, and when it is lost."""
         if self._session is None:
             raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
         await self._session.ping()
@@ -382,8 +383,7 @@ class Supervisor:
         if self._session is not None:
             self._detach()
         self._enter(ConnectionStatus.CLOSED)
-        if self.outbox.size:
-            logger.warning("Closed with %d bytes that were never sent", self.outbox.size)
+        report_unsent(self.outbox.size, self.on_error)
         self.outbox.close(error)
         # None after a close on purpose: it tells the two apart.
         self.last_error = error

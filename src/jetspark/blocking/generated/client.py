@@ -144,10 +144,11 @@ class GeneratedClient:
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
-        Publishing is possible until the callbacks are done, subscribing is not. `timeout` in
-        seconds: what is not done by then is given up, with RequestTimeoutError. Raises
-        ConnectionClosedError when there is no link. The client is closed in any case, except after
-        BadTimeoutError and BadTimeError.
+        Publishing is possible until the callbacks are done, subscribing is not. While there is no
+        link, and something to send, it waits for the link first. `timeout` in seconds: what is not
+        done by then is given up, with RequestTimeoutError, which says how much was never sent.
+        Raises ConnectionClosedError without a link and anything to send, or when the link is lost
+        meanwhile. The client is closed in any case, except after BadTimeoutError and BadTimeError.
 
         Called in a message callback, for which it would have to wait, it returns at once and
         continues in the background; its errors are reported. A second call waits for the first and
@@ -159,7 +160,8 @@ class GeneratedClient:
         """Send what is buffered and end the connection. May be called again.
 
         Pending requests and iterators end at once; a callback that runs is left to finish, and gets
-        no more.
+        no more. It does not wait for a link: what is buffered without one is never sent, which is
+        reported.
         """
         raise NotImplementedError
 

@@ -1,0 +1,125 @@
+"""Draining and closing while the link is away: nothing that was published is lost in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.client.conftest import Connect
+from tests.support.frame_proxy import FrameProxy
+
+from jetspark import (
+    Client,
+    Closed,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConnectionStatus,
+    Disconnected,
+    Draining,
+    JetsparkError,
+    Reconnected,
+    blocking,
+)
+from jetspark.server import NatsServer
+
+
+class Door(FrameProxy):
+    """A way to the server that can be shut."""
+
+    is_open = True
+
+    async def _carry(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        if self.is_open:
+            await super()._carry(reader, client)
+
+    async def shut(self, nc: Client) -> None:
+        stream = nc.events()
+        self.is_open = False
+        await self._end_all()
+        assert isinstance(await anext(stream), Disconnected)
+
+
+async def test_draining_waits_for_a_link_to_send_what_was_published(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    other = await connect(shared_server.url)
+    sub = other.subscribe(unique("late"))
+    await other.flush()
+    async with Door(shared_server.port) as door:
+        nc = await connect(door.url, max_reconnect_attempts=-1)
+        await door.shut(nc)
+        nc.publish_nowait(sub.subject, b"x")
+        events = nc.events()
+        drain = asyncio.create_task(nc.drain())
+        second = asyncio.create_task(nc.drain())
+        await asyncio.sleep(0)  # both wait
+        door.is_open = True
+        await asyncio.gather(drain, second)
+        assert [type(event) async for event in events] == [Reconnected, Draining, Closed]
+    assert (await sub.next(30)).data == b"x"
+    assert nc.last_error is None
+
+
+@pytest.mark.parametrize("end", ["drain", "close"])
+async def test_ending_without_a_link_says_how_much_was_not_sent(
+    shared_server: NatsServer, connect: Connect, end: str
+) -> None:
+    errors: list[JetsparkError] = []
+    async with Door(shared_server.port) as door:
+        nc = await connect(door.url, max_reconnect_attempts=-1, error_callback=errors.append)
+        await door.shut(nc)
+        nc.publish_nowait("a", b"x")
+        if end == "close":
+            await nc.close()
+        else:
+            with pytest.raises(ConnectionLostError, match="12 bytes that had been published"):
+                await nc.drain(0.2)
+    assert nc.status is ConnectionStatus.CLOSED
+    assert nc.last_error is None
+    await asyncio.sleep(0)
+    assert str(errors[-1]).startswith("12 bytes were never sent: the client was closed")
+
+
+async def test_draining_without_a_link_and_anything_to_send_does_not_wait(
+    shared_server: NatsServer, connect: Connect
+) -> None:
+    async with Door(shared_server.port) as door, asyncio.timeout(15):
+        nc = await connect(door.url, max_reconnect_attempts=-1)
+        await door.shut(nc)
+        with pytest.raises(ConnectionClosedError, match="lost before the client was drained"):
+            await nc.drain()
+    assert nc.status is ConnectionStatus.CLOSED
+
+
+async def test_the_blocking_client_drains_over_the_next_link(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    other = await connect(shared_server.url)
+    sub = other.subscribe(unique("late"))
+    await other.flush()
+    away = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def told(event: object) -> None:
+        if isinstance(event, Disconnected):
+            loop.call_soon_threadsafe(away.set)
+
+    async with Door(shared_server.port) as door:
+        nc = await asyncio.to_thread(
+            blocking.connect,
+            door.url,
+            max_reconnect_attempts=-1,
+            reconnect_wait=0.05,
+            event_callback=told,
+        )
+        door.is_open = False
+        await door._end_all()
+        await away.wait()
+        nc.publish(sub.subject, b"x")
+        drain = asyncio.create_task(asyncio.to_thread(nc.drain))
+        await asyncio.sleep(0.1)
+        assert not drain.done()
+        door.is_open = True
+        await drain
+    assert (await sub.next(30)).data == b"x"
