@@ -1,6 +1,6 @@
 """Fixtures that every test may use. A test that starts a server or Spark is marked by itself:
 
-``pytest -m "not server and not spark"`` is the quick part.
+``pytest -m "not server and not spark and not tables"`` is the quick part.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if "spark" in fixtures:
             item.add_marker("spark")
+        if "lakehouse" in item.path.parts:
+            item.add_marker("tables")
 
 
 class MakeServer(Protocol):

@@ -8,6 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
@@ -153,6 +154,7 @@ def test_mistakes_in_pipeline_files_are_one_sentence(
         assert "Traceback" not in err
 
 
+@pytest.mark.spark
 def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     for setting, value, says in (

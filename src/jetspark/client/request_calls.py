@@ -129,14 +129,15 @@ class RequestCalls(PublishCalls):
         data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
-    def ask_many(self, subject: str, payload: bytes, *, timeout: float) -> Replies:
+    def ask_many(self, subject: str, payload: bytes, *, timeout: Seconds) -> Replies:
         """`request_many` for a question: when the link is lost before a reply came, it is sent on
         the next one; when it is lost later, the replies end there.
 
         Each time with a reply subject of its own, so that two answers never mix.
         """
+        limit = seconds_of(timeout, self.options)
         return Replies(
-            self._gather(subject, payload, None, timeout, 0, None, _is_none, question=True)
+            self._gather(subject, payload, None, limit, 0, None, _is_none, question=True)
         )
 
     async def _gather(
