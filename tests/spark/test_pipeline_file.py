@@ -110,7 +110,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ("[views.totals]", '[views."..".x]', 23, r"'\.\.' cannot be a name"),
         ("[sources.regions]", "[source.regions]", 18, "unknown key 'source'; did you mean 'sou"),
         ('json = "', 'jsn = "', 15, "unknown key 'jsn'; did you mean 'json'"),
-        ("watermark = [", "watermrk = [", 16, "watermrk"),
+        ("watermark = [", "watermrk = [", 16, "did you mean 'watermark'"),
         ("static = true", "statik = true", 21, "unknown key 'statik'; did you mean 'static'"),
         ('from = "orders"', 'fromm = "orders"', 30, "unknown key 'fromm'; did you mean 'from'"),
         ('mode = "update"', 'mod = "update"', 39, "unknown key 'mod'; did you mean 'mode'"),
@@ -131,6 +131,8 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('mode = "update"', 'mode = "complete"', 39, "mode complete, which replaces, is not for j"),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
         ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
+        ('partition_by = ["', 'partitionby = ["', 33, "did you mean 'partition_by'"),
+        ('subject = "totals"', 'partitionby = ["a"]', 38, "did you mean 'partition_by'"),
         (
             'partition_by = ["region"]',
             'checkpointLocation = "x"',

@@ -156,8 +156,8 @@ class _Reader:
             and all(isinstance(one, str) for one in watermark)
         ):
             self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
+        self._check_own_keys(where, kind, table, _OF_SOURCES)
         options = self._texts(where, table)
-        self._check_own_keys(where, kind, options, _OF_SOURCES)
         if json is not None:
             json = self._text((*where, "json"), json)
         if kind == _JETSTREAM:
@@ -215,8 +215,8 @@ class _Reader:
                     "folder there.",
                 )
         self._check_path(where, kind, table)
+        self._check_own_keys(where, kind, table, _OF_SINKS)
         options = self._texts(where, table)
-        self._check_own_keys(where, kind, options, _OF_SINKS)
         if kind == _JETSTREAM:
             self._check_options(
                 where, options, _OF_SINKS, lambda: parse_sink_options(options).for_streaming()
@@ -294,12 +294,14 @@ class _Reader:
                 self._fail((*where, key), f"{key} is {word}.")
 
     def _check_own_keys(
-        self, where: tuple[str, ...], kind: str, options: Mapping[str, str], own: tuple[str, ...]
+        self, where: tuple[str, ...], kind: str, table: Mapping[str, Any], own: tuple[str, ...]
     ) -> None:
-        """Other formats ignore unknown options."""
-        for key in options if kind != _JETSTREAM else ():
-            plain = {name.replace("_", ""): name for name in own}  # partitionBy
-            near = plain.get(key.casefold()) or nearest_name(key, own, cutoff=_MISSPELT)
+        """Other formats than jetstream ignore unknown options, and no option is a list."""
+        plain = {name.replace("_", ""): name for name in own}  # partitionBy
+        for key, value in table.items():
+            near = plain.get(key.casefold())
+            if near is None and (kind != _JETSTREAM or isinstance(value, list)):
+                near = nearest_name(key, own, cutoff=_MISSPELT)
             if near is not None:
                 self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
 

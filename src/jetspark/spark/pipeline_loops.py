@@ -33,10 +33,12 @@ def check_no_loop(
     others = "".join(
         f", from which the sink {one} writes into {writes[one].stream!r}" for one in way[1:]
     )
+    fed = next(one for one in reads[name] if _feeds(writes[way[-1]], one, created))
+    what, chosen = ("stream", "subjects") if fed.bucket is None else ("bucket", "keys")
     raise ConfigError(
         f"it writes into the stream {writes[name].stream!r}{others}, which is read for it again: "
-        "its rows would come back without an end. Write into another stream, or give the source "
-        "'subjects' to which it does not write."
+        f"its rows would come back without an end. Write into another {what}, or give the source "
+        f"{chosen!r} to which it does not write."
     )
 
 
