@@ -255,6 +255,10 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
     with pytest.raises(NameInUseError, match=f'"{filled}" exists already'):
         await elsewhere.restore_stream(folder)
+    await elsewhere.delete_stream(filled)
+    await elsewhere.create_stream(name=f"{filled}_X", subjects=info.config.subjects)
+    with pytest.raises(APIError, match=f'overlaps with a subject of stream "{filled}_X"'):
+        await elsewhere.restore_stream(folder)
 
 
 async def test_what_is_over_when_it_is_restored_keeps_its_sequences(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark import blocking
+from jetspark import blocking, err_codes
 from jetspark.errors import (
     APIError,
     BadNameError,
@@ -43,6 +43,27 @@ async def test_creating_a_stream_twice_makes_one(
     await js.delete_stream(name)
     with pytest.raises(StreamNotFoundError, match=name):
         await js.stream_info(name)
+
+
+async def test_a_stream_with_a_subject_of_another_is_told_which(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.a"], storage="memory")
+    await js.create_stream(name=f"{name}_X", subjects=[f"{name}.x"], storage="memory")
+    wanted = {"name": f"{name}_X", "subjects": [f"{name}.*"]}
+    says = rf"^'{name}\.\*' overlaps with a subject of stream \"{name}\"\.$"
+    for call in (js.update_stream, js.create_or_update_stream):
+        with pytest.raises(APIError, match=says) as refused:
+            await call(wanted)
+        assert refused.value.err_code == err_codes.SUBJECT_OVERLAP
+    with pytest.raises(APIError, match=says):
+        await js.create_stream(wanted, name=f"{name}_Y", subjects=[f"{name}.*"])
+    with pytest.raises(APIError, match=rf"^'{name}' overlaps with a subject of stream \"{name}_Z"):
+        await js.create_stream(name=f"{name}_Z", subjects=[name])
+        await js.create_stream(name=name.lower(), subjects=[name])
+    for made in (name, f"{name}_X", f"{name}_Z"):
+        await js.delete_stream(made)
 
 
 async def test_update_stream_keeps_options_not_given(js: JetStream, stream: str) -> None:

@@ -50,6 +50,7 @@ from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.requirements import check_stream
 from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.jetstream.streams.overlap import naming_the_other
 from jetspark.wire import js_api
 from jetspark.wire.status import status_of
 
@@ -125,7 +126,10 @@ class RestoreCalls:
         transfer = _Transfer(self._api, backup, answer["deliver_subject"], left_over)
         try:
             done = await transfer.send(progress)
-            info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
+            try:
+                info = from_wire(StreamInfo, js_api.parse_answer(_DONE, done, {"stream": name}))
+            except APIError as error:
+                raise await naming_the_other(self._api, error, wire) from None
             self._check_whole(backup, info)
         except NameInUseError:
             raise  # not created by this restore

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
+    APIError,
     ConfigError,
     JetsparkError,
     NameInUseError,
@@ -24,6 +25,7 @@ from jetspark.jetstream.documents.configuration import Configuration, config_to_
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.streams.overlap import naming_the_other
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
@@ -167,7 +169,10 @@ class StreamCalls:
         return name, wire
 
     async def _send_config(self, call: js_api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
-        return _stream_info(await self._api.call(call, wire, stream=name))
+        try:
+            return _stream_info(await self._api.call(call, wire, stream=name))
+        except APIError as error:
+            raise await naming_the_other(self._api, error, wire) from None
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:
