@@ -29,7 +29,8 @@ class RoundTrips:
 
         While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
         default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
-        is closed or the link is lost meanwhile, BadTimeoutError, BadTimeError.
+        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
+        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
         """
         await self._ping(seconds_of(timeout, self.options), wait=True)
 
