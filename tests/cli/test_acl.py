@@ -184,6 +184,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["publisher=S", "--subject", "a"], "publisher takes no stream, bucket or service"),
         (["spark-sink=S", "--subject", "a", "--prepare-stream"], "only for exactly-once"),
         (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
+        (["spark-source=S", "--stream", "T"], "spark-source=S takes no --stream."),
         (["kv-reader", "--bucket", "a.b"], "Bad bucket name 'a.b'"),
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),
     ],

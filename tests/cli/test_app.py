@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.processes import end, finish, first_line, python
 
-from jetspark.cli import app
+from jetspark.cli import app, console
 from jetspark.cli.commands import COMMANDS, Command
 from jetspark.cli.main import main
 from jetspark.cli.where import spark_where
@@ -166,6 +166,22 @@ def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == f"jetspark {__version__} ({kernel} kernel)\n"
 
 
+def test_options_before_the_command_are_told_to_follow_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments in (["--server", "x", "stream", "ls"], ["stream", "--server", "x", "ls"]):
+        assert app.run(arguments) == app.WRONG_USAGE
+        said = " ".join(re.sub("[^ -~]", "", capsys.readouterr().err).split())
+        assert (
+            "--server comes too early: options follow the command, as in `jetspark stream" in said
+        )
+
+
+def test_one_is_one_and_others_are_several() -> None:
+    told = [console.counted(count, "row") for count in (0, 1, 1000)]
+    assert told == ["0 rows", "1 row", "1,000 rows"]
+
+
 @pytest.mark.parametrize(
     "arguments", [["bogus"], ["--bogus"], ["server", "--bogus"], ["server", "--port", "many"]]
 )
@@ -311,6 +327,17 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> 
             command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
         )
     said = "Cannot write to standard output: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("arguments", [["acl"], ["--help"], ["acl", "monitor", "--json"]])
+def test_a_closed_output_is_one_sentence(arguments: list[str]) -> None:
+    program = (
+        "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    command = [sys.executable, "-c", program, "-m", "jetspark", *arguments]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    said = "Cannot write to standard output: it is closed.\n"
     assert (done.returncode, done.stderr) == (1, said)
 
 

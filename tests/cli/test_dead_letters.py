@@ -106,9 +106,15 @@ def test_a_misspelt_stream_is_not_watched(
         js.delete_stream(name)
 
 
-def test_a_misspelt_name_is_told(
-    shared_server: NatsServer, unique: Callable[[str], str], capsys: Capture
+@pytest.mark.parametrize("command", [["ls"], ["run"], ["run", "--once"], ["replay"]])
+def test_a_misspelt_name_is_told_with_those_that_there_are(
+    nats_server: NatsServer, capsys: Capture, command: list[str]
 ) -> None:
-    arguments = ["dead-letters", "ls", unique("NONE"), "--server", shared_server.url]
+    arguments = ["dead-letters", command[0], "NONE", *command[1:], "--server", nats_server.url]
     assert app.run(arguments) == app.FAILED
-    assert "not found" in capsys.readouterr().err
+    assert capsys.readouterr().err == 'There are no dead letters "NONE".\n'
+    with blocking.connect(nats_server.url) as nc:
+        nc.jetstream().create_stream(name="ORDERS", subjects=["orders"])
+        nc.jetstream().create_dead_letters("DEAD", "ORDERS")
+    assert app.run(arguments) == app.FAILED
+    assert capsys.readouterr().err == 'There are no dead letters "NONE"; there are DEAD.\n'

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Query:
     """Has written ten rows when it is looked at for the `first` time, and ends after some looks."""
 
-    def __init__(self, looks: int, *, first: int = 0) -> None:
+    def __init__(self, looks: int, *, first: int = 0, rows: int = 10) -> None:
         self.looks = looks
+        self.rows = rows
         self.stopped = False
         self.first = first
         self.status = {"message": "Getting offsets from JetStream"}
@@ -37,7 +38,7 @@ class Query:
         if self.first < 0:
             self.lastProgress = {
                 "batchId": 0,
-                "numInputRows": 10,
+                "numInputRows": self.rows,
                 "processedRowsPerSecond": 5.0,
                 "sources": [],
             }
@@ -80,6 +81,11 @@ def test_progress_without_a_terminal_is_printed_in_lines(
 def test_where_sql_chooses_rows_are_said_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     run(Query(8, first=3), counted="read")
     assert capsys.readouterr().err.startswith("10 rows read · ")
+
+
+def test_one_row_is_one_row(capsys: pytest.CaptureFixture[str]) -> None:
+    run(Query(8, first=3, rows=1))
+    assert capsys.readouterr().err.startswith("1 row written · ")
 
 
 def test_the_first_batch_is_reported_at_once_and_only_once(

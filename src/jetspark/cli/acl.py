@@ -147,13 +147,14 @@ def acl(
         role, equals, about = text.partition("=")
         method = getattr(maker, _method_of(role))
         names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
-        of_role = dict(options)
+        of_role, of_flags = dict(options), set(names.values())
         if equals:
-            of_role[_subject_of(role, names)] = _listed(text, about)
-            left.discard(_subject_of(role, names))
+            named = _subject_of(role, names)
+            of_role[named] = _listed(text, about)
+            of_flags.remove(named)
         for arguments in _calls(role, method, names, of_role):
             found |= method(**arguments)
-        left -= set(names.values())
+        left -= of_flags
     if left:
         raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
     console.say(found.to_json() if json else found.to_config())

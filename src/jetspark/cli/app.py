@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, CycloptsPanel, UnknownCommandError
 
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
@@ -66,10 +66,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        code = make_app(next(iter(arguments), ""))(arguments)
+        code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
-    except CycloptsError:
-        return WRONG_USAGE  # cyclopts has printed its own message
+    except CycloptsError as error:
+        console.err.print(CycloptsPanel(_usage(error)))
+        return WRONG_USAGE
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
             console.give_up_output()
@@ -90,6 +91,17 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code if isinstance(code, int) else DONE
+
+
+def _usage(error: CycloptsError) -> CycloptsError | str:
+    """What is wrong with a command line."""
+    first = next(iter(error.unused_tokens or ()), "")
+    if isinstance(error, UnknownCommandError) and first.startswith("-"):
+        return (
+            f"{first} comes too early: options follow the command, as in `jetspark stream ls "
+            "--server URL`."
+        )
+    return error
 
 
 def _version() -> str:

@@ -185,7 +185,8 @@ def extract(
         )
     else:
         console.say(
-            f"Extracted {rows:,} messages of stream {opened.stream} to {target} ({size(written)})."
+            f"Extracted {console.counted(rows, 'message')} of stream {opened.stream} to {target} "
+            f"({size(written)})."
         )
 
 

@@ -25,6 +25,8 @@ class _StandardOutput:
     """`sys.stdout` of the moment, whose failures are OutputError; SystemExit when nobody reads."""
 
     def write(self, text: str) -> int:
+        if text and sys.stdout is None:
+            raise OutputError("Cannot write to standard output: it is closed.")
         with _told():
             return int(_stdout().write(text))
 
@@ -104,6 +106,11 @@ def say(*lines: Text | str) -> None:
     """Prints lines on standard output, in one write; strings are not interpreted as markup."""
     text = Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines)
     out.print(text, soft_wrap=True)
+
+
+def counted(count: int, thing: str) -> str:
+    """ "1 row" and "1,000 rows"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def field(label: str, value: str, remark: str = "") -> Text:

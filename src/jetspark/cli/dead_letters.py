@@ -15,8 +15,8 @@ from jetspark.cli.log import show_refusals
 from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
 from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
 from jetspark.cli.where import where
-from jetspark.dead_letters.letter import ADVISORIES, as_json
-from jetspark.errors import StreamNotFoundError
+from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject
+from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
 
 if TYPE_CHECKING:
     from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
@@ -90,6 +90,18 @@ async def _watched(js: JetStream, name: str) -> set[str]:
     return set()
 
 
+async def _existing(js: JetStream, name: str) -> DeadLetters:
+    """Raises ConfigError, with the names of those that there are."""
+    try:
+        return await js.dead_letters(name)
+    except StreamNotFoundError:
+        streams: list[str] = []
+        with suppress(JetsparkError):  # who may not list them
+            streams = await js.stream_names(letters_subject("*")).all()
+        there = f"; there are {', '.join(streams)}" if streams else ""
+        raise ConfigError(f'There are no dead letters "{name}"{there}.') from None
+
+
 @dead_letters.command(
     sort_key=1,
     help_epilogue=examples(
@@ -118,7 +130,7 @@ def run(
     if once:
 
         async def move(js: JetStream) -> tuple[int, int]:
-            dead = await js.dead_letters(name)
+            dead = await _existing(js, name)
             return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
         moved, left = with_jetstream(server, context, move, stream=name)
@@ -135,7 +147,7 @@ def run(
     async def work() -> None:
         nonlocal working
         async with jetspark.connect(**options) as nc:
-            dead = await nc.jetstream().dead_letters(name)
+            dead = await _existing(nc.jetstream(), name)
             async with dead.worker(remove_originals=remove_originals) as worker:
                 console.err.print("Moving dead letters; Ctrl-C ends.", markup=False)
                 working = True
@@ -175,7 +187,7 @@ def ls(
     """
 
     async def read(js: JetStream) -> list[DeadLetter]:
-        dead = await js.dead_letters(name)
+        dead = await _existing(js, name)
         chosen = dead.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
         return await chosen.all()
 
@@ -237,7 +249,7 @@ def replay(
     """
 
     async def publish(js: JetStream) -> Replayed:
-        dead = await js.dead_letters(name)
+        dead = await _existing(js, name)
         return await dead.replay(
             stream=stream, consumer=consumer, subject=subject, reason=reason, to=to, keep=keep
         )

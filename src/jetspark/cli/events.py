@@ -105,7 +105,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, Caller):
         return f"{value.user or value.name or value.id}@{value.acc}"
     if isinstance(value, StreamState):
-        return f"{value.messages:,} messages"
+        return console.counted(value.messages, "message")
     if isinstance(value, timedelta):
         return f"{value.total_seconds():g}s"
     if isinstance(value, datetime):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from jetspark.cli import console
 from jetspark.cli.flags import options_as_flags
 from jetspark.cli.outcome import JsonOutputFlag, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
@@ -181,15 +182,14 @@ def ingest(
 def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     """What a run that has read everything did. `merged`: the rows were changes of a bucket;
     `removed`: rows of keys that the bucket no longer has."""
-    some = "" if rows == 1 else "s"
     if not rows:
         sentence = f"Nothing new for {to}."
     elif merged:
-        sentence = f"{rows:,} change{some} merged into {to}."
+        sentence = f"{console.counted(rows, 'change')} merged into {to}."
     else:
-        sentence = f"{rows:,} row{some} written to {to}."
+        sentence = f"{console.counted(rows, 'row')} written to {to}."
     if removed:
-        sentence += f" Removed {removed:,} row{'' if removed == 1 else 's'} of keys that are gone."
+        sentence += f" Removed {console.counted(removed, 'row')} of keys that are gone."
     return sentence
 
 

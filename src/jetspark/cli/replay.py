@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from jetspark.cli import console
 from jetspark.cli.flags import options_as_flags
 from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
@@ -110,7 +111,8 @@ def replay(
         # Errors in the options or the stream are reported before Spark is started.
         look_at(parse_sink_options(sink).for_batch())
         if (before := job.already()) is not None:
-            sentence = f"Published before as {transaction_id}: {before:,} rows; nothing written."
+            said = console.counted(before, "row")
+            sentence = f"Published before as {transaction_id}: {said}; nothing written."
             outcome.tell(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
             return None
         try:
@@ -126,6 +128,6 @@ def replay(
             )
             outcome.tell(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
             return stop.exit_code
-    sentence = f"{count:,} rows of {table} published to {to}."
+    sentence = f"{console.counted(count, 'row')} of {table} published to {to}."
     outcome.tell(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
     return None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from jetspark.cli import console
 from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
@@ -115,7 +116,7 @@ def run(
         sentences = ["Stopped; the same command goes on from here."]
     else:
         sentences = [
-            f"{name}: {count:,} rows read." if count else f"{name}: nothing new."
+            f"{name}: {console.counted(count, 'row')} read." if count else f"{name}: nothing new."
             for name, count in watch.rows.items()
         ]
     outcome.tell(

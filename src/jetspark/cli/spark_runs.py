@@ -276,9 +276,9 @@ class Watch:
             line = f"{'reading' if reading else 'planning'} the first batch"
             if self._stored is None:
                 return line
-            return f"{line} · {self._stored.messages:,} messages in the stream"
+            return f"{line} · {console.counted(self._stored.messages, 'message')} in the stream"
         rate = done.rows / max(time.monotonic() - self._began, 0.001)
-        line = f"{done.rows:,} rows {self._counted} · {rate:,.0f} messages/s"
+        line = f"{console.counted(done.rows, 'row')} {self._counted} · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
 
     def _rows_under_way(self, query: StreamingQuery) -> int:
@@ -293,7 +293,7 @@ def _first_batch(rows: int, stored: Stored) -> str:
     """How much was read of what streams store; the bytes are those of so many average messages."""
     share = min(1.0, rows / max(stored.messages, 1))
     read = size(round(share * stored.size))
-    return f"first batch: {rows:,} of {stored.messages:,} messages (about {read})"
+    return f"first batch: {rows:,} of {console.counted(stored.messages, 'message')} (about {read})"
 
 
 def _wait(query: StreamingQuery) -> None:

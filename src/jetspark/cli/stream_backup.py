@@ -94,7 +94,7 @@ def restore(
         show_json(to_wire(made))
         return
     console.say(
-        f"Restored stream {made.name}: {made.state.messages:,} messages "
+        f"Restored stream {made.name}: {console.counted(made.state.messages, 'message')} "
         f"({size(made.state.bytes)}), sequences {made.state.first_seq:,} to "
         f"{made.state.last_seq:,}."
     )
@@ -127,11 +127,11 @@ def _tell(made: StreamBackup, what: str, as_json: bool) -> None:
         }
         show_json(document)
         return
-    figures = f"{made.messages:,} messages ({size(state.bytes)})"
+    figures = f"{console.counted(made.messages, 'message')} ({size(state.bytes)})"
     if made.removed:
         what += ", without what was removed meanwhile"
         figures = (
-            f"{made.messages:,} of {state.messages:,} messages "
+            f"{made.messages:,} of {console.counted(state.messages, 'message')} "
             f"({made.removed:,} were removed from the stream while it was backed up)"
         )
     console.say(

@@ -89,7 +89,8 @@ def rm(
 
     found = with_jetstream(server, context, look, stream=name)
     state = found.state
-    what = f"stream {name} with {state.messages:,} messages and {state.consumer_count} consumers"
+    messages = console.counted(state.messages, "message")
+    what = f"stream {name} with {messages} and {console.counted(state.consumer_count, 'consumer')}"
     _confirm(f"Remove {what}?", force)
     with_jetstream(server, context, lambda js: js.delete_stream(name), stream=name)
     console.say(f"Removed {what}.")
@@ -127,7 +128,11 @@ def purge(
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     found = with_jetstream(server, context, lambda js: js.stream_info(name), stream=name)
-    which = f"under {subject}" if subject else f"of its {found.state.messages:,} messages"
+    which = (
+        f"under {subject}"
+        if subject
+        else f"of its {console.counted(found.state.messages, 'message')}"
+    )
     limit = f", all but the last {keep:,}," if keep else f" before {before:,}" if before else ""
     _confirm(f"Delete what stream {name} has {which}{limit}?", force)
     purged = with_jetstream(
@@ -139,7 +144,7 @@ def purge(
     if json:
         show_json({"purged": purged})
         return
-    console.say(f"Deleted {purged:,} messages of stream {name}.")
+    console.say(f"Deleted {console.counted(purged, 'message')} of stream {name}.")
 
 
 def _confirm(question: str, force: bool) -> None:

@@ -103,7 +103,7 @@ def compact(
     if json:
         show_json({"removed": done.removed, "added": done.added})
     elif done.removed:
-        console.say(f"{done.removed:,} files replaced by {done.added:,}.")
+        console.say(f"{console.counted(done.removed, 'file')} replaced by {done.added:,}.")
     else:
         console.say("There are no small files to merge.")
 
@@ -143,9 +143,9 @@ def vacuum(
     if json:
         show_json({"files": list(files), "removed": not dry_run})
     elif dry_run:
-        console.say(*files, f"{len(files):,} files would be removed.")
+        console.say(*files, f"{console.counted(len(files), 'file')} would be removed.")
     else:
-        console.say(f"{len(files):,} files removed.")
+        console.say(f"{console.counted(len(files), 'file')} removed.")
 
 
 @contextmanager
